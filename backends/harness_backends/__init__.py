@@ -1,0 +1,1 @@
+"""The backends that come with harness: this machine and hosts behind SSH."""

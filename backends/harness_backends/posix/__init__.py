@@ -1,0 +1,1 @@
+"""POSIX over any transport: a held shell, files, jobs and probes."""

@@ -1,0 +1,144 @@
+"""Prompt markers: where one command's output begins and ends in a pane's byte stream. Pure.
+
+The shell in a pane writes OSC 133 sequences that carry the pane's nonce and the job's id; people never see them, the
+pane's log and the control-mode stream carry them. A marker with another nonce is data::
+
+    ESC ] 133 ; C ; NONCE ; ID BEL          the command of job ID starts
+    ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed)
+    ESC ] 133 ; A ; NONCE ; ID BEL          the shell shows its prompt; ID is the last job
+    ESC ] 133 ; P ; NONCE BEL               the shell shows its continuation prompt
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["JobOutput", "Mark", "MarkerScanner", "extract_output", "unmap_newlines"]
+
+Kind = Literal["start", "end", "prompt", "continue"]
+
+_KINDS: dict[str, Kind] = {"C": "start", "D": "end", "A": "prompt", "P": "continue"}
+_LONGEST = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One marker of ours in the stream."""
+
+    kind: Kind
+    job: int = 0
+    code: int | None = None
+
+
+class MarkerScanner:
+    """Splits a byte stream into data and marks, in order. A possible beginning of a marker at the end is held back."""
+
+    def __init__(self, nonce: str) -> None:
+        secret = re.escape(nonce.encode())
+        self._pattern = re.compile(
+            rb"\x1b\]133;(?:(C|A);" + secret + rb";(\d{1,18})|(D);(\d{1,3});" + secret + rb";(\d{1,18})|(P);" + secret
+            + rb")(?:\x07|\x1b\\)"
+        )  # fmt: skip
+        self._held = b""
+
+    def feed(self, data: bytes) -> list[bytes | Mark]:
+        """The data and marks that are certain now. Data comes in the pieces in which it arrived, never empty."""
+        buffer = self._held + data if self._held else data
+        pieces: list[bytes | Mark] = []
+        position = 0
+        for match in self._pattern.finditer(buffer):
+            if match.start() > position:
+                pieces.append(buffer[position : match.start()])
+            pieces.append(_mark(match))
+            position = match.end()
+        keep = _partial(buffer, position)
+        if keep > position:
+            pieces.append(buffer[position:keep])
+        self._held = buffer[keep:]
+        return pieces
+
+    def flush(self) -> bytes:
+        """What is still held back; the stream has ended, so it is data."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _mark(match: re.Match[bytes]) -> Mark:
+    if match[6]:
+        return Mark("continue")
+    if match[3]:
+        return Mark("end", int(match[5]), int(match[4]))
+    return Mark(_KINDS[match[1].decode()], int(match[2]))
+
+
+def _partial(buffer: bytes, start: int) -> int:
+    """The index from which ``buffer`` may be the beginning of a marker, or its length."""
+    index = buffer.rfind(b"\x1b", max(start, len(buffer) - _LONGEST))
+    if index < 0:
+        return len(buffer)
+    if buffer[index:] == b"\x1b" and (before := buffer.rfind(b"\x1b]133;", max(start, index - _LONGEST), index)) >= 0:
+        index = before  # the first half of a two-byte terminator
+    tail = buffer[index:]
+    head = b"\x1b]133;"
+    plausible = head.startswith(tail) or (tail.startswith(head) and b"\x07" not in tail)
+    return index if plausible else len(buffer)
+
+
+class NewlineUnmapper:
+    """Turns ``\\r\\n`` back into ``\\n`` across pieces; a terminal in its usual mode adds one ``\\r`` to each newline."""
+
+    def __init__(self) -> None:
+        self._carry = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """The bytes that are certain now; a final ``\\r`` waits for what follows."""
+        data = self._carry + data
+        self._carry = b"\r" if data.endswith(b"\r") else b""
+        if self._carry:
+            data = data[:-1]
+        return data.replace(b"\r\n", b"\n")
+
+    def flush(self) -> bytes:
+        """The ``\\r`` that was waiting."""
+        carry, self._carry = self._carry, b""
+        return carry
+
+
+def unmap_newlines(data: bytes) -> bytes:
+    """``\\r\\n`` → ``\\n`` in a whole output."""
+    return data.replace(b"\r\n", b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """A job's part of a log: its bytes (newlines unmapped), whether it started and ended there, and how."""
+
+    data: bytes
+    started: bool
+    ended: bool
+    exit_code: int | None = None
+
+
+def extract_output(chunks: Iterable[bytes], nonce: str, job: int) -> JobOutput:
+    """Find one job's output in a pane's log, given from any point before the job's start.
+
+    Marks of other jobs inside it are dropped: a program that prints an old log prints old marks.
+    """
+    scanner = MarkerScanner(nonce)
+    out = bytearray()
+    started = False
+    for chunk in chunks:
+        for piece in scanner.feed(chunk):
+            if isinstance(piece, bytes):
+                if started:
+                    out += piece
+            elif piece.job == job and piece.kind == "start":
+                started = True
+            elif piece.job == job and piece.kind == "end":
+                return JobOutput(unmap_newlines(bytes(out)), started, True, piece.code)
+    if started:
+        out += scanner.flush()
+    return JobOutput(unmap_newlines(bytes(out)), started, False)

@@ -1,0 +1,237 @@
+"""A held ``sh`` on the target: many small scripts over one channel, one round trip each, pipelined.
+
+The frames are split by a nonce that only the held shell and this module know, so no file content can imitate one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.errors import ConnectionLost
+from harness.transport import Process, Transport
+
+__all__ = ["FrameReader", "HeldShell", "Reply", "open_held_shell"]
+
+CALL_TIMEOUT = 30.0
+CLOSE_TIMEOUT = 1.0
+
+# hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give let background work of the
+# same shell write frames of its own without mixing; see jobs.
+PROLOGUE = """
+hx_nonce={nonce}
+hx_take() {{ :; }}
+hx_give() {{ :; }}
+hx_call() {{
+  hx_take
+  printf '\\n%s %s\\n' "$hx_nonce" "$1"
+  ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null
+  set -- "$1" "$?"
+  printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2"
+  printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2" >&2
+  hx_give
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a script wrote, and its exit code."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode("utf-8", "surrogateescape")
+
+
+class FrameReader:
+    """Splits a stream into frames ``\\nNONCE ID\\n`` body ``\\nNONCE ID CODE\\n``. Pure; searches only new bytes.
+
+    A stream without opening lines (standard error) gives the bytes between two closing lines.
+    """
+
+    def __init__(self, nonce: str) -> None:
+        self._mark = b"\n" + nonce.encode() + b" "
+        self._buffer = bytearray()
+        self._scanned = 0
+
+    def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
+        """Add bytes; return the frames that are now whole, as (id, exit code, body)."""
+        self._buffer += data
+        frames = []
+        while (found := self._next_mark()) is not None:
+            start, fields, end = found
+            body = bytes(self._buffer[:start])
+            del self._buffer[:end]
+            self._scanned = 0
+            if len(fields) == 2:
+                frames.append((fields[0], fields[1], body))
+        return frames
+
+    def _next_mark(self) -> tuple[int, list[int], int] | None:
+        start = self._buffer.find(self._mark, self._scanned)
+        if start < 0:
+            self._scanned = max(0, len(self._buffer) - len(self._mark))
+            return None
+        end = self._buffer.find(b"\n", start + 1)
+        if end < 0:
+            self._scanned = start
+            return None
+        fields = [int(word) for word in self._buffer[start + len(self._mark) : end].split()]
+        return start, fields, end + 1
+
+
+@dataclass(slots=True)
+class _Pending:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    stdout: bytes | None = None
+    stderr: bytes | None = None
+    exit_code: int = 0
+    lost: bool = False
+
+
+class _Channel:
+    """One life of the held shell: from its start until its end or the loss of the link."""
+
+    def __init__(self, process: Process, nonce: str) -> None:
+        self.process = process
+        self.nonce = nonce
+        self.alive = True
+        self.pending: dict[int, _Pending] = {}
+
+    async def pump(self, receive: Callable[[], Awaitable[bytes]], stream: str) -> None:
+        reader = FrameReader(self.nonce)
+        while data := await receive():
+            for number, code, body in reader.feed(data):
+                self._deliver(number, code, body, stream)
+        self.lose()
+
+    def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
+        entry = self.pending.get(number)
+        if entry is None:
+            return
+        entry.exit_code = code
+        if stream == "stdout":
+            entry.stdout = body
+        else:
+            entry.stderr = body
+        if entry.stdout is not None and entry.stderr is not None:
+            del self.pending[number]
+            entry.done.set()
+
+    def lose(self) -> None:
+        self.alive = False
+        for entry in self.pending.values():
+            entry.lost = True
+            entry.done.set()
+        self.pending.clear()
+
+
+class HeldShell:
+    """Runs scripts on the target through one long-lived ``sh``; opens it anew after a loss.
+
+    Scripts run one after the other, in the order in which they were given; callers need not wait for each other.
+    """
+
+    def __init__(self, transport: Transport, tasks: TaskGroup) -> None:
+        self.transport = transport
+        self._tasks = tasks
+        self._channel: _Channel | None = None
+        self._opening = anyio.Lock()
+        self._sending = anyio.Lock()
+        self._numbers = 0
+        self._prologue: deque[str] = deque()
+
+    def define(self, source: str) -> None:
+        """Shell functions that every life of the held shell starts with. Call it before the first :meth:`call`."""
+        self._prologue.append(source)
+
+    async def call(self, script: str, *, timeout: float = CALL_TIMEOUT) -> Reply:
+        """Run a POSIX ``sh`` script in a subshell with empty input and locale C; return what it wrote.
+
+        Raises:
+            ConnectionLost: the link was lost, or the script did not end in ``timeout`` seconds; it may have run.
+        """
+        return await self.request(lambda number: f"hx_call {number} {shlex.quote(script)}\n", timeout=timeout)
+
+    async def request(self, line: Callable[[int], str], *, timeout: float | None) -> Reply:
+        """Send a line that will lead to one frame with the given id on each stream; wait for both."""
+        channel = await self._open()
+        self._numbers += 1
+        number = self._numbers
+        entry = channel.pending[number] = _Pending()
+        try:
+            await self._send(channel, line(number).encode("utf-8", "surrogateescape"))
+            with anyio.fail_after(timeout):
+                await entry.done.wait()
+        except TimeoutError:
+            await self._drop(channel)
+            raise ConnectionLost(
+                f"no answer within {timeout:g} s", target=self.transport.target, hint="the target or the link hangs"
+            ) from None
+        finally:
+            channel.pending.pop(number, None)
+        if entry.lost:
+            raise ConnectionLost("the link to the target was lost", target=self.transport.target)
+        return Reply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
+
+    async def _send(self, channel: _Channel, data: bytes) -> None:
+        try:
+            async with self._sending:
+                with anyio.CancelScope(shield=True):  # half a line would spoil every later one
+                    await channel.process.send(data)
+        except BrokenPipeError:
+            channel.lose()
+
+    async def _open(self) -> _Channel:
+        async with self._opening:
+            if self._channel is not None and self._channel.alive:
+                return self._channel
+            if self._channel is not None:
+                await self._channel.process.aclose()
+            process = await self.transport.open_process(["sh"])
+            channel = self._channel = _Channel(process, secrets.token_hex(12))
+            self._tasks.start_soon(channel.pump, process.receive, "stdout")
+            self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
+            prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"
+            await self._send(channel, prologue.encode())
+            return channel
+
+    async def _drop(self, channel: _Channel) -> None:
+        channel.lose()
+        await channel.process.aclose()
+
+    async def aclose(self) -> None:
+        """Let the shell end by itself, so that background jobs of it live on; bounded."""
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return
+        with anyio.CancelScope(shield=True):
+            await channel.process.send_eof()
+            with anyio.move_on_after(CLOSE_TIMEOUT):
+                with suppress(ConnectionLost):
+                    await channel.process.wait()
+            await self._drop(channel)
+
+
+@asynccontextmanager
+async def open_held_shell(transport: Transport) -> AsyncIterator[HeldShell]:
+    """A held shell that is closed when this is left. It connects at the first call."""
+    async with anyio.create_task_group() as tasks:
+        shell = HeldShell(transport, tasks)
+        try:
+            yield shell
+        finally:
+            await shell.aclose()
+            tasks.cancel_scope.cancel()

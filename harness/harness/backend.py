@@ -1,0 +1,178 @@
+"""What a backend provides for a target. The core finds backends by entry point and talks to these classes only."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from .command import Command
+from .config import Config
+from .results import DirEntry, FileContent, FileStat, Job, ShellResult, WriteResult
+from .target import Target
+from .terminal import Terminal
+from .transport import Transport
+
+__all__ = ["ANY", "Any_", "Backend", "BackendFactory", "Capabilities", "Files", "Jobs", "Progress", "WriteMode"]
+
+
+class Any_:
+    """The type of :data:`ANY`."""
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY: Final = Any_()
+"""``write_file(expect=ANY)``: write whatever is there now."""
+
+WriteMode = Literal["overwrite", "create", "append"]
+Progress = Callable[[int, int | None], None]
+"""Called with (bytes so far, bytes in all or None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the target offers, probed once per connection. An empty string means: not there.
+
+    ``tools`` maps a program's name to its path (``sha256sum``, ``rg``, ``git``, ``sudo``, ``setsid``, ...).
+    """
+
+    user: str = ""
+    uid: int = -1
+    home: str = ""
+    shell: str = ""
+    system: str = ""
+    hostname: str = ""
+    state_dir: str = ""
+    tmux_version: str = ""
+    tools: tuple[tuple[str, str], ...] = field(default=())
+
+    def has(self, tool: str) -> bool:
+        """True when the program is on the target's PATH."""
+        return any(name == tool for name, _ in self.tools)
+
+
+class Jobs(ABC):
+    """Runs commands without a terminal, and keeps the record of every job on the target, with or without one."""
+
+    @abstractmethod
+    async def run(self, command: Command) -> ShellResult:
+        """Run one command in a fresh ``sh``, with separate byte-exact streams, kept on the target as a job.
+
+        Never runs it twice. Cancelling the caller kills the command's process group and waits, bounded, until it is
+        gone. A link lost after dispatch is a result (``unknown``), before it an exception.
+        """
+
+    @abstractmethod
+    async def list(self) -> list[Job]:
+        """Every job that the target still keeps, oldest first."""
+
+    @abstractmethod
+    async def get(self, job_id: str) -> Job:
+        """One job.
+
+        Raises:
+            JobNotFound: there is none of that id.
+        """
+
+    @abstractmethod
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
+        """The job's result; ``running`` with the output so far when the time is over first."""
+
+    @abstractmethod
+    def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
+        """The job's output from byte ``offset``, live, until it ends (standard error follows standard output)."""
+
+    @abstractmethod
+    async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
+        """Signal the job's process group; KILL what is left after ``grace`` seconds. Returns the job as it is then."""
+
+    @abstractmethod
+    async def clean(self) -> int:
+        """Remove ended jobs beyond the age and size limits; returns how many."""
+
+
+class Files(ABC):
+    """Files on the target, byte-exact. Paths are the target's; ``~`` is its user's home; relative is to the home."""
+
+    @abstractmethod
+    async def read(
+        self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
+    ) -> FileContent:
+        """Read a file or a part of it. Raises the matching :class:`FileError`."""
+
+    @abstractmethod
+    async def write(
+        self,
+        path: str,
+        content: bytes,
+        mode: WriteMode = "overwrite",
+        expect: str | Any_ | None = ANY,
+        parents: bool = True,
+        permissions: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteResult:
+        """Write a file atomically. ``expect`` is a version, or None for "must not exist"."""
+
+    @abstractmethod
+    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
+        """One file's metadata."""
+
+    @abstractmethod
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a directory, sorted, without ``.`` and ``..``."""
+
+    @abstractmethod
+    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
+        """Everything below a directory, as paths relative to it, sorted. Links are not followed."""
+
+    @abstractmethod
+    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
+        """Paths below ``root`` that match a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
+
+    @abstractmethod
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
+        """Make a directory."""
+
+    @abstractmethod
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, a link, an empty directory, or with ``recursive`` a tree."""
+
+    @abstractmethod
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
+        """Rename within one file system."""
+
+    @abstractmethod
+    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+        """Copy a file of this machine to the target, atomically, without holding it in memory."""
+
+    @abstractmethod
+    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+        """Copy a file of the target to this machine, atomically; returns its size."""
+
+
+class Backend(ABC):
+    """One connected target. Obtained from a :data:`BackendFactory`, and usable until that context is left."""
+
+    target: Target
+    transport: Transport
+    capabilities: Capabilities
+    files: Files
+    jobs: Jobs
+
+    @abstractmethod
+    def open_terminal(self, session: str) -> AbstractAsyncContextManager[Terminal]:
+        """Attach to the tmux session of that name, creating it if need be.
+
+        Raises:
+            UnsupportedOperation: no usable tmux; the hint says what would help.
+        """
+
+
+BackendFactory = Callable[[Target, Config, "Transport | None"], AbstractAsyncContextManager[Backend]]
+"""``(target, config, transport of target.base or None)`` → an open backend. Named in entry point ``harness.backends``."""
+
+Argv = Sequence[str]

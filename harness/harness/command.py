@@ -1,0 +1,78 @@
+"""Requests: what callers ask of a target, checked once and then passed down unchanged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Capture", "Command", "Keys", "OnTimeout", "parse_duration"]
+
+OnTimeout = Literal["keep", "kill"]
+OutputCallback = Callable[[bytes], None]
+
+DEFAULT_TIMEOUT = 120.0
+DEFAULT_MAX_OUTPUT = 1 << 20
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?")
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds from a number or from ``"500ms"``, ``"30s"``, ``"10m"``, ``"1h"``, ``"1d"`` (a bare number is seconds).
+
+    Raises:
+        ValueError: the text is not a duration, or it is negative.
+    """
+    match = _DURATION.fullmatch(str(text).strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration: write seconds, or 500ms, 30s, 10m, 1h, 1d")
+    return float(match["number"]) * _UNITS[match["unit"] or "s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds."""
+
+    command: str
+    wait: bool = True
+    timeout: float = DEFAULT_TIMEOUT
+    on_timeout: OnTimeout = "keep"
+    cwd: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    stdin: bytes | None = None
+    user: str | None = None
+    pane: str | None = None
+    tty: bool | None = None
+    on_output: OutputCallback | None = field(default=None, compare=False)
+    max_output: int = DEFAULT_MAX_OUTPUT
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What of a pane to capture; the options are those of ``tmux capture-pane``. ``delay`` in seconds."""
+
+    pane: str | None = None
+    target: str | None = None
+    job_id: str | None = None
+    start: int | Literal["-"] | None = None
+    end: int | Literal["-"] | None = None
+    join_wrapped_lines: bool = True
+    preserve_trailing_spaces: bool = False
+    include_escape_sequences: bool = False
+    escape_non_printable: bool = False
+    include_alternate_screen: bool = False
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What to type, in this order: ``literal_text``, ``keys`` (tmux names such as ``C-c``), Enter."""
+
+    keys: tuple[str, ...] = ()
+    literal_text: str | bytes | None = None
+    enter: bool = False
+    pane: str | None = None
+    target: str | None = None
+    delay: float = 0.0

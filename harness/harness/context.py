@@ -1,0 +1,414 @@
+"""``ExecutionContext``: what agents, tools, the command line and Python programs talk to, whatever the target is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal
+
+from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
+from .command import (
+    DEFAULT_MAX_OUTPUT,
+    DEFAULT_TIMEOUT,
+    Capture,
+    Command,
+    Keys,
+    OnTimeout,
+    parse_duration,
+)
+from .config import Config
+from .discovery import open_target
+from .errors import UnsupportedOperation
+from .results import (
+    DirEntry,
+    FileContent,
+    FileStat,
+    Job,
+    PaneInfo,
+    SessionInfo,
+    ShellResult,
+    WriteResult,
+)
+from .target import Target
+from .terminal import Terminal
+
+__all__ = ["ExecutionContext", "connect"]
+
+Wait = bool | float | str
+
+
+class ExecutionContext:
+    """Run commands, move files, watch panes and follow jobs on one target.
+
+    Obtained from :func:`connect`; usable until that context is left. Safe to use from several tasks at once.
+    """
+
+    def __init__(self, backend: Backend, terminal: Terminal | None, config: Config, pane: str | None = None) -> None:
+        self._backend = backend
+        self._terminal = terminal
+        self._config = config
+        self._pane = pane
+
+    # -- commands
+
+    async def run_shell(
+        self,
+        command: str,
+        *,
+        wait: Wait = True,
+        timeout: float = DEFAULT_TIMEOUT,
+        on_timeout: OnTimeout | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str | None = None,
+        user: str | None = None,
+        pane: str | None = None,
+        tty: bool | None = None,
+        on_output: Callable[[bytes], None] | None = None,
+        max_output: int = DEFAULT_MAX_OUTPUT,
+    ) -> ShellResult:
+        """Run a command and return its result; a command that fails is a result, not an exception.
+
+        With a terminal it runs in the pane's persistent shell (``cd``, ``export`` and functions stay); without one in
+        a fresh ``sh``.
+
+        Args:
+            command: any text that the shell understands: many lines, here-documents, quotes.
+            wait: True; False to return once it is dispatched; or how long to wait, in seconds or as ``"30s"``.
+            timeout: seconds until ``on_timeout`` applies, when ``wait`` is True.
+            on_timeout: ``"keep"`` leaves it running (status ``running``), ``"kill"`` ends it (``timed_out``). The
+                default is keep with a terminal, kill without.
+            cwd: directory for this command alone.
+            env: extra environment for this command alone.
+            stdin: its standard input; without it, the terminal's keyboard, or nothing when there is no terminal.
+            user: run it as this user (needs root or password-less sudo).
+            pane: a managed pane's name or tmux id, instead of the default one.
+            tty: False asks for separate, byte-exact streams in a terminal context.
+            on_output: called with each chunk of output as it arrives.
+            max_output: beyond this many bytes the head and the tail are returned; the whole stays with the job.
+
+        Raises:
+            ConnectionLost: the link was lost before the command was dispatched.
+            PaneBusy: the pane is held by somebody else's command or an unfinished job.
+            UnsupportedOperation: the target cannot honour one of the options.
+            ValueError: an argument is out of range.
+        """
+        waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
+        request = Command(
+            command=_text(command),
+            wait=waiting,
+            timeout=seconds,
+            on_timeout=policy,
+            cwd=cwd or (self._config.cwd if self._terminal is None else None),
+            env=_env(self._config.env if self._terminal is None else (), env),
+            stdin=stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            user=user,
+            pane=pane or self._pane,
+            tty=tty,
+            on_output=on_output,
+            max_output=max(0, max_output),
+        )
+        if self._terminal is not None:
+            return await self._terminal.run(request)
+        if request.tty:
+            raise self._needs_terminal("a command with a terminal (tty=True)")
+        if pane:
+            raise self._needs_terminal("a pane")
+        return await self._backend.jobs.run(request)
+
+    # -- jobs
+
+    async def jobs(self) -> list[Job]:
+        """Every job that the target keeps, oldest first, whoever started it."""
+        return await self._backend.jobs.list()
+
+    async def job(self, job_id: str) -> Job:
+        """One job. Raises :class:`JobNotFound`."""
+        return await self._backend.jobs.get(job_id)
+
+    async def wait(
+        self, job_id: str, *, timeout: float = DEFAULT_TIMEOUT, max_output: int = DEFAULT_MAX_OUTPUT
+    ) -> ShellResult:
+        """The result of a job, also of one that another harness started; ``running`` when the time is over first."""
+        if self._terminal is not None:
+            result = await self._terminal.wait(job_id, timeout, max_output)
+            if result is not None:
+                return result
+        return await self._backend.jobs.wait(job_id, timeout, max_output)
+
+    def follow(self, job_id: str, *, offset: int = 0) -> AsyncIterator[bytes]:
+        """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far."""
+        live = self._terminal.follow(job_id, offset) if self._terminal is not None else None
+        return live if live is not None else self._backend.jobs.follow(job_id, offset)
+
+    async def kill(self, job_id: str, *, signal: str = "TERM", grace: float = 2.0) -> Job:
+        """Signal a job's process group, and KILL what is left of it after ``grace`` seconds."""
+        if self._terminal is not None and await self._terminal.kill(job_id, signal, grace):
+            return await self._backend.jobs.get(job_id)
+        return await self._backend.jobs.kill(job_id, signal, grace)
+
+    # -- the terminal
+
+    async def capture_pane(
+        self,
+        *,
+        pane: str | None = None,
+        target: str | None = None,
+        job_id: str | None = None,
+        start: int | Literal["-"] | None = None,
+        end: int | Literal["-"] | None = None,
+        join_wrapped_lines: bool = True,
+        preserve_trailing_spaces: bool = False,
+        include_escape_sequences: bool = False,
+        escape_non_printable: bool = False,
+        include_alternate_screen: bool = False,
+        delay: float = 0.0,
+    ) -> str:
+        """What is on the pane's screen now, or after ``delay`` seconds; with ``job_id`` that job's part of the scrollback.
+
+        ``start`` and ``end`` are line numbers as in ``tmux capture-pane -S -E`` (0 is the first visible line, negative
+        numbers are in the history); ``"-"`` is the beginning of the history, or the end of the screen.
+        """
+        request = Capture(
+            pane=pane or (self._pane if target is None else None),
+            target=target,
+            job_id=job_id,
+            start=start,
+            end=end,
+            join_wrapped_lines=join_wrapped_lines,
+            preserve_trailing_spaces=preserve_trailing_spaces,
+            include_escape_sequences=include_escape_sequences,
+            escape_non_printable=escape_non_printable,
+            include_alternate_screen=include_alternate_screen,
+            delay=delay,
+        )
+        return await self._need_terminal("capture_pane").capture(request)
+
+    async def send_keys(
+        self,
+        keys: Sequence[str] | str = (),
+        *,
+        literal_text: str | bytes | None = None,
+        enter: bool = False,
+        pane: str | None = None,
+        target: str | None = None,
+        delay: float = 0.0,
+    ) -> None:
+        """Type into a pane: first ``literal_text``, then ``keys`` (tmux names such as ``"C-c"``, ``"Up"``), then Enter."""
+        names = (keys,) if isinstance(keys, str) else tuple(keys)
+        request = Keys(names, literal_text, enter, pane or (self._pane if target is None else None), target, delay)
+        await self._need_terminal("send_keys").send_keys(request)
+
+    async def list_panes(self) -> list[PaneInfo]:
+        """The managed panes of the session."""
+        return await self._need_terminal("list_panes").list_panes()
+
+    async def create_pane(self, name: str, *, cwd: str | None = None) -> PaneInfo:
+        """A new managed pane with a fresh shell."""
+        return await self._need_terminal("create_pane").create_pane(name, cwd)
+
+    async def kill_pane(self, name: str) -> None:
+        """End a managed pane; the default pane is protected."""
+        await self._need_terminal("kill_pane").kill_pane(name)
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """The managed sessions on the target's tmux server."""
+        return await self._need_terminal("list_sessions").list_sessions()
+
+    async def create_session(self, name: str) -> SessionInfo:
+        """A new managed session."""
+        return await self._need_terminal("create_session").create_session(name)
+
+    async def kill_session(self, name: str) -> None:
+        """End a managed session; the one in use is protected."""
+        await self._need_terminal("kill_session").kill_session(name)
+
+    @property
+    def attach_command(self) -> list[str]:
+        """The command that an operator types on this machine to watch and take over."""
+        return self._need_terminal("attach").attach_command()
+
+    @property
+    def attach_command_read_only(self) -> list[str]:
+        """As :attr:`attach_command`, for watching only."""
+        return self._need_terminal("attach").attach_command(read_only=True)
+
+    # -- files
+
+    async def read_file(
+        self, path: str, *, offset: int = 0, limit: int | None = None, progress: Progress | None = None
+    ) -> FileContent:
+        """Read a file, or ``limit`` bytes of it from byte ``offset``; byte-exact."""
+        return await self._backend.files.read(path, offset, limit, progress)
+
+    async def write_file(
+        self,
+        path: str,
+        content: str | bytes,
+        *,
+        mode: WriteMode = "overwrite",
+        expect: str | Any_ | None = ANY,
+        parents: bool = True,
+        permissions: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteResult:
+        """Write a file atomically: a reader sees the old content or the new, and a failure leaves the old.
+
+        Args:
+            path: where; a link is followed to the file it points to.
+            content: text is written as UTF-8.
+            mode: ``overwrite``; ``create`` fails when it exists; ``append``.
+            expect: the ``version`` that must still be there, or None when there must be no file.
+            parents: make missing directories.
+            permissions: mode bits; the default keeps those of the old file, or follows the umask.
+            progress: called with bytes sent and bytes in all.
+
+        Raises:
+            StaleFileError: the file is no longer what ``expect`` says; nothing was overwritten.
+        """
+        data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        return await self._backend.files.write(path, data, mode, expect, parents, permissions, progress)
+
+    @property
+    def files(self) -> Files:
+        """The other file operations, also available as methods of this context."""
+        return self._backend.files
+
+    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
+        """One file's metadata."""
+        return await self._backend.files.stat(path, follow=follow)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a directory, sorted."""
+        return await self._backend.files.list_dir(path)
+
+    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
+        """Everything below a directory, as relative paths, sorted."""
+        return await self._backend.files.walk(path, max_entries=max_entries)
+
+    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
+        """Paths below ``root`` that match ``pattern``, sorted."""
+        return await self._backend.files.glob(pattern, root=root, max_entries=max_entries)
+
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
+        """Make a directory."""
+        await self._backend.files.mkdir(path, parents=parents, exist_ok=exist_ok, mode=mode)
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, a link, an empty directory, or with ``recursive`` a tree."""
+        await self._backend.files.remove(path, recursive=recursive, missing_ok=missing_ok)
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
+        """Rename within one file system."""
+        await self._backend.files.rename(source, destination, overwrite=overwrite)
+
+    async def upload(self, local: str, path: str, *, progress: Progress | None = None) -> WriteResult:
+        """Copy a file of this machine to the target, atomically."""
+        return await self._backend.files.upload(local, path, progress)
+
+    async def download(self, path: str, local: str, *, progress: Progress | None = None) -> int:
+        """Copy a file of the target to this machine, atomically; returns its size in bytes."""
+        return await self._backend.files.download(path, local, progress)
+
+    # -- about
+
+    @property
+    def target(self) -> Target:
+        """Where this context runs."""
+        return self._backend.target
+
+    @property
+    def has_terminal(self) -> bool:
+        """True when commands run in a tmux pane."""
+        return self._terminal is not None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the target offers."""
+        return self._backend.capabilities
+
+    def describe(self) -> str:
+        """One line for logs and errors."""
+        terminal = self._terminal.describe() if self._terminal is not None else "no terminal"
+        return f"{self.target} {terminal}"
+
+    def __repr__(self) -> str:
+        return f"<ExecutionContext {self.describe()}>"
+
+    def _need_terminal(self, operation: str) -> Terminal:
+        if self._terminal is None:
+            raise self._needs_terminal(operation)
+        return self._terminal
+
+    def _needs_terminal(self, operation: str) -> UnsupportedOperation:
+        return UnsupportedOperation(
+            f"{operation} needs a terminal", target=self.target, hint="connect with tmux=True, or --tmux"
+        )
+
+
+@asynccontextmanager
+async def connect(
+    target: str | Target = "local:",
+    *,
+    tmux: bool | str = False,
+    pane: str | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    config: Config | None = None,
+) -> AsyncIterator[ExecutionContext]:
+    """Open a target.
+
+    Args:
+        target: a URL: ``local:``, ``ssh://user@host:port``, joined with ``+``.
+        tmux: True for the configured tmux session, a string for the session of that name, False for plain execution.
+        pane: the managed pane to use instead of the default one; made if it does not exist.
+        cwd: the directory of commands; in a terminal it is where a new shell starts.
+        env: extra environment for commands; in a terminal it is given to new shells.
+        config: settings; the default ones when not given. Files are not read: see :func:`harness.load_config`.
+
+    Raises:
+        ConnectError: the target could not be reached or entered.
+        UnsupportedOperation: ``tmux`` was asked for and cannot be had.
+    """
+    settings = config or Config()
+    settings = replace(settings, cwd=cwd or settings.cwd, env=_env(settings.env, env))
+    async with open_target(Target.parse(target), settings) as backend:
+        if tmux is False:
+            yield ExecutionContext(backend, None, settings)
+            return
+        session = tmux if isinstance(tmux, str) else settings.session
+        async with backend.open_terminal(session) as terminal:
+            yield ExecutionContext(backend, terminal, settings, pane)
+
+
+def _timing(
+    wait: Wait, timeout: float, on_timeout: OnTimeout | None, *, has_terminal: bool
+) -> tuple[bool, float, OnTimeout]:
+    policy: OnTimeout = on_timeout or ("keep" if has_terminal else "kill")
+    if isinstance(wait, bool):
+        return wait, _seconds(timeout), policy
+    return True, _seconds(wait), policy
+
+
+def _seconds(value: float | str) -> float:
+    seconds = parse_duration(value)
+    if seconds <= 0:
+        raise ValueError(f"a timeout must be positive, not {value!r}")
+    return seconds
+
+
+def _env(base: tuple[tuple[str, str], ...], extra: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    merged = dict(base) | dict(extra or {})
+    for name, value in merged.items():
+        if not name.isidentifier() or not name.isascii():
+            raise ValueError(f"{name!r} is not the name of an environment variable")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} holds a NUL byte")
+    return tuple(merged.items())
+
+
+def _text(command: str) -> str:
+    if "\0" in command:
+        raise ValueError("a command cannot hold a NUL byte")
+    return command

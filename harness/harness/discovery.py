@@ -1,0 +1,56 @@
+"""Finding the backend for a target, by entry point, and stacking the hops of a composed target."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
+
+from .backend import Backend, BackendFactory
+from .config import Config
+from .errors import TargetNotFound
+from .target import Target
+from .transport import Transport
+
+__all__ = ["find_backend", "open_target", "schemes"]
+
+GROUP = "harness.backends"
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def schemes() -> list[str]:
+    """The URL schemes that installed backends serve, sorted."""
+    return sorted(_names())
+
+
+def find_backend(scheme: str) -> BackendFactory:
+    """The factory of the backend that serves a URL scheme.
+
+    Raises:
+        TargetNotFound: no installed backend serves it.
+    """
+    value = _names().get(scheme)
+    if value is None:
+        raise TargetNotFound(f"no backend for {scheme!r} targets", hint=f"installed: {', '.join(schemes()) or 'none'}")
+    module, _, attribute = value.partition(":")
+    return cast(BackendFactory, getattr(importlib.import_module(module), attribute))
+
+
+@asynccontextmanager
+async def open_target(target: Target, config: Config) -> AsyncIterator[Backend]:
+    """Open a target hop by hop; each backend runs on the transport of the one before it."""
+    async with AsyncExitStack() as stack:
+        transport: Transport | None = None
+        for number, hop in enumerate(target.hops, 1):
+            factory = find_backend(hop.scheme)
+            here = Target(target.hops[:number])
+            backend = await stack.enter_async_context(factory(here, config, transport))
+            transport = backend.transport
+        yield backend

@@ -1,0 +1,83 @@
+"""Targets: where commands run, written as URLs composed with ``+``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .errors import TargetNotFound
+
+__all__ = ["Hop", "Target"]
+
+_HOP = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9]*):(?://)?"
+    r"(?:(?P<user>[^@/+]+)@)?"
+    r"(?P<host>\[[^\]]+\]|[^:/@+]*)"
+    r"(?::(?P<port>\d{1,5}))?/?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of a target: ``ssh://user@host:port``, ``docker://name``, ``local:``."""
+
+    scheme: str
+    host: str = ""
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        if self.scheme == "local":
+            return "local:"
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = f":{self.port}" if self.port else ""
+        return f"{self.scheme}://{user}{host}{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A chain of hops; each runs on the one before it. ``ssh://web1+docker://app`` is a container on web1."""
+
+    hops: tuple[Hop, ...]
+
+    @classmethod
+    def parse(cls, text: str | Target) -> Target:
+        """Read a target URL.
+
+        Raises:
+            TargetNotFound: the text is not a target URL.
+        """
+        if isinstance(text, Target):
+            return text
+        return cls(tuple(_parse_hop(part, text) for part in text.split("+")))
+
+    @property
+    def last(self) -> Hop:
+        """The hop in which commands run; its scheme chooses the backend."""
+        return self.hops[-1]
+
+    @property
+    def base(self) -> Target | None:
+        """The target that the last hop runs on, or None when it runs here."""
+        return Target(self.hops[:-1]) if len(self.hops) > 1 else None
+
+    def __str__(self) -> str:
+        return "+".join(str(hop) for hop in self.hops)
+
+
+def _parse_hop(part: str, whole: str) -> Hop:
+    match = _HOP.fullmatch(part)
+    if match is None:
+        raise TargetNotFound(
+            f"{whole!r} is not a target", hint="write local:, ssh://user@host:port, docker://name, joined with +"
+        )
+    host = match["host"].strip("[]")
+    port = int(match["port"]) if match["port"] else None
+    if match["scheme"] != "local" and (not host or host.startswith("-")):
+        raise TargetNotFound(f"{whole!r} names no host", hint="for example ssh://deploy@web1")
+    if port is not None and not 0 < port < 65536:
+        raise TargetNotFound(f"{whole!r}: port {port} is out of range", hint="use 1 to 65535")
+    if (match["user"] or "").startswith("-"):
+        raise TargetNotFound(f"{whole!r}: a user name may not start with '-'")
+    return Hop(match["scheme"], host, match["user"], port)

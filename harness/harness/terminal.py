@@ -1,0 +1,90 @@
+"""Seam 2: a persistent terminal session on a target that people can attach to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+
+from .command import Capture, Command, Keys
+from .results import PaneInfo, SessionInfo, ShellResult
+
+__all__ = ["Terminal"]
+
+
+class Terminal(ABC):
+    """Runs commands in the shells of panes, one at a time per pane, in order of arrival.
+
+    Panes that this terminal did not create are never touched. Every method may raise :class:`ConnectionLost`.
+    """
+
+    session: str
+    """The name of the session in use."""
+
+    @abstractmethod
+    async def run(self, command: Command) -> ShellResult:
+        """Run one command in a pane's persistent shell. Never runs it twice.
+
+        Cancelling the caller interrupts the command and waits, bounded, until it is gone. A link that is lost after
+        dispatch is a result (``unknown``), before it an exception.
+
+        Raises:
+            PaneBusy: the pane is held by an operator's command or by an unfinished job.
+            PaneGone: the pane that ``command.pane`` names does not exist.
+            ShellNotReady: the pane has no usable shell, and none could be started.
+        """
+
+    @abstractmethod
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
+        """The result of a job that this terminal runs or ran, ``running`` when the time is over; None: not its job."""
+
+    @abstractmethod
+    def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
+        """The output of a job that this terminal runs, live, from byte ``offset``; None when it is not its job."""
+
+    @abstractmethod
+    async def kill(self, job_id: str, signal: str, grace: float) -> bool:
+        """Signal a job's foreground process group, then KILL after ``grace`` seconds. False when it is not its job."""
+
+    @abstractmethod
+    async def capture(self, request: Capture) -> str:
+        """What is on a pane's screen, or in its scrollback."""
+
+    @abstractmethod
+    async def send_keys(self, request: Keys) -> None:
+        """Type into a pane. Returns when tmux has taken the keys."""
+
+    @abstractmethod
+    async def list_panes(self) -> list[PaneInfo]:
+        """The managed panes of this session."""
+
+    @abstractmethod
+    async def create_pane(self, name: str, cwd: str | None = None) -> PaneInfo:
+        """A new pane with a fresh shell.
+
+        Raises:
+            TerminalError: the limit is reached, or the name is taken.
+        """
+
+    @abstractmethod
+    async def kill_pane(self, name: str) -> None:
+        """End a managed pane and what runs in it. The default pane is refused."""
+
+    @abstractmethod
+    async def list_sessions(self) -> list[SessionInfo]:
+        """The managed sessions on this tmux server."""
+
+    @abstractmethod
+    async def create_session(self, name: str) -> SessionInfo:
+        """A new managed session, within the configured limit."""
+
+    @abstractmethod
+    async def kill_session(self, name: str) -> None:
+        """End a managed session and its panes. The session in use is refused."""
+
+    @abstractmethod
+    def attach_command(self, *, read_only: bool = False) -> list[str]:
+        """The command that an operator types on this machine to attach."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One phrase for ``repr``: ``tmux 'harness' pane %0 idle``."""

@@ -1,0 +1,11 @@
+"""Fixtures that every test can use."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests run on asyncio: the asyncssh engine needs it."""
+    return "asyncio"

@@ -1,0 +1,1 @@
+"""Tool sets built on ExecutionContext."""
