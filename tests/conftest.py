@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest_plugins = ["tests.support.noskip"]
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
