@@ -33,7 +33,11 @@ def parse_duration(text: str | float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds."""
+    """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds.
+
+    ``on_output`` gets every byte of standard output (in a terminal: of both streams) in order, as it arrives;
+    ``on_stderr`` those of standard error where that is a stream of its own. Neither is cut by ``max_output``.
+    """
 
     command: str
     wait: bool = True
@@ -46,6 +50,7 @@ class Command:
     pane: str | None = None
     tty: bool | None = None
     on_output: OutputCallback | None = field(default=None, compare=False)
+    on_stderr: OutputCallback | None = field(default=None, compare=False)
     max_output: int = DEFAULT_MAX_OUTPUT
 
 

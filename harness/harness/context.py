@@ -66,6 +66,7 @@ class ExecutionContext:
         pane: str | None = None,
         tty: bool | None = None,
         on_output: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
     ) -> ShellResult:
         """Run a command and return its result; a command that fails is a result, not an exception.
@@ -85,7 +86,9 @@ class ExecutionContext:
             user: run it as this user (needs root or password-less sudo).
             pane: a managed pane's name or tmux id, instead of the default one.
             tty: False asks for separate, byte-exact streams in a terminal context.
-            on_output: called with each chunk of output as it arrives.
+            on_output: called with each chunk of standard output (in a terminal: of both streams) as it arrives; it
+                gets every byte, whatever ``max_output`` is.
+            on_stderr: the same for standard error where that is a stream of its own.
             max_output: beyond this many bytes the head and the tail are returned; the whole stays with the job.
 
         Raises:
@@ -107,6 +110,7 @@ class ExecutionContext:
             pane=pane or self._pane,
             tty=tty,
             on_output=on_output,
+            on_stderr=on_stderr,
             max_output=max(0, max_output),
         )
         if self._terminal is not None:

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
-from importlib.metadata import entry_points
 from typing import cast
 
 from .backend import Backend, BackendFactory
@@ -22,6 +21,8 @@ GROUP = "harness.backends"
 
 @cache
 def _names() -> dict[str, str]:
+    from importlib.metadata import entry_points  # a third of the start-up time, and not needed by --help
+
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
