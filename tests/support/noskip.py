@@ -1,4 +1,4 @@
-"""A pytest plugin: with ``CI=true`` or ``--no-skips`` a skipped test is a failure, so that no check is lost silently."""
+"""A pytest plugin: with ``CI=true`` or ``--no-skips`` a skipped test is a failure, so that no check is lost."""
 
 from __future__ import annotations
 
