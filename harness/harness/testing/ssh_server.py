@@ -1,0 +1,176 @@
+"""An SSH server inside this process, on loopback, with throw-away keys and real shells: for tests and demos.
+
+It serves commands, shells and pseudo-terminals to any client (OpenSSH with ControlMaster included); no sftp, no
+forwarding. It runs as the current user and lets in only who holds the key that it made.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..config import Config
+from ..errors import UnsupportedOperation
+from .delay import DelayProxy, delay_proxy
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from ._sshd import Host
+
+__all__ = ["EmbeddedSshServer", "embedded_ssh_server"]
+
+LISTEN = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSshServer:
+    """A running server. ``port`` is the one to connect to (the link's, when there is one)."""
+
+    user: str
+    port: int
+    directory: Path
+    """Holds ``id_ed25519``, ``known_hosts`` and an empty ``ssh_config``; removed with the server."""
+    host: Host
+    link: DelayProxy | None = None
+    """The link to the server, when one was asked for."""
+
+    @property
+    def target(self) -> str:
+        """The target URL."""
+        return f"ssh://{self.user}@{LISTEN}:{self.port}"
+
+    @property
+    def identity(self) -> str:
+        """The private key that the server accepts."""
+        return str(self.directory / "id_ed25519")
+
+    @property
+    def logins(self) -> int:
+        """How many logins have succeeded."""
+        return self.host.logins
+
+    def config(self, **overrides: object) -> Config:
+        """Settings that reach this server and touch nothing of the user's: no agent, no known hosts, no config file."""
+        base = Config(
+            identity=self.identity,
+            ssh_config=str(self.directory / "ssh_config"),
+            ssh_options=(
+                f"UserKnownHostsFile={self.directory / 'known_hosts'}",
+                "GlobalKnownHostsFile=/dev/null",
+                "StrictHostKeyChecking=yes",
+                "IdentitiesOnly=yes",
+                "IdentityAgent=none",
+            ),
+        )
+        return replace(base, **overrides)  # type: ignore[arg-type]  # replace() checks the names, tests the values
+
+    def disconnect_all(self) -> None:
+        """Drop every connection, as a server that goes down does."""
+        for connection in list(self.host.connections):
+            connection.abort()
+
+
+@asynccontextmanager
+async def embedded_ssh_server(
+    *,
+    delay: float | None = None,
+    shell: str = "",
+    home: str | os.PathLike[str] = "",
+    env: Mapping[str, str] | None = None,
+    password: str = "",
+    second_factor: str = "",
+    max_sessions: int = 10,
+) -> AsyncIterator[EmbeddedSshServer]:
+    """Start a server; leaving the context ends it and every process that its sessions still run.
+
+    Args:
+        delay: seconds of delay per direction; a number, also 0, gives the server a ``link`` that can be cut.
+        shell: the login shell; the default is the user's own.
+        home: the directory of sessions; the default is the user's own.
+        env: extra environment for sessions.
+        password: accept this password beside the key.
+        second_factor: ask for the password and this code by keyboard-interactive.
+        max_sessions: sessions per connection, as sshd's ``MaxSessions``.
+
+    Raises:
+        UnsupportedOperation: asyncssh is not installed.
+    """
+    try:
+        from ._sshd import Account, Host
+    except ImportError as error:
+        raise UnsupportedOperation(
+            "the embedded SSH server needs asyncssh", hint="pip install 'harness-ops[asyncssh]'"
+        ) from error
+    entry = pwd.getpwuid(os.getuid())
+    account = Account(
+        user=entry.pw_name,
+        shell=shell or entry.pw_shell or "/bin/sh",
+        home=os.fspath(home) or entry.pw_dir,
+        env=dict(env or {}),
+        password=password,
+        second_factor=second_factor,
+        max_sessions=max_sessions,
+    )
+    with tempfile.TemporaryDirectory(prefix="harness-sshd-") as directory:
+        async with anyio.create_task_group() as tasks:
+            host = Host(account, tasks)
+            try:
+                async with _listen(host, Path(directory), delay) as server:
+                    yield server
+            finally:
+                await host.end()
+                tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _listen(host: Host, directory: Path, delay: float | None) -> AsyncIterator[EmbeddedSshServer]:
+    import asyncssh
+
+    from ._sshd import SessionServer
+
+    host_key = asyncssh.generate_private_key("ssh-ed25519")
+    client_key = asyncssh.generate_private_key("ssh-ed25519")
+    acceptor = await asyncssh.create_server(
+        lambda: SessionServer(host),
+        LISTEN,
+        0,
+        server_host_keys=[host_key],
+        authorized_client_keys=asyncssh.import_authorized_keys(client_key.export_public_key().decode()),
+        encoding=None,
+        line_editor=False,
+        allow_scp=False,
+    )
+    async with AsyncExitStack() as stack:
+        stack.callback(acceptor.close)
+        link = (
+            await stack.enter_async_context(delay_proxy(LISTEN, acceptor.get_port(), delay))
+            if delay is not None
+            else None
+        )
+        port = link.port if link is not None else acceptor.get_port()
+        _write_client_files(directory, client_key, host_key, port)
+        server = EmbeddedSshServer(host.account.user, port, directory, host, link)
+        stack.callback(server.disconnect_all)
+        yield server
+
+
+def _write_client_files(directory: Path, client_key: asyncssh.SSHKey, host_key: asyncssh.SSHKey, port: int) -> None:
+    host_line = f"[{LISTEN}]:{port} {host_key.export_public_key().decode()}"
+    _write(directory / "id_ed25519", client_key.export_private_key())
+    _write(directory / "id_ed25519.pub", client_key.export_public_key())
+    _write(directory / "known_hosts", host_line.encode())
+    _write(directory / "ssh_config", b"")
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
