@@ -23,6 +23,7 @@ from .results import (
     Status,
     WriteResult,
 )
+from .settings import load_config
 from .target import Hop, Target
 
 __version__ = "0.1.0"
@@ -45,5 +46,6 @@ __all__ = [
     "WriteResult",
     "__version__",
     "connect",
+    "load_config",
     *_errors.__all__,
 ]

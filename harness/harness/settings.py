@@ -1,0 +1,387 @@
+"""Settings from files, the environment and the command line, merged with the origin of each value.
+
+What is said later in this list wins: built-in defaults; the user's file (``$XDG_CONFIG_HOME/harness/config.toml``);
+``./harness.toml``; the file of ``--config``; the chosen ``[targets.NAME]`` table; ``HARNESS_*`` variables; the command
+line. Every source is checked by itself, so that a mistake is reported with its file and key.
+
+``./harness.toml`` comes from whoever wrote the directory. Unless the user's file lists the directory in
+``trusted_dirs``, it may only hold :data:`SAFE_IN_PROJECTS`: nothing that runs programs, chooses a host, or changes
+what a command sees. Anything else there is an error: to ignore ``target`` would run a command on the wrong host.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .command import DEFAULT_TIMEOUT
+from .config import Config
+from .errors import ConfigError, TargetNotFound
+from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, parse_variable, suggest, validate
+from .target import Target
+
+__all__ = [
+    "PROJECT_FILE",
+    "SAFE_IN_PROJECTS",
+    "Choices",
+    "Settings",
+    "load_config",
+    "load_settings",
+    "target_names",
+    "user_config_path",
+]
+
+PROJECT_FILE = "harness.toml"
+DEFAULT_ORIGIN = "default"
+COMMAND_LINE = "command line"
+ENVIRONMENT = "environment"
+PREFIX = "HARNESS_"
+NOT_SETTINGS = frozenset({"JOB", "CONFIG"})
+"""HARNESS_JOB is what a command of ours finds in its environment; HARNESS_CONFIG is ``--config``."""
+
+SAFE_IN_PROJECTS = frozenset(
+    {
+        "connect_timeout",
+        "height",
+        "history_limit",
+        "keepalive_count",
+        "keepalive_interval",
+        "login_timeout",
+        "max_channels",
+        "max_panes",
+        "pane",
+        "prompt_tag",
+        "prompt_timeout",
+        "session",
+        "timeout",
+        "tmux",
+        "width",
+    }
+)
+"""The keys that ``./harness.toml`` may hold in a directory that is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the command line says; None and empty mean that it says nothing."""
+
+    config_file: str | None = None
+    target: str | None = None
+    ssh: str | None = None
+    container: str | None = None
+    engine: str | None = None
+    tmux: bool | str | None = None
+    pane: str | None = None
+    ssh_options: tuple[str, ...] = ()
+    ssh_config: str | None = None
+    identity: str | None = None
+    fresh_connection: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The merged settings. ``origins`` names for each setting the file, variable or option that decided it."""
+
+    config: Config
+    target: Target
+    tmux: bool | str = False
+    pane: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    trusted_dirs: tuple[str, ...] = ()
+    targets: tuple[tuple[str, str], ...] = ()
+    """Named targets and what they stand for."""
+    files: tuple[str, ...] = ()
+    """The settings files that were read."""
+    origins: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    origin: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the user's own settings are, whether or not the file exists."""
+    env = os.environ if environ is None else environ
+    home = env.get("XDG_CONFIG_HOME", "")
+    base = Path(home) if home.startswith("/") else Path(env.get("HOME") or Path.home()) / ".config"
+    return base / "harness" / "config.toml"
+
+
+def load_config(file: str | os.PathLike[str] | None = None) -> Config:
+    """The engine's settings from the user's file, ``./harness.toml``, ``file`` and ``HARNESS_*`` variables.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown or a value is wrong.
+    """
+    return load_settings(Choices(config_file=os.fspath(file) if file is not None else None)).config
+
+
+def load_settings(
+    choices: Choices | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+) -> Settings:
+    """Merge every source of settings.
+
+    Args:
+        choices: what the command line says.
+        environ: environment variables; ``os.environ`` when not given.
+        directory: where ``harness.toml`` is looked for; the current directory when not given.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value is wrong, or two choices contradict each other.
+        TargetNotFound: the chosen target is not a URL and no named target.
+    """
+    chosen = choices or Choices()
+    env = os.environ if environ is None else environ
+    variables, warnings = _environment_layer(env)
+    files = _file_layers(chosen.config_file or env.get("HARNESS_CONFIG"), env, directory)
+    targets = _merge_targets(files)
+    command_line = _command_line_layer(chosen)
+    name = _chosen_name([*files, variables, command_line], targets)
+    layers = [*files, *([targets[name]] if name else []), variables, command_line]
+    merged = _merge(layers)
+    return Settings(
+        config=_config(merged),
+        target=_target(merged, targets.get(name)),
+        tmux=_value(merged, "tmux", False),
+        pane=_value(merged, "pane", None),
+        timeout=_value(merged, "timeout", DEFAULT_TIMEOUT),
+        trusted_dirs=tuple(_value(merged, "trusted_dirs", ())),
+        targets=tuple((key, str(_table_target(layer))) for key, layer in sorted(targets.items())),
+        files=tuple(layer.origin for layer in files),
+        origins=tuple((key, merged[key][1] if key in merged else DEFAULT_ORIGIN) for key in _all_keys()),
+        warnings=warnings,
+    )
+
+
+def target_names(environ: Mapping[str, str] | None = None) -> list[str]:
+    """The named targets, for completion; empty when the settings are wrong."""
+    try:
+        return [name for name, _ in load_settings(environ=environ).targets]
+    except (ConfigError, TargetNotFound):
+        return []
+
+
+def _all_keys() -> tuple[str, ...]:
+    return (*GENERAL_KEYS, *ENGINE_KEYS)
+
+
+# -- sources
+
+
+def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path | None) -> list[_Layer]:
+    layers = []
+    user = user_config_path(env)
+    if user.exists():
+        layers.append(_read(user, check_owner=True))
+    project = (directory or Path.cwd()) / PROJECT_FILE
+    if project.exists() and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
+        layer = _read(project, check_owner=True)
+        trusted = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
+        _check_trust(layer, project, trusted)
+        layers.append(layer)
+    if explicit:
+        layers.append(_read(Path(explicit).expanduser(), check_owner=False))
+    return layers
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other.expanduser())
+    except OSError:
+        return False
+
+
+def _read(path: Path, *, check_owner: bool) -> _Layer:
+    import tomllib
+
+    try:
+        with open(path, "rb", opener=_open_at_once if check_owner else None) as file:
+            if check_owner:
+                _check_owner(path, os.fstat(file.fileno()))
+            raw = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: this is not TOML: {error}") from error
+    values = dict(validate(raw, str(path)))
+    return _Layer(str(path), values, values.pop("targets", {}))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name must not hang every command
+
+
+def _check_owner(path: Path, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise ConfigError(f"{path} is not a regular file")
+    if info.st_uid not in {os.geteuid(), 0}:
+        raise ConfigError(f"{path} belongs to another user", hint="own the file, or name it with --config")
+    if info.st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be written by every user", hint=f"chmod o-w {path}")
+
+
+def _check_trust(layer: _Layer, path: Path, trusted: Iterable[str]) -> None:
+    here = path.parent.resolve()
+    if any(_covers(name, here) for name in trusted):
+        return
+    risky = sorted(set(layer.values) - SAFE_IN_PROJECTS) + (["targets"] if layer.targets else [])
+    if risky:
+        raise ConfigError(
+            f"{path}: {', '.join(risky)} may choose hosts or run programs, and this directory is not trusted",
+            hint=f"after reading the file, add {str(here)!r} to trusted_dirs in your own settings, or use --config",
+        )
+
+
+def _covers(trusted: str, directory: Path) -> bool:
+    base = Path(trusted.removesuffix("/*")).expanduser().resolve()
+    return base in directory.parents if trusted.endswith("/*") else base == directory
+
+
+def _environment_layer(env: Mapping[str, str]) -> tuple[_Layer, tuple[str, ...]]:
+    known = _all_keys()
+    raw: dict[str, object] = {}
+    warnings = []
+    for variable in sorted(env):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in NOT_SETTINGS:
+            continue
+        if name.lower() in known and name.isupper():
+            raw[name.lower()] = _variable(variable, name.lower(), env[variable])
+        elif close := suggest(name.lower(), known):  # other products use this prefix too: only near misses are ours
+            warnings.append(f"{variable} is not a setting; {close} (written {PREFIX}...)")
+    return _Layer(ENVIRONMENT, raw), tuple(warnings)
+
+
+def _variable(variable: str, name: str, text: str) -> object:
+    try:
+        return validate({name: parse_variable(name, text)}, variable)[name]
+    except ValueError as error:
+        raise ConfigError(f"{variable}: {error}") from None
+
+
+def _command_line_layer(chosen: Choices) -> _Layer:
+    names = ("tmux", "pane", "target", "ssh_config", "identity", "fresh_connection")
+    values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    if chosen.ssh_options:
+        values["ssh_options"] = list(chosen.ssh_options)
+    if chosen.target and (chosen.ssh or chosen.container):
+        other = "--ssh" if chosen.ssh else "--container"
+        raise ConfigError(f"--target and {other} contradict each other", hint="give one of them")
+    if chosen.engine and not chosen.container:
+        raise ConfigError("--engine needs --container NAME")
+    if chosen.ssh or chosen.container:
+        values["target"] = str(_compose(chosen.ssh, chosen.container, chosen.engine))
+    return _Layer(COMMAND_LINE, validate(values, COMMAND_LINE) if values else {})
+
+
+# -- merging
+
+_Merged = dict[str, tuple[Any, str]]
+
+
+def _merge(layers: Iterable[_Layer]) -> _Merged:
+    merged: _Merged = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            merged[key] = (_combine(key, value, merged, layer), _origin(layer, key))
+    return merged
+
+
+def _combine(key: str, value: Any, merged: _Merged, layer: _Layer) -> Any:
+    if key == "ssh_options" and layer.origin == COMMAND_LINE:  # ssh takes the first value that it is given
+        return (*value, *_value(merged, key, ()))
+    if key == "env":
+        return {**_value(merged, key, {}), **value}
+    return value
+
+
+def _origin(layer: _Layer, key: str) -> str:
+    return f"{PREFIX}{key.upper()}" if layer.origin == ENVIRONMENT else layer.origin
+
+
+def _value(merged: _Merged, key: str, default: Any) -> Any:
+    return merged[key][0] if key in merged else default
+
+
+def _config(merged: _Merged) -> Config:
+    changes = {item.name: merged[item.name][0] for item in fields(Config) if item.name in merged}
+    if "ssh_options" in changes:
+        changes["ssh_options"] = tuple(changes["ssh_options"])
+    if "env" in changes:
+        changes["env"] = tuple(changes["env"].items())
+    for name in ("identity", "ssh_config"):
+        if changes.get(name):
+            changes[name] = os.path.expanduser(changes[name])
+    return replace(Config(), **changes)
+
+
+# -- targets
+
+
+def _merge_targets(layers: Iterable[_Layer]) -> dict[str, _Layer]:
+    return {
+        name: _Layer(f"{layer.origin} [targets.{name}]", table)
+        for layer in layers
+        for name, table in layer.targets.items()
+    }
+
+
+def _chosen_name(layers: Iterable[_Layer], targets: Mapping[str, _Layer]) -> str:
+    text = str(_value(_merge(layers), "target", "local:"))
+    if ":" in text:
+        return ""
+    if text in targets:
+        return text
+    known = ", ".join(sorted(targets)) or "none"
+    hint = suggest(text, tuple(targets)) or f"named targets: {known}; for a host write --ssh {text or 'HOST'}"
+    raise TargetNotFound(f"no target is named {text!r}", hint=hint)
+
+
+def _target(merged: _Merged, table: _Layer | None) -> Target:
+    if table is not None:
+        return _table_target(table)
+    return Target.parse(str(_value(merged, "target", "local:")))
+
+
+def _table_target(layer: _Layer) -> Target:
+    table = layer.values
+    ways = [key for key in ("url", "ssh", "container") if table.get(key)]
+    if "url" in ways and len(ways) > 1:
+        raise ConfigError(f"{layer.origin}: url and {ways[1]} contradict each other", hint="give one of them")
+    if table.get("engine") and not table.get("container"):
+        raise ConfigError(f"{layer.origin}: engine needs container")
+    try:
+        if table.get("url"):
+            return Target.parse(table["url"])
+        return _compose(table.get("ssh"), table.get("container"), table.get("engine"))
+    except TargetNotFound as error:
+        raise ConfigError(f"{layer.origin}: {error.message}", hint=error.hint) from None
+
+
+def _compose(ssh: str | None, container: str | None, engine: str | None) -> Target:
+    hops = []
+    if ssh:
+        hops.append(_ssh_url(ssh))
+    if container:
+        hops.append(f"{engine or 'docker'}://{container}")
+    return Target.parse("+".join(hops) if hops else "local:")
+
+
+def _ssh_url(text: str) -> str:
+    url = text if text.startswith("ssh://") else f"ssh://{text}"
+    if "+" in url:
+        raise TargetNotFound(f"{text!r} is not an SSH host", hint="use --container for what runs on it")
+    try:
+        return str(Target.parse(url))
+    except TargetNotFound as error:
+        host = text.rpartition("@")[2]
+        hint = f"write an IPv6 address as [{host}]" if host.count(":") > 1 and "[" not in host else error.hint
+        raise TargetNotFound(f"{text!r} is not an SSH host", hint=hint or "write [user@]host[:port]") from None

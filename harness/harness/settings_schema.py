@@ -1,0 +1,251 @@
+"""What a settings file may hold: names, types, units and ranges, checked with one line per mistake.
+
+The keys are the fields of :class:`harness.config.Config`, so a new field there is a new key here. The validator is
+pydantic's core without its model classes, which would cost every command 50 ms at start-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from .command import parse_duration
+from .config import Config
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema, ErrorDetails, SchemaValidator
+
+__all__ = ["ENGINE_KEYS", "GENERAL_KEYS", "TARGET_KEYS", "parse_size", "parse_variable", "suggest", "validate"]
+
+ENGINE_KEYS = tuple(field.name for field in dataclasses.fields(Config))
+"""Settings that the engine reads."""
+GENERAL_KEYS = ("target", "tmux", "pane", "timeout", "trusted_dirs")
+"""Settings that choose where and how the command line works."""
+TARGET_KEYS = ("url", "ssh", "container", "engine", "tmux", "pane", "timeout")
+"""What ``[targets.NAME]`` may hold besides engine settings."""
+
+DURATIONS = frozenset(
+    {"connect_timeout", "login_timeout", "prompt_timeout", "control_persist", "jobs_max_age", "timeout"}
+)
+SIZES = frozenset({"job_log_limit", "jobs_max_bytes"})
+MAY_BE_ZERO = frozenset({"control_persist"})
+RANGES: Mapping[str, tuple[int, int]] = {
+    "width": (20, 10_000),
+    "height": (5, 10_000),
+    "history_limit": (0, 10_000_000),
+    "max_sessions": (1, 1_000),
+    "max_panes": (1, 1_000),
+    "keepalive_interval": (1, 3_600),
+    "keepalive_count": (1, 1_000),
+    "max_channels": (0, 1_000),
+    "job_log_limit": (1 << 10, 1 << 50),
+    "jobs_max_bytes": (1 << 10, 1 << 50),
+}
+PATTERNS: Mapping[str, tuple[str, str]] = {
+    "session": (r"[^:.\s][^:.\n]*", "a tmux session name: not empty, without ':' and '.'"),
+    "tmux_socket": (r"[A-Za-z0-9_.-]+", "a socket name of letters, digits, '_', '.' and '-'"),
+}
+TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+
+_SIZE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes from a number or from ``"64k"``, ``"256MiB"``, ``"2G"`` (powers of 1024).
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size: write bytes, or 64k, 256MiB, 2G")
+    return int(match["number"]) << _SHIFT[match["unit"].lower()]
+
+
+def suggest(word: str, known: tuple[str, ...]) -> str:
+    """``did you mean 'session'?``, or an empty string when nothing is close."""
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
+    """Check one source of settings and return it with its units resolved.
+
+    Raises:
+        ConfigError: a key is unknown or a value is wrong; the message names the origin and the key.
+    """
+    from pydantic_core import ValidationError
+
+    try:
+        return cast("Mapping[str, Any]", _validator().validate_python(dict(values)))
+    except ValidationError as error:
+        raise _explain(error.errors(include_url=False), origin) from None
+
+
+def parse_variable(name: str, text: str) -> object:
+    """The value of a setting that came as text, in the environment.
+
+    Raises:
+        ValueError: the text does not fit the setting's type.
+    """
+    if name in {"tmux"}:
+        return _boolean(text) if text.lower() in _TRUE | _FALSE else text
+    if name in DURATIONS:
+        return parse_duration(text)
+    if name in SIZES:
+        return parse_size(text)
+    hint = _hints().get(name, str)
+    reader = _READERS.get(hint, str)
+    return reader(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in _TRUE | _FALSE:
+        return text.lower() in _TRUE
+    raise ValueError(f"{text!r} is not a truth value: write true or false")
+
+
+def _variables(text: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in shlex.split(text)]
+    if any(not separator for _, separator, _ in pairs):
+        raise ValueError("write NAME=VALUE words, quoted as in a shell")
+    return {name: value for name, _, value in pairs}
+
+
+_READERS: Mapping[object, Callable[[str], object]] = {
+    bool: _boolean,
+    int: int,
+    float: float,
+    tuple[str, ...]: shlex.split,
+    tuple[tuple[str, str], ...]: _variables,
+}
+
+
+@cache
+def _hints() -> dict[str, object]:
+    return {**get_type_hints(Config), "trusted_dirs": tuple[str, ...]}
+
+
+# -- the schema
+
+
+@cache
+def _validator() -> SchemaValidator:
+    from pydantic_core import SchemaValidator, core_schema
+
+    engine = {name: _schema_of(name, _hints()[name]) for name in ENGINE_KEYS}
+    general = {name: _general_schema(name) for name in {*GENERAL_KEYS, *TARGET_KEYS}}
+    target = _table(engine | {name: general[name] for name in TARGET_KEYS})
+    targets = core_schema.dict_schema(core_schema.str_schema(pattern=f"^{TARGET_NAME}$"), target)
+    top = _table(engine | {name: general[name] for name in GENERAL_KEYS} | {"targets": targets})
+    return SchemaValidator(top)
+
+
+def _table(fields: Mapping[str, CoreSchema]) -> CoreSchema:
+    from pydantic_core import core_schema
+
+    members = {name: core_schema.typed_dict_field(schema, required=False) for name, schema in fields.items()}
+    return core_schema.typed_dict_schema(members, total=False, extra_behavior="forbid", strict=True)
+
+
+def _general_schema(name: str) -> CoreSchema:
+    from pydantic_core import core_schema
+
+    if name == "tmux":
+        return core_schema.union_schema(
+            [core_schema.bool_schema(strict=True), _schema_of("session", str)],
+            custom_error_type="tmux",
+            custom_error_message="Input should be true, false or a tmux session name",
+        )
+    if name == "engine":
+        return core_schema.literal_schema(["docker", "podman"])
+    return _schema_of(name, {"timeout": float, "trusted_dirs": tuple[str, ...]}.get(name, str))
+
+
+def _schema_of(name: str, hint: object) -> CoreSchema:
+    from pydantic_core import core_schema
+
+    if hint in {int, float}:
+        return _number_schema(name, hint)
+    if hint is bool:
+        return core_schema.bool_schema(strict=True)
+    if get_origin(hint) is Literal:
+        return core_schema.literal_schema(list(get_args(hint)))
+    if hint == tuple[str, ...]:
+        return core_schema.list_schema(_text_schema(name), strict=True)
+    if hint == tuple[tuple[str, str], ...]:
+        variable = core_schema.str_schema(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+        return core_schema.dict_schema(variable, _text_schema(name), strict=True)
+    return _text_schema(name)
+
+
+def _number_schema(name: str, hint: object) -> CoreSchema:
+    from pydantic_core import core_schema
+
+    if hint is int:
+        low, high = RANGES.get(name, (0, 1 << 62))
+        whole = core_schema.int_schema(strict=True, ge=low, le=high)
+        return core_schema.no_info_before_validator_function(_if_text(parse_size), whole) if name in SIZES else whole
+    if name in MAY_BE_ZERO:
+        number = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=0.0)
+    else:
+        number = core_schema.float_schema(strict=True, allow_inf_nan=False, gt=0.0)
+    return (
+        core_schema.no_info_before_validator_function(_if_text(parse_duration), number) if name in DURATIONS else number
+    )
+
+
+def _text_schema(name: str) -> CoreSchema:
+    from pydantic_core import PydanticCustomError, core_schema
+
+    pattern, meaning = PATTERNS.get(name, (r"[^\0]*", "text without NUL bytes"))
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value, re.DOTALL) is None:
+            raise PydanticCustomError("text", "Input should be {meaning}", {"meaning": meaning})
+        return value
+
+    return core_schema.no_info_after_validator_function(check, core_schema.str_schema(strict=True))
+
+
+def _if_text(parse: Callable[[str], object]) -> Callable[[object], object]:
+    return lambda value: parse(value) if isinstance(value, str) else value
+
+
+# -- mistakes
+
+
+def _explain(errors: list[ErrorDetails], origin: str) -> ConfigError:
+    mistakes = [_mistake(error) for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden")]
+    rest = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    what, hint = mistakes[0]
+    return ConfigError(f"{origin}: {what}{rest}", hint=hint)
+
+
+def _mistake(error: ErrorDetails) -> tuple[str, str]:
+    path = [str(part) for part in error["loc"] if part != "[key]"]
+    key = ".".join(path)
+    if error["type"] == "extra_forbidden":
+        inside = len(path) == 3 and path[0] == "targets"
+        known = (*ENGINE_KEYS, *TARGET_KEYS) if inside else (*ENGINE_KEYS, *GENERAL_KEYS, "targets")
+        return f"unknown key {key!r}", suggest(path[-1], known) or "harness config show lists every key"
+    if "[key]" in error["loc"]:
+        return f"{key!r} is not a usable name", "use letters, digits, '_', '-' and '.'"
+    text = error["msg"].removeprefix("Value error, ")
+    text = text[:1].lower() + text[1:] if text.startswith("Input") else text
+    return f"{key}: {text}{_given(path, error['input'])}", ""
+
+
+def _given(path: list[str], value: object) -> str:
+    if "env" in path:
+        return ""
+    return f", not {value!r}" if isinstance(value, str | int | float) else f", not {type(value).__name__}"
