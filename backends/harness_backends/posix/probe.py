@@ -1,0 +1,95 @@
+"""What the target offers, found in one round trip, together with the state directory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from harness.backend import Capabilities
+
+__all__ = ["SCRIPT", "Probe", "parse_probe"]
+
+_TOOLS = (
+    "tmux setsid env sh bash zsh fish perl python3 sudo su runuser setpriv doas "
+    "sha256sum shasum openssl cksum base64 od awk sed stat find grep rg git tar gzip "
+    "tail head cat dd wc mkfifo mktemp readlink realpath ln mv sync stty ps getent date timeout id chown "
+    "ssh docker podman systemctl journalctl"
+)
+
+# One "key=value" line each. A feature that only some versions of a program have is listed as "program option".
+SCRIPT = rf"""
+printf 'user=%s\n' "$(id -un)"
+printf 'uid=%s\n' "$hx_uid"
+printf 'home=%s\n' "$HOME"
+printf 'env_shell=%s\n' "$SHELL"
+printf 'system=%s\n' "$(uname -srm)"
+printf 'hostname=%s\n' "$(uname -n)"
+printf 'clock=%s\n' "$(date +%s.%N)"
+hx_entry=$(getent passwd "$hx_uid" 2>/dev/null) || hx_entry=$(
+  while IFS= read -r line; do
+    case $line in *:*:"$hx_uid":*) printf '%s\n' "$line"; break ;; esac
+  done </etc/passwd 2>/dev/null
+)
+printf 'passwd=%s\n' "$hx_entry"
+for tool in {_TOOLS}; do
+  path=$(command -v "$tool") && printf 'tool=%s %s\n' "$tool" "$path"
+done
+command -v tmux >/dev/null && printf 'tmux=%s\n' "$(tmux -V)"
+stat -c %s / >/dev/null 2>&1 && printf 'tool=stat -c=stat\n'
+find / -prune -printf x >/dev/null 2>&1 && printf 'tool=find -printf=find\n'
+env --default-signal=INT true >/dev/null 2>&1 && printf 'tool=env --default-signal=env\n'
+:
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The answers. ``clock_offset`` is what to add to this machine's clock to get the target's, in seconds."""
+
+    capabilities: Capabilities
+    clock_offset: float
+
+
+def parse_probe(text: str, state_dir: str, now: float | None = None) -> Probe:
+    """Read the output of :data:`SCRIPT`; lines of other scripts in between are skipped. ``now`` is our own clock."""
+    fields: dict[str, str] = {}
+    tools: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key == "tool":
+            tools.append(_tool(value))
+        else:
+            fields.setdefault(key, value)
+    entry = fields.get("passwd", "").split(":")
+    account = entry if len(entry) == 7 else [""] * 7
+    capabilities = Capabilities(
+        user=fields.get("user") or account[0],
+        uid=int(fields["uid"]) if fields.get("uid", "").isdecimal() else -1,
+        home=fields.get("home") or account[5] or "/",
+        shell=account[6] or fields.get("env_shell") or "/bin/sh",
+        system=fields.get("system", ""),
+        hostname=fields.get("hostname", ""),
+        state_dir=state_dir,
+        tmux_version=fields.get("tmux", "").removeprefix("tmux ").strip(),
+        tools=tuple(tools),
+    )
+    return Probe(capabilities, _clock_offset(fields.get("clock", ""), time.time() if now is None else now))
+
+
+def _tool(value: str) -> tuple[str, str]:
+    """``tail /usr/bin/tail``, or ``stat -c=stat`` for a feature."""
+    feature, equals, program = value.rpartition("=")
+    if equals and " -" in feature:
+        return feature, program
+    name, _, path = value.partition(" ")
+    return name, path
+
+
+def _clock_offset(text: str, now: float) -> float:
+    seconds, _, fraction = text.partition(".")
+    if not seconds.isdecimal():
+        return 0.0
+    if fraction.isdecimal():
+        return float(f"{seconds}.{fraction}") - now
+    offset = int(seconds) + 0.5 - now  # a clock that tells whole seconds only
+    return 0.0 if abs(offset) < 1.0 else offset

@@ -1,0 +1,340 @@
+"""The state directory on the target, job ids, and the record that is kept of every job.
+
+Layout below the root (0700, ours)::
+
+    jobs/N.cmd    the record and the command's text; created empty to claim the id N
+    jobs/N.exit   "CODE [STATUS]", once the job has ended
+    jobs/N.*      streams and process group of jobs without a terminal
+    panes/        the logs of panes
+    run/          what lives as long as a held shell
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote, unquote
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.errors import ConnectError, ConnectionLost, NoSpace
+from harness.target import Target
+
+from .shell import HeldShell
+
+__all__ = [
+    "PROLOGUE",
+    "REPORT",
+    "JobRecord",
+    "JobStore",
+    "keep_job_store",
+    "open_job_store",
+    "parse_record",
+    "parse_report",
+    "render_record",
+]
+
+MOST_CLAIMS = 64
+RELEASE_TIMEOUT = 5.0
+
+# Runs in every life of the held shell. hx_root stays empty, with the reason in hx_why, when there is no safe place.
+PROLOGUE = r"""
+hx_umask=$(umask)
+hx_uid=$(id -u </dev/null)
+hx_boot=
+{ read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+hx_root=
+hx_why=
+hx_private() {
+  if [ -L "$1" ]; then hx_why="link $1"; return 1; fi
+  if [ ! -e "$1" ]; then (umask 077; mkdir -p -- "$1") </dev/null 2>/dev/null || return 2; fi
+  if [ ! -d "$1" ]; then hx_why="file $1"; return 1; fi
+  set -- "$1" $(LC_ALL=C ls -ldn -- "$1" </dev/null 2>/dev/null)
+  if [ "$4" != "$hx_uid" ]; then hx_why="owner $1"; return 1; fi
+  case $2 in
+    drwx------*) ;;
+    d????-??-*) chmod 700 -- "$1" </dev/null 2>/dev/null || return 2 ;;
+    *) hx_why="open $1"; return 1 ;;
+  esac
+  [ -w "$1" ] || return 2
+}
+hx_state() {
+  for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "${HOME:+$HOME/.local/state/harness}" \
+    "/tmp/harness-$hx_uid"
+  do
+    case $hx_dir in /*) ;; *) continue ;; esac
+    hx_private "$hx_dir"
+    case $? in
+      0) hx_root=$hx_dir; break ;;
+      1) return 1 ;;
+    esac
+  done
+  [ -n "$hx_root" ] || { hx_why=none; return 1; }
+  for hx_dir in jobs panes run; do
+    hx_private "$hx_root/$hx_dir" || { hx_root=; hx_why=${hx_why:-none}; return 1; }
+  done
+}
+hx_state
+"""
+
+# claim COUNT, in the jobs directory: print new ids. Special builtins would end the shell when a redirection fails.
+CLAIM = r"""
+claim() {
+  [ -n "$hx_root" ] && cd "$hx_root/jobs" || return 3
+  umask 077
+  n=0
+  { read -r n <last; } 2>/dev/null
+  case $n in ''|0*|*[!0-9]*|??????????????*) n=0 ;; esac
+  k=$1
+  set -C
+  while [ "$k" -gt 0 ]; do
+    n=$((n + 1))
+    if command : >"$n.cmd"; then
+      printf '%s ' "$n"
+      k=$((k - 1))
+    elif [ ! -e "$n.cmd" ]; then
+      return 4
+    fi
+  done 2>/dev/null
+  set +C
+  printf '%s\n' "$n" >last
+}
+"""
+
+REPORT = CLAIM + r"""
+printf 'state=%s\nrefused=%s\n' "$hx_root" "$hx_why"
+printf 'claimed='
+claim 1
+printf '\n'
+"""
+
+Kind = Literal["plain", "pane"]
+
+_SAFE = " /:=,@+~._-"
+_REFUSALS = {
+    "link": ("is a symbolic link", "remove it, or set XDG_STATE_HOME on the target"),
+    "file": ("is not a directory", "remove it, or set XDG_STATE_HOME on the target"),
+    "owner": ("belongs to another user", "set XDG_STATE_HOME on the target, or have it removed"),
+    "open": ("can be written by other users", "check what is in it, then chmod 700 it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is kept of a job from its start on. ``started`` is in seconds since the epoch, on the target's clock.
+
+    ``log`` (relative to the state directory), ``offset`` (bytes) and ``nonce`` say where a pane's log holds its output.
+    """
+
+    job_id: str
+    command: str
+    kind: Kind = "plain"
+    started: float | None = None
+    owner: str = ""
+    pane: str = ""
+    cwd: str = ""
+    log: str = ""
+    offset: int | None = None
+    nonce: str = ""
+    user: str = ""
+
+
+def render_record(record: JobRecord) -> str:
+    """The text of the ``.cmd`` file: a header that a shell skips, then the command verbatim."""
+    fields = (
+        ("job", record.job_id),
+        ("started", "" if record.started is None else f"{record.started:.6f}"),
+        ("owner", record.owner),
+        ("kind", record.kind),
+        ("pane", record.pane),
+        ("cwd", record.cwd),
+        ("log", record.log),
+        ("offset", "" if record.offset is None else str(record.offset)),
+        ("nonce", record.nonce),
+        ("user", record.user),
+    )
+    lines = [f"#% {key}: {_encode(value)}\n" for key, value in fields if value]
+    end = "hxc #%%\n" if record.kind == "pane" else "#%%\n"
+    return "".join(lines) + end + record.command
+
+
+def parse_record(text: str) -> JobRecord | None:
+    """Read a ``.cmd`` file; None when it holds no whole header: an id that was claimed and not used (yet).
+
+    Keys that this version does not know are ignored.
+    """
+    fields: dict[str, str] = {}
+    position = 0
+    while (end := text.find("\n", position)) >= 0:
+        line, position = text[position:end], end + 1
+        if line.endswith("#%%"):
+            return _record(fields, text[position:])
+        key, colon, value = line.removeprefix("#% ").partition(": ")
+        if colon:
+            fields[key] = unquote(value, errors="surrogateescape")
+    return None
+
+
+def _encode(value: str) -> str:
+    return quote(value, safe=_SAFE, errors="surrogateescape")
+
+
+def _record(fields: dict[str, str], command: str) -> JobRecord:
+    return JobRecord(
+        job_id=fields.get("job", ""),
+        command=command,
+        kind="pane" if fields.get("kind") == "pane" else "plain",
+        started=_number(fields.get("started", "")),
+        owner=fields.get("owner", ""),
+        pane=fields.get("pane", ""),
+        cwd=fields.get("cwd", ""),
+        log=fields.get("log", ""),
+        offset=int(fields["offset"]) if fields.get("offset", "").isdecimal() else None,
+        nonce=fields.get("nonce", ""),
+        user=fields.get("user", ""),
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """What :data:`REPORT` said: the root, and the ids that it claimed on the way."""
+
+    root: str
+    claimed: tuple[str, ...]
+
+
+def parse_report(text: str, target: Target) -> StateReport:
+    """Read the output of :data:`REPORT`.
+
+    Raises:
+        ConnectError: the target has no safe place for the state directory.
+    """
+    fields = dict(line.partition("=")[::2] for line in text.splitlines())
+    root = fields.get("state", "")
+    if not root:
+        raise _refusal(fields.get("refused", ""), target)
+    return StateReport(root, tuple(fields.get("claimed", "").split()))
+
+
+def _refusal(why: str, target: Target) -> ConnectError:
+    kind, _, path = why.partition(" ")
+    if kind not in _REFUSALS:
+        return ConnectError(
+            "no writable directory for job records",
+            target=target,
+            hint="set XDG_STATE_HOME on the target to a directory of yours",
+        )
+    fault, hint = _REFUSALS[kind]
+    return ConnectError(f"{path} {fault}, so job records are not safe there", target=target, hint=hint)
+
+
+class JobStore:
+    """Gives out job ids and paths below the state directory ``root``.
+
+    Ids are claimed ahead in the background, 1, 2, 4, up to 64 at a time, so that a busy caller never waits for one.
+    """
+
+    def __init__(self, shell: HeldShell, tasks: TaskGroup, report: StateReport) -> None:
+        self.root = report.root
+        self._shell = shell
+        self._tasks = tasks
+        self._ready = deque(report.claimed)
+        self._batch = max(1, len(report.claimed))
+        self._claiming = anyio.Lock()
+        self._refilling = False
+
+    def path(self, job_id: str, suffix: str) -> str:
+        """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ``in`` or ``pid``."""
+        return f"{self.root}/jobs/{job_id}.{suffix}"
+
+    async def claim(self) -> str:
+        """A new job id, never used before and never used again.
+
+        Raises:
+            NoSpace: the state directory cannot take another file.
+            ConnectionLost: the link is lost.
+        """
+        while not self._ready:
+            async with self._claiming:
+                if not self._ready:
+                    await self._fetch()
+        job_id = self._ready.popleft()
+        if len(self._ready) <= self._batch // 2 and not self._refilling:
+            self._refilling = True
+            self._tasks.start_soon(self._refill)
+        return job_id
+
+    async def _refill(self) -> None:
+        try:
+            async with self._claiming:
+                await self._fetch()
+        except (ConnectionLost, ConnectError, NoSpace):
+            return  # the next claim() meets the same fault and reports it
+        finally:
+            self._refilling = False
+
+    async def _fetch(self) -> None:
+        self._batch = min(MOST_CLAIMS, self._batch * 2)
+        reply = await self._shell.call(f"{CLAIM}\nclaim {self._batch}")
+        ids = reply.text.split()
+        self._ready.extend(ids)
+        if not ids:
+            raise NoSpace(
+                f"{self.root}/jobs takes no new file",
+                target=self._shell.transport.target,
+                hint="free some space there, or set XDG_STATE_HOME on the target",
+            )
+
+    async def release(self) -> None:
+        """Give back the ids that were not used."""
+        names = " ".join(f"{job_id}.cmd" for job_id in self._ready)
+        self._ready.clear()
+        if not names:
+            return
+        script = f"cd {shlex.quote(self.root)}/jobs && for f in {names}; do [ -s $f ] || set -- \"$@\" $f; done; rm -f \"$@\""
+        await self._shell.call(f"set --; {script}", timeout=RELEASE_TIMEOUT)
+
+
+@asynccontextmanager
+async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator[JobStore]:
+    """A store from a report that was had already; unused ids are given back at the end."""
+    async with anyio.create_task_group() as tasks:
+        store = JobStore(shell, tasks, report)
+        try:
+            yield store
+        finally:
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await _release(store)
+
+
+async def _release(store: JobStore) -> None:
+    try:
+        await store.release()
+    except (ConnectionLost, ConnectError):
+        return  # empty records are removed by clean() later
+
+
+@asynccontextmanager
+async def open_job_store(shell: HeldShell) -> AsyncIterator[JobStore]:
+    """Make or check the state directory, in one round trip. Must be the held shell's first use.
+
+    Raises:
+        ConnectError: there is no safe place for it; the message names what is in the way.
+    """
+    shell.define(PROLOGUE)
+    reply = await shell.call(REPORT)
+    async with keep_job_store(shell, parse_report(reply.text, shell.transport.target)) as store:
+        yield store
