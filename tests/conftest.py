@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.support.noskip"]
+pytest_plugins = ["tests.support.noskip", "tests.support.sshd"]
 
 
 @pytest.fixture(scope="session")
