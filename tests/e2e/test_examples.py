@@ -1,0 +1,82 @@
+"""The programs in the documentation do what the documentation says, on this machine and over SSH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home of its own, with a tmux server of its own; short, because socket paths are."""
+    with TemporaryDirectory(prefix="hx-", dir="/tmp") as folder:
+        yield Path(folder)
+        kill = ["tmux", "-L", "harness", "kill-server"]
+        subprocess.run(kill, env=environment(Path(folder)), capture_output=True, timeout=20)
+
+
+def environment(home: Path) -> dict[str, str]:
+    here = {"HOME": str(home), "TMUX_TMPDIR": str(home), "XDG_RUNTIME_DIR": str(home), "SHELL": "/bin/bash"}
+    return here | {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"}
+
+
+def run(home: Path, name: str) -> list[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_quickstart(home: Path) -> None:
+    size, failed = run(home, "quickstart.py")
+    assert size.startswith("completed 0 ")
+    assert size.endswith("\t.")
+    assert failed == "a failed command is a result: 1"
+
+
+def test_files(home: Path) -> None:
+    refused, entry = run(home, "files.py")
+    assert refused.startswith("refused: ")
+    assert entry == "file 9 limits.conf"
+
+
+def test_jobs(home: Path) -> None:
+    assert run(home, "jobs.py") == ["running", "step 1", "step 2", "step 3", "completed 4"]
+
+
+def test_interactive(home: Path) -> None:
+    asking, done, attach = run(home, "interactive.py")
+    assert asking == "running and the screen ends with: Remove it?"
+    assert done == "completed 0"
+    assert attach.startswith("An operator types: tmux ")
+
+
+async def test_backend() -> None:
+    import harness
+    from harness.discovery import find_backend
+
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        from backend import open_backend  # type: ignore[import-not-found]  # an example, found through the line above
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    local = harness.Target.parse("local:")
+    target = harness.Target.parse("local:+as://nobody")
+    async with find_backend("local")(local, harness.Config(), None) as base:
+        async with open_backend(target, harness.Config(), base.transport) as backend:
+            context = harness.ExecutionContext(backend, None, harness.Config())
+            result = await context.run_shell("id -un")
+    assert (result.stdout, result.exit_code) == ("nobody\n", 0)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_every_example_is_tested(name: str) -> None:
+    assert f"test_{Path(name).stem}" in globals()
