@@ -1,26 +1,39 @@
-"""The one string that SSH carries to a login shell, and the removal of what that shell's start-up files printed. Pure.
+"""What is sent to an SSH server as the command, and how the noise of start-up files is told from the output. Pure.
 
-sshd gives the string to the user's login shell, whatever it is. Inside single quotes, letters, digits and most
-punctuation mean themselves in every shell; quotes, backslashes, ``!``, newlines and bytes beyond ASCII do not, and
-travel as octal escapes that ``sh`` undoes.
+sshd gives the command to the user's login shell as ``SHELL -c COMMAND``, whatever that shell is. So the command uses
+only what means the same in sh, bash, zsh, fish and csh: the word ``exec``, and one single-quoted string without quotes,
+backslashes that could escape, ``!`` or line ends. Everything else in it is written in octal and decoded by ``printf``
+in the ``sh`` that it starts.
+
+Before the program, that ``sh`` prints a random line on each stream; what comes earlier was written by start-up files.
+It stays as the program's parent, because OpenSSH's client cannot report a death by signal, and ``exit $?`` can.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
-import string
 from collections.abc import Sequence
+from typing import Literal
 
 from harness.errors import UnsupportedOperation
 
-__all__ = ["MAX_COMMAND", "NoiseFilter", "new_nonce", "remote_command"]
+__all__ = ["MAX_COMMAND", "NoiseFilter", "interactive_command", "new_nonce", "remote_command"]
 
-MAX_COMMAND = 120_000
-"""Bytes. Linux refuses a single argument of 128 KiB, and the command is one argument of the login shell."""
-MAX_NOISE = 4096
+MAX_COMMAND = 128_000
+"""Linux takes 131,072 bytes in one argument, and sshd passes the whole command as one."""
 
-_PLAIN = frozenset((string.ascii_letters + string.digits + " _@%+=:,./-;&|<>()*?[]{}~#").encode())
+NOISE_KEPT = 400
+
+# The nonce is in two halves, so that a shell that shows what it runs (`set -v`) cannot imitate it. If the line cannot
+# be written, the caller has gone: a start-up file was so slow that it gave up. Then nothing must run.
+_START = 'echo {first}"{second}e" >&2;echo {first}"{second}o"||exit 125;{decode};'
+# The shell's own words ("Killed") must not mix with the program's; hence its own standard error goes nowhere.
+_RUN = 'exec 3>&2 2>/dev/null;(exec "$@" 2>&3 3>&-);exit $?'
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-]+")
+_LITERAL = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\!\"$`%")
 
 
 def new_nonce() -> str:
@@ -29,62 +42,81 @@ def new_nonce() -> str:
 
 
 def remote_command(argv: Sequence[str], nonce: str) -> str:
-    """The command line that starts ``argv`` from any login shell, once the nonce and ``:`` are on both streams.
-
-    The text holds the nonce only in two halves, so a shell that shows what it runs (``set -v``, ``set -x``) cannot
-    imitate the mark.
+    """The command for an exec request that starts ``argv`` with three pipes and prints the nonce first.
 
     Raises:
-        UnsupportedOperation: the result is longer than a command line can be.
+        UnsupportedOperation: it is longer than a command can be.
+        ValueError: an argument holds a NUL byte, or there is none.
     """
     half = len(nonce) // 2
-    say = f"printf %s%s: {nonce[:half]} {nonce[half:]}"
-    script = f"{say}; {say} >&2; exec {shlex.join(argv)}"
-    escaped = _escape(script)
-    command = f"exec sh -c '{script}'" if escaped == script else f"""exec sh -c 'eval "$(printf %b "{escaped}")"'"""
+    script = _START.format(first=nonce[:half], second=nonce[half:], decode=_decode(argv)) + _RUN
+    return _bounded(f"exec sh -c '{script}'")
+
+
+def interactive_command(argv: Sequence[str]) -> str:
+    """The command for a session with a terminal that becomes ``argv``: readable where the arguments allow it.
+
+    Raises:
+        UnsupportedOperation: it is longer than a command can be.
+        ValueError: an argument holds a NUL byte, or there is none.
+    """
+    _check(argv)
+    if all(_PLAIN.fullmatch(word) for word in argv):
+        return _bounded(" ".join(["exec", *argv]))
+    script = f'{_decode(argv)};exec "$@"'
+    return _bounded(f"exec sh -c '{script}'")
+
+
+def _decode(argv: Sequence[str]) -> str:
+    """Shell text that sets the positional parameters; the ``;:`` keeps ``$(...)`` from eating a last line end."""
+    _check(argv)
+    text = f"set -- {shlex.join(argv)} ;:".encode("utf-8", "surrogateescape")
+    return f'eval "$(printf "{_octal(text)}")"'
+
+
+def _octal(text: bytes) -> str:
+    return "".join(chr(byte) if byte in _LITERAL else f"\\{byte:03o}" for byte in text)
+
+
+def _check(argv: Sequence[str]) -> None:
+    if not argv or not argv[0]:
+        raise ValueError("there is no program to start")
+    if any("\0" in word for word in argv):
+        raise ValueError("an argument cannot hold a NUL byte")
+
+
+def _bounded(command: str) -> str:
     if len(command) > MAX_COMMAND:
         raise UnsupportedOperation(
-            f"the command line is {len(command)} bytes long, and {MAX_COMMAND} is the most that SSH can start",
-            hint="give long data on standard input, or in a file",
+            f"a command line of {len(command)} bytes is more than SSH servers take ({MAX_COMMAND})",
+            hint="send it on standard input, or in a file",
         )
     return command
 
 
-def _escape(text: str) -> str:
-    raw = text.encode("utf-8", "surrogateescape")
-    return "".join(chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in raw)
-
-
 class NoiseFilter:
-    """Drops a stream's bytes up to and including the mark (nonce and ``:``); the rest passes unchanged."""
+    """Drops the bytes of a stream up to and including the nonce's line. Pure; memory is bounded."""
 
-    def __init__(self, nonce: str) -> None:
-        self._mark = nonce.encode() + b":"
-        self._held = bytearray()
-        self._noise = bytearray()
+    def __init__(self, nonce: str, stream: Literal["stdout", "stderr"]) -> None:
+        self._mark = f"{nonce}{'o' if stream == 'stdout' else 'e'}\n".encode()
+        self._kept = b""
         self.passed = False
-        """True once the mark was seen: the program has started."""
+        """True once the nonce was seen: the program is being started."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Add bytes of the stream; return those that the program wrote."""
+        if self.passed:
+            return data
+        self._kept += data
+        before, mark, after = self._kept.partition(self._mark)
+        if not mark:
+            self._kept = self._kept[-(NOISE_KEPT + len(self._mark)) :]
+            return b""
+        self.passed = True
+        self._kept = before[-NOISE_KEPT:]
+        return after
 
     @property
     def noise(self) -> bytes:
-        """The first bytes that came before the mark, for messages."""
-        return bytes((self._noise + self._held)[:MAX_NOISE])
-
-    def feed(self, data: bytes) -> bytes:
-        """Add bytes; return those of the program."""
-        if self.passed:
-            return data
-        self._held += data
-        found = self._held.find(self._mark)
-        if found < 0:
-            self._drop(max(0, len(self._held) - len(self._mark)))
-            return b""
-        rest = bytes(self._held[found + len(self._mark) :])
-        self._drop(found)
-        self._held.clear()
-        self.passed = True
-        return rest
-
-    def _drop(self, count: int) -> None:
-        self._noise += self._held[: min(count, MAX_NOISE - len(self._noise))]
-        del self._held[:count]
+        """The last that was dropped, for messages."""
+        return self._kept
