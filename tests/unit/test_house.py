@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = sorted(path for top in ("harness", "backends", "tools") for path in (ROOT / top).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PROGRAMS = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix != ".sh"]
+PROGRAMS = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
 
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 60
