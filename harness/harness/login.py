@@ -1,0 +1,138 @@
+"""Who answers when a login asks: password, passphrase, second factor, host key.
+
+Without a prompter of its own, a program that has a terminal asks its operator there; any other logs in without
+questions or not at all. Programs with another way to ask wrap what they do::
+
+    async with use_prompter(my_prompter), connect("ssh://web1") as ctx: ...
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import anyio
+
+__all__ = ["LoginQuestion", "Prompter", "TerminalPrompter", "current_prompter", "use_prompter"]
+
+QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoginQuestion:
+    """One question of a login. ``text`` is as the login asked it; an answer to a ``secret`` one must not be shown.
+
+    A ``hostkey`` question is answered with ``yes``, ``no`` or the fingerprint. ``attempt`` counts from 1: more than 1
+    means that the answer before was refused.
+    """
+
+    kind: QuestionKind
+    text: str
+    secret: bool
+    target: str
+    attempt: int = 1
+
+
+class Prompter(Protocol):
+    """Answers the questions of logins."""
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        """The answer, without a line end; None to give up, which ends the login."""
+
+
+class TerminalPrompter:
+    """Asks the operator at the controlling terminal, one question at a time, without echo where it is secret."""
+
+    def __init__(self, path: str = "/dev/tty") -> None:
+        self._path = path
+        self._asking = anyio.Lock()
+
+    def usable(self) -> bool:
+        """True when there is such a terminal and this process is in its foreground."""
+        try:
+            terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
+        except OSError:
+            return False
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        except OSError:
+            return False
+        finally:
+            os.close(terminal)
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        """Show the question and read a line; None at an end of file."""
+        async with self._asking:
+            terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
+            try:
+                with _echo(terminal, on=not question.secret):
+                    os.write(terminal, question.text.encode("utf-8", "replace"))
+                    return await _read_line(terminal)
+            finally:
+                if question.secret:
+                    os.write(terminal, b"\n")
+                os.close(terminal)
+
+
+@contextmanager
+def _echo(terminal: int, *, on: bool) -> Iterator[None]:
+    before = termios.tcgetattr(terminal)
+    wanted = termios.tcgetattr(terminal)
+    local = wanted[3] | termios.ICANON | termios.ISIG
+    wanted[3] = local | termios.ECHO if on else local & ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, wanted)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+async def _read_line(terminal: int) -> str | None:
+    line = b""
+    while not line.endswith(b"\n"):
+        await anyio.wait_readable(terminal)
+        data = os.read(terminal, 4096)  # whole lines, so this returns at once
+        if not data:
+            return None
+        line += data
+    return line.removesuffix(b"\n").decode("utf-8", "surrogateescape")
+
+
+_prompter: ContextVar[Prompter | None] = ContextVar("harness_prompter", default=None)
+_terminal = TerminalPrompter()
+
+
+class _Nobody:
+    """Answers nothing; the way to forbid questions where there is a terminal."""
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        return None
+
+
+_NOBODY = _Nobody()
+
+
+@contextmanager
+def use_prompter(prompter: Prompter | None) -> Iterator[None]:
+    """Let ``prompter`` answer the logins that are made inside; None forbids questions."""
+    token = _prompter.set(_NOBODY if prompter is None else prompter)
+    try:
+        yield
+    finally:
+        _prompter.reset(token)
+
+
+def current_prompter() -> Prompter | None:
+    """Who answers here: the prompter in use, else the operator's terminal; None when nobody does."""
+    chosen = _prompter.get()
+    if chosen is _NOBODY:
+        return None
+    if chosen is not None:
+        return chosen
+    return _terminal if sys.platform != "win32" and _terminal.usable() else None
