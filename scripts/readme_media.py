@@ -140,9 +140,12 @@ async def _tmux(socket: str, environment: Mapping[str, str], *arguments: str) ->
 async def _screen_with(socket: str, environment: Mapping[str, str], text: str) -> str:
     """The screen, with its colours, once it shows a text."""
     with anyio.fail_after(TIMEOUT):
-        while text not in (screen := await _tmux(socket, environment, "capture-pane", "-e", "-p")):
+        while True:
+            screen = await _tmux(socket, environment, "capture-pane", "-e", "-p")
+            if text in screen:
+                return screen
             await anyio.sleep(0.05)  # another program's screen gives no signal
-    return screen
+    raise TimeoutError(f"{text!r} never came on the screen")
 
 
 def _picture(screen: str) -> str:
