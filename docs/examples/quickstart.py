@@ -3,6 +3,7 @@
 import sys
 
 import anyio
+
 import harness
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+import harness
+from harness.discovery import find_backend
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -60,20 +64,17 @@ def test_interactive(home: Path) -> None:
 
 
 async def test_backend() -> None:
-    import harness
-    from harness.discovery import find_backend
-
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        from backend import open_backend  # type: ignore[import-not-found]  # an example, found through the line above
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    local = harness.Target.parse("local:")
-    target = harness.Target.parse("local:+as://nobody")
-    async with find_backend("local")(local, harness.Config(), None) as base:
-        async with open_backend(target, harness.Config(), base.transport) as backend:
-            context = harness.ExecutionContext(backend, None, harness.Config())
-            result = await context.run_shell("id -un")
+    open_backend = runpy.run_path(str(EXAMPLES / "backend.py"))["open_backend"]
+    config = harness.Config()
+    here, nobody = harness.Target.parse("local:"), harness.Target.parse("local:+as://nobody")
+    async with (
+        find_backend("local")(here, config, None) as base,
+        open_backend(nobody, config, base.transport) as backend,
+    ):
+        try:
+            result = await harness.ExecutionContext(backend, None, config).run_shell("id -un")
+        finally:
+            await backend.files.remove(backend.capabilities.state_dir, recursive=True)
     assert (result.stdout, result.exit_code) == ("nobody\n", 0)
 
 
