@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"harness", "harness_backends", "harness_tools"}
+SOURCES = {"harness": "harness", "backends": "harness_backends", "tools": "harness_tools"}
+PACKAGES = set(SOURCES.values())
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,18 @@ def test_the_wheel_installs_three_packages_and_nothing_else(installed: Installed
     assert top == PACKAGES
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_wheel_holds_every_file_of_the_packages(installed: Installed) -> None:
+    roots = [(ROOT / top, ROOT / top / package) for top, package in SOURCES.items()]
+    sources = {
+        str(path.relative_to(top))
+        for top, package in roots
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        assert sources == {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
 def test_the_sdist_has_what_a_packager_needs(installed: Installed) -> None:
