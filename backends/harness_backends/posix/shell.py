@@ -16,17 +16,21 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.errors import ConnectionLost
+from harness.target import Target
 from harness.transport import Process, Transport
 
-__all__ = ["FrameReader", "HeldShell", "Reply", "open_held_shell"]
+__all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "open_held_shell"]
 
 CALL_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 1.0
+EXIT_TIMEOUT = 0.1
 
 # hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give let background work of the
 # same shell write frames of its own without mixing; see jobs.
 PROLOGUE = """
 hx_nonce={nonce}
+hx_lc=${{LC_ALL-unset}}
+hx_locale() {{ if [ "$hx_lc" = unset ]; then unset LC_ALL; else LC_ALL=$hx_lc; fi; }}
 hx_take() {{ :; }}
 hx_give() {{ :; }}
 hx_call() {{
@@ -38,6 +42,7 @@ hx_call() {{
   printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2" >&2
   hx_give
 }}
+trap 'hx_take; printf "\\n%s 0 0\\n" "$hx_nonce"; hx_give' EXIT
 """
 
 
@@ -104,10 +109,12 @@ class _Pending:
 class _Channel:
     """One life of the held shell: from its start until its end or the loss of the link."""
 
-    def __init__(self, process: Process, nonce: str) -> None:
+    def __init__(self, process: Process, nonce: str, target: Target) -> None:
         self.process = process
+        self.target = target
         self.nonce = nonce
         self.alive = True
+        self.ended = anyio.Event()
         self.pending: dict[int, _Pending] = {}
 
     async def pump(self, receive: Callable[[], Awaitable[bytes]], stream: str) -> None:
@@ -118,6 +125,8 @@ class _Channel:
         self.lose()
 
     def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
+        if number == 0:
+            self.ended.set()
         entry = self.pending.get(number)
         if entry is None:
             return
@@ -132,10 +141,40 @@ class _Channel:
 
     def lose(self) -> None:
         self.alive = False
+        self.ended.set()
         for entry in self.pending.values():
             entry.lost = True
             entry.done.set()
         self.pending.clear()
+
+
+class Ticket:
+    """A line that was sent to the held shell, and the reply that is to come."""
+
+    def __init__(self, number: int, entry: _Pending, channel: _Channel) -> None:
+        self.number = number
+        self.channel = channel
+        self._entry = entry
+
+    @property
+    def done(self) -> bool:
+        """True when the reply is here, or can no longer come."""
+        return self._entry.done.is_set()
+
+    async def reply(self) -> Reply:
+        """Wait for the reply. Cancelling loses nothing.
+
+        Raises:
+            ConnectionLost: the link was lost first; the line may have been carried out.
+        """
+        await self._entry.done.wait()
+        if self._entry.lost:
+            raise ConnectionLost("the link to the target was lost", target=self.channel.target)
+        return Reply(self._entry.exit_code, self._entry.stdout or b"", self._entry.stderr or b"")
+
+    def forget(self) -> None:
+        """Drop the reply when it comes."""
+        self.channel.pending.pop(self.number, None)
 
 
 class HeldShell:
@@ -167,24 +206,30 @@ class HeldShell:
 
     async def request(self, line: Callable[[int], str], *, timeout: float | None) -> Reply:
         """Send a line that will lead to one frame with the given id on each stream; wait for both."""
-        channel = await self._open()
-        self._numbers += 1
-        number = self._numbers
-        entry = channel.pending[number] = _Pending()
+        ticket = await self.submit(line)
         try:
-            await self._send(channel, line(number).encode("utf-8", "surrogateescape"))
             with anyio.fail_after(timeout):
-                await entry.done.wait()
+                return await ticket.reply()
         except TimeoutError:
-            await self._drop(channel)
+            await self._drop(ticket.channel)
             raise ConnectionLost(
                 f"no answer within {timeout:g} s", target=self.transport.target, hint="the target or the link hangs"
             ) from None
         finally:
-            channel.pending.pop(number, None)
-        if entry.lost:
-            raise ConnectionLost("the link to the target was lost", target=self.transport.target)
-        return Reply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
+            ticket.forget()
+
+    async def submit(self, line: Callable[[int], str]) -> Ticket:
+        """Send such a line; its reply can be awaited later, as often and as long as one likes.
+
+        Raises:
+            ConnectionLost, ConnectError: nothing was sent. A link that is lost later shows in the ticket.
+        """
+        channel = await self._open()
+        self._numbers += 1
+        entry = channel.pending[self._numbers] = _Pending()
+        ticket = Ticket(self._numbers, entry, channel)
+        await self._send(channel, line(ticket.number).encode("utf-8", "surrogateescape"))
+        return ticket
 
     async def _send(self, channel: _Channel, data: bytes) -> None:
         try:
@@ -201,7 +246,7 @@ class HeldShell:
             if self._channel is not None:
                 await self._channel.process.aclose()
             process = await self.transport.open_process(["sh"])
-            channel = self._channel = _Channel(process, secrets.token_hex(12))
+            channel = self._channel = _Channel(process, secrets.token_hex(12), self.transport.target)
             self._tasks.start_soon(channel.pump, process.receive, "stdout")
             self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
             prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"
@@ -220,7 +265,8 @@ class HeldShell:
         with anyio.CancelScope(shield=True):
             await channel.process.send_eof()
             with anyio.move_on_after(CLOSE_TIMEOUT):
-                with suppress(ConnectionLost):
+                await channel.ended.wait()  # not its exit status: background jobs hold the streams open
+                with anyio.move_on_after(EXIT_TIMEOUT), suppress(ConnectionLost):
                     await channel.process.wait()
             await self._drop(channel)
 

@@ -256,7 +256,7 @@ class JobStore:
         self._refilling = False
 
     def path(self, job_id: str, suffix: str) -> str:
-        """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ``in`` or ``pid``."""
+        """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ...."""
         return f"{self.root}/jobs/{job_id}.{suffix}"
 
     async def claim(self) -> str:
@@ -303,8 +303,8 @@ class JobStore:
         self._ready.clear()
         if not names:
             return
-        script = f"cd {shlex.quote(self.root)}/jobs && for f in {names}; do [ -s $f ] || set -- \"$@\" $f; done; rm -f \"$@\""
-        await self._shell.call(f"set --; {script}", timeout=RELEASE_TIMEOUT)
+        empty = f'set --; for f in {names}; do [ -s $f ] || set -- "$@" $f; done; rm -f "$@"'
+        await self._shell.call(f"cd {shlex.quote(self.root)}/jobs && {{ {empty}; }}", timeout=RELEASE_TIMEOUT)
 
 
 @asynccontextmanager
