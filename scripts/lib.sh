@@ -49,8 +49,15 @@ install_packages() {
     [ "$(id -u)" = 0 ] || die "please run: sudo apt-get update && sudo apt-get install -y$missing"
     say "installing$missing"
     # shellcheck disable=SC2086  # a list of words
-    apt_install $missing >&2 || { apt-get update -qq >&2 && apt_install $missing >&2; } || die "could not install:$missing"
+    quietly apt_install $missing || { quietly apt-get update -qq && quietly apt_install $missing; } || {
+        echo "$QUIET" >&2
+        die "could not install:$missing"
+    }
 }
+
+# quietly COMMAND...: run it, and keep what it says in QUIET.
+QUIET=
+quietly() { QUIET=$("$@" 2>&1); }
 
 # apt_install PACKAGE...: without starting the services that come with them; nobody asked for an SSH server.
 apt_install() (
