@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Functions that the commands in this folder share. Sourced by bash, not run.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -83,7 +84,7 @@ ensure_venv() {
         say "preparing $home"
         "$2" -c 'import ensurepip, venv' 2>/dev/null || install_venv_module "$2"
         "$2" -m venv "$home" >&2 || die "could not make an environment with $2"
-        "$home/bin/python" -m pip install --quiet --disable-pip-version-check -e "$ROOT[$3]" >&2 ||
+        "$home/bin/python" -m pip install --quiet --disable-pip-version-check -e "${ROOT}[$3]" >&2 ||
             die "could not install the project into $home"
         echo "$stamp" >"$home/.stamp"
     fi
