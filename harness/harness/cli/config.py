@@ -1,0 +1,99 @@
+"""``harness config`` and ``harness init``: settings, shown and written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from ..config import Config
+from ..errors import ConfigError
+from ..settings import PROJECT_FILE, Settings, user_config_path
+from .commands import command, group
+from .output import print_json, table
+from .runtime import session_of
+
+__all__ = ["config", "init"]
+
+HIDDEN = "***"
+
+
+@command("show")
+@click.pass_context
+def show(ctx: click.Context) -> None:
+    """Show every setting with its value and where it was set. Values of environment variables are never shown."""
+    session = session_of(ctx)
+    origins = dict(session.settings.origins)
+    values = _values(session.settings)
+    if session.json:
+        document = {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+        named = dict(session.settings.targets)
+        print_json({"settings": document, "targets": named, "files": session.settings.files})
+        return
+    table(("SETTING", "VALUE", "SET IN"), [(name, _shown(value), origins[name]) for name, value in values.items()])
+    if session.settings.targets:
+        click.echo()
+        table(("TARGET", "STANDS FOR"), session.settings.targets)
+
+
+def _values(settings: Settings) -> dict[str, object]:
+    general: dict[str, object] = {
+        "target": str(settings.target),
+        "tmux": settings.tmux,
+        "pane": settings.pane,
+        "timeout": settings.timeout,
+        "trusted_dirs": settings.trusted_dirs,
+    }
+    engine: dict[str, object] = {item.name: getattr(settings.config, item.name) for item in fields(Config)}
+    engine["env"] = dict.fromkeys((name for name, _ in settings.config.env), HIDDEN)
+    return general | engine
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return " ".join(f"{name}={text}" for name, text in value.items())
+    if isinstance(value, tuple):
+        return " ".join(str(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return "" if value is None else str(value)
+
+
+@command("init")
+@click.option("--project", is_flag=True, help=f"Write ./{PROJECT_FILE} instead of your own settings.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.pass_context
+def init(ctx: click.Context, project: bool, force: bool) -> None:
+    """Write a settings file in which every key is explained and commented out.
+
+    An existing file is kept unless --force is given.
+    """
+    from ..operate.template import settings_template
+
+    path = Path.cwd() / PROJECT_FILE if project else user_config_path()
+    _write_new(path, settings_template(project=project), replace=force)
+    if ctx.find_root().obj.json:
+        print_json({"path": str(path)})
+    else:
+        click.echo(path)
+
+
+def _write_new(path: Path, text: str, *, replace: bool) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if replace:
+            path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists", hint="--force replaces it") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+config = group("config", "show", (show,), "Show the settings and where each was set.")

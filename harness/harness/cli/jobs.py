@@ -1,0 +1,176 @@
+"""``harness jobs``: commands on the target, also those of other harness processes and of the past."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from ..context import ExecutionContext
+from ..results import Job, Status
+from .commands import command, group
+from .exits import exit_code_of
+from .output import print_json, result_json, table
+from .run import NO_LIMIT, duration_option, explain
+from .runtime import on_target, session_of
+from .streams import Interruption, StreamWriter
+
+__all__ = ["jobs"]
+
+SIGNALS = ("TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "STOP", "CONT")
+WHOLE = 1 << 30
+
+
+@command("list")
+@click.option("--all", "every", is_flag=True, help="Also those that have ended.")
+@click.option("-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="The last N.")
+@click.pass_context
+def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
+    """List the jobs that the target keeps, oldest first: those running, and the last N."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        found = await target.jobs()
+        recent = {job.job_id for job in found[-last:]}
+        shown = [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
+        if session.json:
+            print_json(shown)
+        else:
+            table(("ID", "STATUS", "CODE", "STARTED", "PANE", "COMMAND"), [_row(job) for job in shown])
+
+    return on_target(session, work, terminal=False)
+
+
+@command("show")
+@click.argument("job_id", metavar="ID")
+@click.pass_context
+def show(ctx: click.Context, job_id: str) -> int:
+    """Print what is known about a job."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        job = await target.job(job_id)
+        if session.json:
+            print_json(job)
+        else:
+            _print_facts(job)
+
+    return on_target(session, work, terminal=False)
+
+
+@command("tail")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte of its output.")
+@click.argument("job_id", metavar="ID")
+@click.pass_context
+def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
+    """Print a job's output: all of it so far, and with -f what comes. Standard error follows standard output."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        out = StreamWriter(1, interruption)
+        job = await target.job(job_id)
+        if follow or job.status is not Status.RUNNING:
+            async for chunk in target.follow(job_id, offset=offset):
+                out.write(chunk)
+            return
+        result = await target.wait(job_id, timeout=0.0, max_output=WHOLE)
+        out.write((result.stdout_bytes + result.stderr_bytes)[offset:])
+
+    return on_target(session, work, terminal=False)
+
+
+@command("wait")
+@duration_option("--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job goes on.")
+@click.argument("job_id", metavar="ID")
+@click.pass_context
+def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
+    """Wait for a job; its output and exit code become ours, as with 'harness run'."""
+    session = session_of(ctx)
+    session.invocation.passes_codes = True
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> int:
+        result = await target.wait(job_id, timeout=timeout or NO_LIMIT, max_output=WHOLE)
+        if session.json:
+            print_json(result_json(result))
+        else:
+            StreamWriter(1, interruption).write(result.stdout_bytes)
+            StreamWriter(2, interruption).write(result.stderr_bytes)
+            explain(result, str(target.target))
+        return exit_code_of(result)
+
+    return on_target(session, work, terminal=False)
+
+
+@command("kill")
+@click.option("--signal", "signal_name", type=click.Choice(SIGNALS, case_sensitive=False), default="TERM")
+@duration_option("--grace", default="2s", show_default=True, help="KILL what is left after TIME.")
+@click.argument("job_id", metavar="ID")
+@click.pass_context
+def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int:
+    """Signal a job's processes, and KILL what is left of them."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        job = await target.kill(job_id, signal=signal_name.upper(), grace=grace)
+        if session.json:
+            print_json(job)
+        else:
+            _print_facts(job)
+
+    return on_target(session, work, terminal=False)
+
+
+@command("clean")
+@click.pass_context
+def clean(ctx: click.Context) -> int:
+    """Remove ended jobs beyond the limits of the settings (jobs_max_age, jobs_max_bytes)."""
+    session = session_of(ctx)
+
+    async def main(interruption: Interruption) -> int:
+        from ..discovery import open_target
+
+        async with open_target(session.settings.target, session.settings.config) as backend:
+            removed = await backend.jobs.clean()
+        print_json({"removed": removed}) if session.json else click.echo(f"{removed} jobs removed")
+        return 0
+
+    from .streams import run_async
+
+    return run_async(main)
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    code = "" if job.exit_code is None else str(job.exit_code)
+    first, *more = job.command.splitlines() or [""]
+    text = first if len(first) <= 60 and not more else f"{first[:57]}..."
+    return job.job_id, job.status.value, code, _when(job.started), job.pane or "", text
+
+
+def _print_facts(job: Job) -> None:
+    facts = {
+        "job": job.job_id,
+        "status": job.status.value,
+        "exit code": "" if job.exit_code is None else str(job.exit_code),
+        "started": _when(job.started),
+        "ended": _when(job.ended),
+        "pane": job.pane or "",
+        "directory": job.cwd or "",
+        "owner": job.owner or "",
+        "command": job.command,
+    }
+    for name, value in facts.items():
+        if value:
+            click.echo(f"{name + ':':11}{value}")
+
+
+def _when(moment: float | None) -> str:
+    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+jobs = group(
+    "jobs",
+    "list",
+    (list_jobs, show, tail, wait, kill, clean),
+    "List, show, follow, wait for and end commands on the target.",
+)

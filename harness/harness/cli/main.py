@@ -1,0 +1,111 @@
+"""The program: its commands, and how every way of failing becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import ClassVar, NoReturn
+
+import click
+
+from ..errors import HarnessError
+from .commands import LazyGroup
+from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
+from .options import Invocation
+from .output import as_json, error_json, note, report
+
+__all__ = ["cli", "main"]
+
+NO_AGENT = "the agent at this prompt needs a configured model; until then use the commands above"
+
+
+class Program(LazyGroup):
+    """The top level."""
+
+    table: ClassVar = {
+        "run": (".run:run", "Run a command; its output and exit code become ours."),
+        "read": (".files:read", "Print a file of the target."),
+        "write": (".files:write", "Write stdin to a file of the target, atomically."),
+        "capture": (".screen:capture", "Print what is on a pane's screen."),
+        "keys": (".screen:keys", "Type into a pane."),
+        "panes": (".panes:panes", "List, create and end the session's panes."),
+        "sessions": (".panes:sessions", "List, create and end sessions."),
+        "jobs": (".jobs:jobs", "List, show, follow, wait for and end commands on the target."),
+        "attach": (".screen:attach", "Enter the session, to watch or to take over."),
+        "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
+        "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
+        "config": (".config:config", "Show the settings and where each was set."),
+        "init": (".config:init", "Write a commented settings file."),
+        "demo": (".demo:demo", "See it work, on a throw-away SSH server on this machine."),
+        "completion": (".completion:completion", "Print the shell code for completion."),
+    }
+
+
+@click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="harness-ops", message="harness %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> int:
+    """Run commands on real machines, in a tmux session that people can watch and take over."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        note(NO_AGENT)
+    return 0
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of ``harness``."""
+    words = list(sys.argv[1:] if args is None else args)
+    invocation = Invocation()
+    try:
+        code = _run(words, invocation)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains as it exits
+        code = SIGNALLED + 13
+    sys.exit(code)
+
+
+def _run(words: list[str], invocation: Invocation) -> int:
+    try:
+        color = None if "NO_COLOR" not in os.environ else False
+        result = cli.main(words, prog_name="harness", standalone_mode=False, obj=invocation, color=color)
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        raise
+    except click.ClickException as error:
+        return _usage(error, as_json_document=_wants_json(words, invocation))
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except Exception as error:  # whatever it is, it must not look like the command's own exit code
+        if invocation.verbose >= 3:
+            traceback.print_exc()
+        known = _harness_error(error)
+        report(known, as_json_document=_wants_json(words, invocation))
+        return failure_code(known, passes_codes=invocation.passes_codes)
+
+
+def _harness_error(error: Exception) -> HarnessError:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, HarnessError):
+        return error
+    if isinstance(error, ValueError):
+        return HarnessError(str(error))
+    return HarnessError(f"internal error: {type(error).__name__}: {error}", hint="-vvv shows where; please report it")
+
+
+def _usage(error: click.ClickException, *, as_json_document: bool) -> int:
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "harness"
+    message = error.format_message()
+    if as_json_document:
+        click.echo(as_json(error_json("UsageError", message, hint=f"{where} --help")), err=True)
+    else:
+        note(f"{message} ({where} --help)")
+    return HARNESS_FAILED
+
+
+def _wants_json(words: list[str], invocation: Invocation) -> bool:
+    ours = words[: words.index("--")] if "--" in words else words
+    return invocation.json or "--json" in ours  # a mistake in the options ends the parsing before --json is seen

@@ -1,0 +1,175 @@
+"""The options that every command takes, before or after its name, and how ``--tmux [SESSION]`` finds its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..settings import Choices
+
+__all__ = ["Invocation", "Spec", "give_tmux_a_value", "invocation_of", "shared_options", "spec_of"]
+
+TMUX = "--tmux"
+TARGET_FIELDS = frozenset(
+    {"config_file", "target", "ssh", "container", "engine", "pane", "ssh_config", "identity", "fresh_connection"}
+)
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What the shared options say, gathered from both sides of the command's name; the later one wins."""
+
+    choices: Choices = field(default_factory=Choices)
+    json: bool = False
+    verbose: int = 0
+    color: bool | None = None
+    batch: bool = False
+    passes_codes: bool = False
+    """The command's exit code is that of a command on the target, so 1 would be ambiguous."""
+
+
+def invocation_of(ctx: click.Context) -> Invocation:
+    """The invocation that ``ctx`` belongs to."""
+    return ctx.find_root().ensure_object(Invocation)
+
+
+# -- the optional value of --tmux
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What of a command's parser decides where an option's value ends."""
+
+    with_value: frozenset[str]
+    commands: frozenset[str] | None = None
+    """The subcommands' names; None for a command that is no group."""
+    arguments: bool = False
+    """The command takes words of its own."""
+    interspersed: bool = True
+
+
+def spec_of(command: click.Command, ctx: click.Context) -> Spec:
+    """The :class:`Spec` of a command."""
+    params = command.get_params(ctx)
+    takes_value = {
+        name
+        for param in params
+        if isinstance(param, click.Option) and not (param.is_flag or param.count)
+        for name in (*param.opts, *param.secondary_opts)
+    }
+    names = frozenset(command.list_commands(ctx)) if isinstance(command, click.Group) else None
+    words = any(isinstance(param, click.Argument) for param in params)
+    return Spec(frozenset(takes_value), names, words, command.allow_interspersed_args)
+
+
+def give_tmux_a_value(args: Sequence[str], spec: Spec) -> list[str]:
+    """Rewrite a bare ``--tmux`` as ``--tmux=`` or ``--tmux=SESSION``.
+
+    The next word is its value where that is certain: before a subcommand when it is not the name of one, and after a
+    command that takes no words of its own. Elsewhere a value is written ``--tmux=SESSION``.
+
+    Raises:
+        click.UsageError: ``--tmux WORD -- ...``, which could be meant either way.
+    """
+    done: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word == "--" or not (word.startswith("-") and len(word) > 1):
+            done.append(word)
+            if word == "--" or not spec.interspersed:
+                return done + rest
+        elif word == TMUX:
+            done.append(f"{TMUX}={_take_session(rest, spec)}")
+        else:
+            done.append(word)
+            if rest and _wants_next(word, spec.with_value):
+                done.append(rest.pop(0))
+    return done
+
+
+def _take_session(rest: list[str], spec: Spec) -> str:
+    if not rest or rest[0].startswith("-"):
+        return ""
+    if spec.commands is None and spec.arguments:
+        if rest[1:2] == ["--"]:
+            raise click.UsageError(f"--tmux {rest[0]} -- is ambiguous: write --tmux={rest[0]} or --tmux -- {rest[0]}")
+        return ""
+    return "" if spec.commands is not None and rest[0] in spec.commands else rest.pop(0)
+
+
+def _wants_next(word: str, with_value: frozenset[str]) -> bool:
+    if word.startswith("--"):
+        return word in with_value
+    for position, letter in enumerate(word[1:], 2):
+        if f"-{letter}" in with_value:
+            return position == len(word)
+    return False
+
+
+# -- the options
+
+
+def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    name = param.name or ""
+    if ctx.resilient_parsing or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        return
+    invocation = invocation_of(ctx)
+    if name in TARGET_FIELDS:
+        invocation.choices = replace(invocation.choices, **{name: value})
+    elif name == "tmux":
+        invocation.choices = replace(invocation.choices, tmux=value or True)
+    elif name == "no_tmux":
+        invocation.choices = replace(invocation.choices, tmux=False)
+    elif name == "ssh_options":
+        invocation.choices = replace(invocation.choices, ssh_options=(*invocation.choices.ssh_options, *value))
+    elif name == "verbose":
+        invocation.verbose += value
+    elif name == "no_color":
+        invocation.color = False
+    else:
+        setattr(invocation, name, value)
+
+
+def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from ..settings import target_names
+
+    return [name for name in target_names() if name.startswith(incomplete)]
+
+
+def shared_options(*, hidden: bool) -> list[click.Option]:
+    """New option objects for one command; ``hidden`` leaves them out of its help."""
+
+    def option(*names: str, **more: Any) -> click.Option:
+        return click.Option(list(names), expose_value=False, callback=_record, hidden=hidden, **more)
+
+    return [
+        *_target_options(option),
+        option("--config", "config_file", metavar="FILE", help="Read settings from FILE too."),
+        option("--json", "json", is_flag=True, help="Print results, and errors, as JSON."),
+        option("-v", "--verbose", count=True, help="Say more on stderr; -vvv shows tracebacks."),
+        option("--no-color", "no_color", is_flag=True, help="No colours (as does NO_COLOR)."),
+        option("--batch", is_flag=True, help="Never ask for a password or a host key."),
+    ]
+
+
+def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
+    return [
+        option("--ssh", metavar="[USER@]HOST[:PORT]", help="Run on a host, or a Host of your ssh configuration."),
+        option("--container", metavar="NAME", help="Run in a container, on this machine or on the --ssh host."),
+        option("--engine", type=click.Choice(["docker", "podman"]), help="The container's engine (docker)."),
+        option(
+            "--target", metavar="URL|NAME", shell_complete=_complete_target, help="A target URL, or a named target."
+        ),
+        option("--tmux", metavar="[SESSION]", help="Run in a tmux session that people can attach to."),
+        option("--no-tmux", "no_tmux", is_flag=True, help="Run plainly, whatever the settings say."),
+        option("--pane", metavar="NAME", help="Use this pane of the session."),
+        option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
+        option("-i", "--identity", metavar="FILE", help="As ssh -i: a private key."),
+        option("-F", "--ssh-config", metavar="FILE", help="As ssh -F: another ssh configuration."),
+        option("--fresh-connection", is_flag=True, help="Log in anew and share the connection with nobody."),
+    ]

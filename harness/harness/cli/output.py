@@ -1,0 +1,118 @@
+"""What is printed: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import click
+
+from ..errors import HarnessError
+from ..results import ShellResult
+
+__all__ = ["as_json", "error_json", "note", "print_json", "result_json", "table", "with_base64"]
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    click.echo(f"harness: {readable(text)}", err=True)
+
+
+def readable(text: str) -> str:
+    """One printable line: line breaks become spaces, and control characters are shown, not obeyed."""
+    line = " ".join(text.splitlines())
+    safe = (char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
+    return "".join(safe).encode("utf-8", "backslashreplace").decode()
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(as_json(value))
+
+
+def as_json(value: object) -> str:
+    """JSON text that every parser takes: bytes that are not UTF-8 became U+FFFD."""
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    return value
+
+
+def with_base64(name: str, data: bytes) -> dict[str, str]:
+    """``{name: text}``, and ``name_base64`` with the exact bytes when they are not UTF-8."""
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {name: data.decode("utf-8", "replace"), f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def result_json(result: ShellResult) -> dict[str, object]:
+    """A :class:`ShellResult` as a JSON object."""
+    return {
+        "command": result.command,
+        "status": result.status.value,
+        "exit_code": result.exit_code,
+        "ok": result.ok,
+        **with_base64("stdout", result.stdout_bytes),
+        **with_base64("stderr", result.stderr_bytes),
+        "truncated": result.truncated,
+        "duration": round(result.duration, 6),
+        "cwd": result.cwd,
+        "job_id": result.job_id,
+        "pane": result.pane,
+        "notices": result.notices,
+    }
+
+
+def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dict[str, object]:
+    """An error as a JSON object."""
+    return {"error": {"type": kind, "message": message, "target": target, "hint": hint}}
+
+
+def report(error: HarnessError, *, as_json_document: bool) -> None:
+    """Print an error on stderr: one line, or one JSON document."""
+    if as_json_document:
+        click.echo(as_json(error_json(type(error).__name__, error.message, error.target, error.hint)), err=True)
+    else:
+        note(str(error))
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows in aligned columns on stdout; with rich and a terminal, in its style."""
+    if not rows:
+        return
+    shown = [[readable(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty() and click.get_current_context().color is not False and _rich_table(headers, shown):
+        return
+    lines = [list(headers), *shown]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    drawn = Table(*headers, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console().print(drawn)
+    return True

@@ -1,0 +1,158 @@
+"""``harness run``: one command, whose output and exit code become ours."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Final, cast
+
+import click
+
+from ..command import OnTimeout, parse_duration
+from ..context import ExecutionContext
+from ..results import ShellResult, Status
+from .commands import command
+from .exits import exit_code_of
+from .output import note, print_json, result_json
+from .runtime import Session, on_target, session_of
+from .streams import Interruption, StreamWriter
+
+__all__ = ["NO_LIMIT", "command_text", "duration_option", "explain", "run"]
+
+NO_LIMIT: Final = 366 * 86400.0
+"""What ``--timeout none`` means, in seconds."""
+
+HELP = """Run COMMAND on the target; its output and exit code become ours.
+
+One word is shell text and runs as it is: harness run -- 'cd /var/log && du -sh . | tail -1'. Several words are one
+program and its arguments, passed on exactly: harness run -- rm -- 'my file'.
+
+With --tmux it runs in the pane's shell, where cd and export last; without, in a fresh sh.
+
+Without --timeout, harness stops waiting after two minutes (setting: timeout) and the command goes on as a job. With
+it, the command is ended when the time is over, or with --on-timeout keep, and by default under --tmux, left running.
+
+Exit codes besides the command's own: 124 the time ran out, 125 harness failed or the outcome is unknown, 126 refused
+by a policy, 130 interrupted. Ctrl-C interrupts the command.
+"""
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or ``500ms``, ``30s``, ``10m``, ``1h``; ``none`` (or 0) for no limit."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if value == "none":
+            return NO_LIMIT
+        try:
+            return parse_duration(cast("str | float", value)) or NO_LIMIT
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def duration_option(
+    *names: str, **settings: object
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """An option that takes a duration."""
+    return click.option(*names, type=Duration(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through
+
+
+def command_text(words: tuple[str, ...]) -> str:
+    """Shell text from the command line's words: one word is shell text already, several are quoted one by one."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+@command("run", help=HELP, context_settings={"allow_interspersed_args": False})
+@duration_option("--timeout", help="End the command after TIME: 90, 30s, 10m, 1h, none.")
+@click.option("--on-timeout", type=click.Choice(["keep", "kill"]), help="What happens to it when the time is over.")
+@click.option("--no-wait", is_flag=True, help="Start it, print its job id and return.")
+@click.option("--cwd", metavar="DIR", help="Run it in DIR.")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="Add to its environment; repeatable.")
+@click.option("--user", metavar="USER", help="Run it as USER (root, or password-less sudo).")
+@click.option("--stdin", is_flag=True, help="Give it our standard input.")
+@click.option("--max-output", metavar="BYTES", default="1M", show_default=True, help="Cut --json's text to this.")
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    timeout: float | None,
+    on_timeout: OnTimeout | None,
+    no_wait: bool,
+    cwd: str | None,
+    env: tuple[str, ...],
+    user: str | None,
+    stdin: bool,
+    max_output: str,
+    words: tuple[str, ...],
+) -> int:
+    from ..settings_schema import parse_size
+
+    session = session_of(ctx)
+    session.invocation.passes_codes = True
+    text, limit, environment = command_text(words), parse_size(max_output), dict(_variable(item) for item in env)
+    given = sys.stdin.buffer.read() if stdin else None
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> int:
+        out, err = _writers(session, interruption)
+        result = await target.run_shell(
+            text,
+            wait=not no_wait,
+            timeout=timeout or session.settings.timeout,
+            on_timeout=on_timeout or ("keep" if timeout is None else None),
+            cwd=cwd,
+            env=environment,
+            stdin=given,
+            user=user,
+            on_output=out.write if out else None,
+            on_stderr=err.write if err else None,
+            max_output=limit,
+        )
+        return await _finish(session, target, result, (out, err), waited=not no_wait)
+
+    return on_target(session, work)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+    return name, value
+
+
+_Writers = tuple[StreamWriter | None, StreamWriter | None]
+
+
+def _writers(session: Session, interruption: Interruption) -> _Writers:
+    if session.json:
+        return None, None
+    return StreamWriter(1, interruption), StreamWriter(2, interruption)
+
+
+async def _finish(
+    session: Session, target: ExecutionContext, result: ShellResult, writers: _Writers, *, waited: bool
+) -> int:
+    if session.json:
+        print_json(result_json(result))
+    elif not waited:
+        click.echo(result.job_id)
+    if not session.json:
+        explain(result, str(target.target), waited=waited)
+    return exit_code_of(result, waited=waited)
+
+
+def explain(result: ShellResult, target: str, *, waited: bool = True) -> None:
+    """Say on stderr what the exit code alone does not."""
+    for notice in result.notices:
+        note(notice)
+    again = f"harness jobs wait {result.job_id}"
+    sentences = {
+        Status.RUNNING: f"still running as job {result.job_id} after {result.duration:.0f} s ({again})",
+        Status.TIMED_OUT: f"ended at its time limit, after {result.duration:.0f} s",
+        Status.INTERRUPTED: "the command was interrupted",
+        Status.SHELL_EXITED: "the command ended its shell; a fresh one was started",
+        Status.UNKNOWN: f"the link was lost while job {result.job_id} ran; its outcome is unknown ({again})",
+    }
+    if result.status in sentences and (waited or result.status is not Status.RUNNING):
+        note(f"{target}: {sentences[result.status]}")

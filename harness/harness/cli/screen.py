@@ -1,0 +1,143 @@
+"""``harness capture``, ``keys`` and ``attach``: what a person sees and types."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from typing import Literal
+
+import click
+
+from ..context import ExecutionContext
+from ..errors import HarnessError, UnsupportedOperation
+from .commands import command
+from .output import print_json
+from .run import duration_option
+from .runtime import on_target, session_of
+from .streams import Interruption, StreamWriter
+
+__all__ = ["attach", "capture", "keys"]
+
+
+class Line(click.ParamType[object]):
+    """A line number as tmux counts, or ``-``."""
+
+    name = "line"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["-"]:
+        text = str(value)
+        if text == "-":
+            return "-"
+        try:
+            return int(text)
+        except ValueError:
+            self.fail(f"{text!r} is not a line: write a number, or '-' for the first or last", param, ctx)
+
+
+@command("capture")
+@click.option(
+    "--job", "job_id", metavar="ID", help="What this job wrote, cut out of the scrollback by its prompt tags."
+)
+@click.option("--start", type=Line(), metavar="LINE", help="First line; 0 is the top of the screen, - the oldest.")
+@click.option("--end", type=Line(), metavar="LINE", help="Last line; - is the bottom of the screen.")
+@click.option("--escapes", is_flag=True, help="Keep colours, as escape sequences.")
+@click.option("--visible-controls", is_flag=True, help="Show what cannot be printed as \\ooo.")
+@click.option("--keep-spaces", is_flag=True, help="Keep blanks at the ends of lines.")
+@click.option("--no-join", is_flag=True, help="Leave wrapped lines in pieces.")
+@click.option("--alternate", is_flag=True, help="What a full-screen program hides.")
+@duration_option("--delay", default=None, help="Wait this long first.")
+@click.pass_context
+def capture(
+    ctx: click.Context,
+    job_id: str | None,
+    start: int | Literal["-"] | None,
+    end: int | Literal["-"] | None,
+    escapes: bool,
+    visible_controls: bool,
+    keep_spaces: bool,
+    no_join: bool,
+    alternate: bool,
+    delay: float | None,
+) -> int:
+    """Print what is on the pane's screen, or in its scrollback."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        text = await target.capture_pane(
+            job_id=job_id,
+            start=start,
+            end=end,
+            include_escape_sequences=escapes,
+            escape_non_printable=visible_controls,
+            preserve_trailing_spaces=keep_spaces,
+            join_wrapped_lines=not no_join,
+            include_alternate_screen=alternate,
+            delay=delay or 0.0,
+        )
+        if session.json:
+            print_json({"text": text, "pane": session.settings.pane, "job_id": job_id})
+        else:
+            ending = "" if text.endswith("\n") or not text else "\n"
+            StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
+
+    return on_target(session, work, terminal=True)
+
+
+@command("keys")
+@click.option("--text", metavar="TEXT", help="Type this first, letter by letter.")
+@click.option("--enter", is_flag=True, help="Press Enter at the end.")
+@duration_option("--delay", default=None, help="Wait this long first.")
+@click.argument("names", metavar="[KEY]...", nargs=-1)
+@click.pass_context
+def keys(ctx: click.Context, text: str | None, enter: bool, delay: float | None, names: tuple[str, ...]) -> int:
+    """Type into the pane: TEXT, then KEYs by tmux's names (C-c, Up, F1, Escape), then Enter."""
+    if text is None and not names and not enter:
+        raise click.UsageError("nothing to type: give KEYs, --text or --enter")
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        await target.send_keys(names, literal_text=text, enter=enter, delay=delay or 0.0)
+        if session.json:
+            print_json({"sent": True})
+
+    return on_target(session, work, terminal=True)
+
+
+@command("attach")
+@click.option("--read-only", is_flag=True, help="Watch only.")
+@click.option("--print", "print_only", is_flag=True, help="Print the command instead of running it.")
+@click.pass_context
+def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
+    """Enter the tmux session, to watch or to take over. Without --tmux it is the configured session.
+
+    Leave it with the keys Ctrl-b d; what runs in it goes on.
+    """
+    session = session_of(ctx)
+    if not (print_only or session.json) and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UnsupportedOperation("attach needs a terminal", hint="--print shows the command to type in one")
+    words: list[str] = []
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        words.extend(target.attach_command_read_only if read_only else target.attach_command)
+
+    code = on_target(session, work, terminal=True)
+    if code:
+        return code
+    if session.json:
+        print_json({"argv": words})
+    elif print_only:
+        click.echo(shlex.join(words))
+    else:
+        _become(words)
+    return 0
+
+
+def _become(words: list[str]) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs would inherit that
+    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # or tmux refuses to nest
+    try:
+        os.execvpe(words[0], words, environment)  # noqa: S606  # no shell is wanted
+    except OSError as error:
+        raise HarnessError(f"{words[0]}: {(error.strerror or 'cannot be started').lower()}") from error

@@ -1,0 +1,138 @@
+"""Signals, broken pipes and the two output streams: how a command line ends, whatever ends it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import anyio
+
+from ..errors import HarnessError
+from .exits import SIGNALLED
+
+__all__ = ["Interruption", "StreamWriter", "run_async"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+POLL = 0.1
+"""How soon a write that waits for a slow reader notices that we are to stop, in seconds."""
+CHUNK = select.PIPE_BUF  # poll() promises that this much can be written at once
+
+
+class Interruption:
+    """The first reason to stop: a signal, or an output that nobody reads any more.
+
+    Signal handlers of Python's own are used, not the event loop's, because a write that waits for a slow reader must
+    notice them too. A second signal ends the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.error: OSError | None = None
+        self._wake, self._waiter = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waiter.setblocking(False)
+
+    def trip(self, number: int, error: OSError | None = None) -> None:
+        """Stop for a signal, or for an error on an output."""
+        self.signal, self.error = self.signal or number, self.error or error
+        with suppress(BlockingIOError):
+            self._wake.send(b"!")
+
+    @property
+    def tripped(self) -> bool:
+        """True once there is a reason to stop."""
+        return self.signal != 0
+
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """Cancel ``scope`` when there is a reason to stop."""
+        while not self.tripped:
+            await anyio.wait_readable(self._waiter)
+        scope.cancel()
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._wake.close()
+        self._waiter.close()
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self.tripped:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.trip(number)
+
+
+@contextmanager
+def _signals_caught(interruption: Interruption) -> Iterator[None]:
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    before = {number: signal.signal(number, interruption.on_signal) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class StreamWriter:
+    """Writes to one of our output streams, exactly and in order. A reader that went away trips the interruption."""
+
+    def __init__(self, descriptor: int, interruption: Interruption) -> None:
+        self._descriptor = descriptor
+        self._interruption = interruption
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        """Write everything, waiting for a slow reader; once we are to stop, the rest is dropped."""
+        view = memoryview(data)
+        try:
+            while view and not self._interruption.tripped:
+                if self._poll.poll(POLL * 1000):
+                    done = os.write(self._descriptor, view[:CHUNK])
+                    self.written += done
+                    view = view[done:]
+        except BrokenPipeError:
+            self._interruption.trip(signal.SIGPIPE)
+        except BlockingIOError:
+            self.write(bytes(view))
+        except OSError as error:
+            self._interruption.trip(signal.SIGPIPE, error)
+
+
+def run_async(main: Callable[[Interruption], Awaitable[int]]) -> int:
+    """Run ``main`` until it returns an exit code, or is cancelled by a signal: then the code is 128 + its number.
+
+    Raises:
+        HarnessError: what ``main`` raised, or an output that could not be written.
+    """
+    interruption = Interruption()
+    try:
+        with _signals_caught(interruption):
+            code = anyio.run(_supervised, main, interruption)
+    finally:
+        interruption.close()
+    if interruption.error is not None:
+        reason = interruption.error.strerror or "input/output error"
+        raise HarnessError(f"the output could not be written: {reason.lower()}") from interruption.error
+    return SIGNALLED + interruption.signal if interruption.tripped else code
+
+
+async def _supervised(main: Callable[[Interruption], Awaitable[int]], interruption: Interruption) -> int:
+    code = 0
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(interruption.watch, tasks.cancel_scope)
+        try:
+            code = await main(interruption)
+        except Exception as error:  # carried out of the task group, which would wrap it, and raised below
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None and not interruption.tripped:
+        raise failure
+    return code

@@ -1,0 +1,103 @@
+"""The commented settings file that ``harness init`` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+
+from ..config import Config
+from ..settings import SAFE_IN_PROJECTS
+
+__all__ = ["DESCRIPTIONS", "settings_template"]
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "target": "Where commands run when neither --target nor --ssh says so: a URL, or a name from [targets].",
+    "tmux": "Run in a tmux session: true, false, or the session's name.",
+    "pane": "The pane to use instead of the default one.",
+    "timeout": "How long 'harness run' waits when --timeout is not given.",
+    "trusted_dirs": 'Directories whose harness.toml may hold any key; "~/work/*" is everything below ~/work.',
+    "session": "The session that --tmux means.",
+    "tmux_socket": "The tmux server, as in tmux -L.",
+    "tmux_at": "Where tmux runs: on the target, here (with the pane's shell on the target), or auto.",
+    "shell": "The shell of new panes; empty is the login shell.",
+    "prompt_tag": "Show [harness ID: CODE] before the prompt.",
+    "keyboard_lock": "Keep an operator's keys out of a pane while a command of ours runs in it.",
+    "width": "Columns of a pane.",
+    "height": "Lines of a pane.",
+    "history_limit": "Scrollback lines kept for people; results do not depend on it.",
+    "max_sessions": "Sessions that harness may make on a target.",
+    "max_panes": "Panes that harness may make in a session.",
+    "prompt_timeout": "How long a new shell may take to its first prompt.",
+    "ssh_engine": 'The SSH client: "openssh" is your own ssh, "asyncssh" a library.',
+    "ssh_options": 'Passed to ssh -o, for example ["ProxyJump=bastion"].',
+    "ssh_config": "Another file than ~/.ssh/config, as ssh -F.",
+    "identity": "A private key, as ssh -i.",
+    "connect_timeout": "How long a connection may take.",
+    "login_timeout": "How long a login may take, your answers included.",
+    "keepalive_interval": "Seconds of silence after which the link is tested.",
+    "keepalive_count": "Tests without an answer after which the link is lost.",
+    "control_persist": "How long an unused connection is kept for the next harness.",
+    "fresh_connection": "Log in anew each time and share the connection with nobody.",
+    "max_channels": "sshd's MaxSessions when it is lower than 10; 0 finds out.",
+    "job_log_limit": "How much of one command's output is kept on the target.",
+    "jobs_max_bytes": "How much all ended jobs may take on the target.",
+    "jobs_max_age": "How long ended jobs are kept on the target.",
+    "cwd": "The directory in which commands run, or new shells start.",
+    "env": "Extra environment of commands.",
+}
+"""What each setting does, in one sentence."""
+
+DEFAULTS: Mapping[str, str] = {
+    "target": '"local:"',
+    "tmux": "false",
+    "pane": '"build"',
+    "timeout": '"2m"',
+    "trusted_dirs": '["~/work/*"]',
+    "cwd": '"/srv/app"',
+    "env": '{ PAGER = "cat" }',
+    "job_log_limit": '"256MiB"',
+    "jobs_max_bytes": '"2GiB"',
+    "jobs_max_age": '"14d"',
+    "control_persist": '"10m"',
+}
+
+HEADER = """\
+# Settings of harness. Every key is shown with its default or an example; remove the '#' to set it.
+# Times are seconds, or "500ms", "30s", "10m", "1h", "1d"; sizes are bytes, or "64k", "256MiB", "2G".
+# Later wins: this file, ./harness.toml, --config FILE, [targets.NAME], HARNESS_* variables, options.
+"""
+PROJECT_HEADER = """\
+# Settings of harness for this directory. Remove the '#' to set a key.
+# Only these keys are allowed here, unless trusted_dirs in your own settings names this directory.
+"""
+TARGETS = """
+# Named targets, for --target NAME. They may hold any setting above, for this target alone.
+# [targets.web1]
+# ssh = "deploy@web1"
+# tmux = true
+# cwd = "/srv/app"
+#
+# [targets.db]
+# url = "ssh://admin@db.example.com:2222"
+# ssh_options = ["ProxyJump=bastion"]
+"""
+
+
+def settings_template(*, project: bool = False) -> str:
+    """The text of a settings file; ``project`` leaves out what ``./harness.toml`` may not hold."""
+    keys = [name for name in _keys() if not project or name in SAFE_IN_PROJECTS]
+    entries = [f"\n# {DESCRIPTIONS.get(name, name)}\n# {name} = {_default(name)}\n" for name in keys]
+    return (PROJECT_HEADER if project else HEADER) + "".join(entries) + ("" if project else TARGETS)
+
+
+def _keys() -> list[str]:
+    general = [name for name in DESCRIPTIONS if name not in Config.__dataclass_fields__]
+    return general + [item.name for item in fields(Config)]
+
+
+def _default(name: str) -> str:
+    if name in DEFAULTS:
+        return DEFAULTS[name]
+    value = getattr(Config(), name)
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
