@@ -1,0 +1,148 @@
+"""Files on the target over any transport, with nothing but POSIX tools.
+
+Small operations are one round trip of the held shell; large contents go through a process of their own, and through the
+held shell in pieces where the target gives no second channel. What can be known about atomicity:
+
+* ``write`` (overwrite, create) stages a hidden file beside the real one and renames it: a reader sees the old content
+  or the new. ``append`` writes at the end of the file itself (``O_APPEND``): a full disk may leave a part of it.
+* ``expect`` is compared under a lock that every harness takes, so that of two writers who expect the same version one
+  wins. A program that is not harness does not know the lock.
+* A replaced file keeps its permissions, and its owner where the target's user may set it; other hard links to the old
+  file keep the old content, and access control lists and extended attributes are those of a new file.
+"""
+
+from __future__ import annotations
+
+from harness.backend import ANY, Any_, Capabilities, Files, Progress, WriteMode
+from harness.results import DirEntry, FileContent, FileStat, WriteResult
+from harness.transport import Transport
+
+from .filecalls import FileCalls, check_path
+from .fileerrors import file_error
+from .fileparse import fields_of, parse_stat
+from .fileread import copy_content, open_file, read_file
+from .filescript import Refusal, call
+from .filestore import FileWriter, WriteRequest
+from .filetree import Search, glob_paths, list_entries, search
+from .localcopy import open_source, replace_local
+from .shell import HeldShell
+from .transfer import collect
+
+__all__ = ["PosixFiles"]
+
+SMALL_TREE = 500
+"""A tree with fewer entries is removed by the held shell, a larger one by a process of its own."""
+
+
+class PosixFiles(Files):
+    """See :class:`harness.backend.Files`. Every method raises the matching :class:`harness.errors.FileError`."""
+
+    def __init__(self, shell: HeldShell, transport: Transport, capabilities: Capabilities) -> None:
+        self._transport = transport
+        self._calls = FileCalls(shell, transport, capabilities.home)
+        self._writer = FileWriter(self._calls)
+
+    async def read(
+        self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
+    ) -> FileContent:
+        """Read a file, or ``limit`` bytes from byte ``offset``. Pipes and devices are refused.
+
+        The version of a file beyond 64 MiB that was not read whole is its stamp (``stat:``), which every change to the
+        file changes; otherwise it is the hash of the whole content.
+        """
+        return await read_file(self._calls, path, offset, limit, progress)
+
+    async def write(
+        self,
+        path: str,
+        content: bytes,
+        mode: WriteMode = "overwrite",
+        expect: str | Any_ | None = ANY,
+        parents: bool = True,
+        permissions: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteResult:
+        """Write a file; see this module about what is atomic. The result's version is that of the whole file."""
+        if mode not in ("overwrite", "create", "append"):
+            raise ValueError(f"mode {mode!r}: use overwrite, create or append")
+        request = WriteRequest(path, len(content), mode, expect, parents, permissions)
+        return await self._writer.write(request, content, progress)
+
+    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
+        """One file's metadata; ``path`` of the result has no links in it (but for the last with ``follow=False``)."""
+        reply = await self._calls.run(path, call("hxf_status", path, int(follow)))
+        (_, line, real, link), _ = fields_of(reply.stdout, 4)
+        stat = parse_stat(line)
+        target = link if stat.type == "link" else None
+        return FileStat(real, stat.type, stat.size, stat.mode, stat.uid, stat.gid, stat.mtime, target)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a directory, sorted; a link is listed as a link."""
+        return await list_entries(self._calls, path)
+
+    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
+        """Everything below a directory. A directory that may not be entered is listed without its content.
+
+        Raises:
+            FileError: there are more than ``max_entries``; nothing is returned then.
+        """
+        return await search(self._calls, Search(path, "walk"), max_entries)
+
+    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
+        """Paths that match, relative to ``root`` when the pattern is; see :mod:`.glob` for the rules.
+
+        Raises:
+            FileError: more than ``max_entries`` match; nothing is returned then.
+            ValueError: the pattern is empty, or has ``..`` behind a wildcard.
+        """
+        return await glob_paths(self._calls, pattern, root, max_entries)
+
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
+        """Make a directory. The default mode follows the target's umask; another one is set exactly."""
+        exact = "" if mode == 0o777 else f"{mode:04o}"
+        await self._calls.run(path, call("hxf_mkdir", path, int(parents), int(exist_ok), exact))
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, a link (never what it points to), an empty directory, or with ``recursive`` a tree.
+
+        Raises:
+            PermissionDenied: also for the root, the home directory and what is above it.
+        """
+        self._refuse_nameless(path)
+        reply = await self._calls.attempt(call("hxf_remove", path, int(recursive), SMALL_TREE))
+        if reply.exit_code == Refusal.BIG:
+            script = call("hxf_remove", path, int(recursive), 0)
+            process = await self._calls.open_script(script)
+            reply = await collect(process) if process is not None else await self._calls.attempt(script)
+        if not (missing_ok and reply.exit_code == Refusal.MISSING):
+            self._calls.checked(path, reply)
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
+        """Rename within one file system; never into an existing directory. Links themselves are renamed."""
+        self._refuse_nameless(source)
+        self._refuse_nameless(destination)
+        reply = await self._calls.attempt(call("hxf_rename", source, destination, int(overwrite)))
+        self._calls.checked(destination if reply.stdout else source, reply)
+
+    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+        """Copy a file of this machine to the target with its permissions; as large as it was when it was opened."""
+        check_path(path, self._transport.target)
+        async with open_source(local) as source:
+            request = WriteRequest(path, source.size, expect=ANY, permissions=source.mode)
+            return await self._writer.stream(request, source.chunks(), progress)
+
+    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+        """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""
+        opened = await open_file(self._calls, path, inline=0)
+        async with replace_local(local) as replacement:
+            length = opened.stat.size if opened.sized else None
+            size = 0
+            if not (opened.sized and length == 0):
+                size = await copy_content(self._calls, path, opened, 0, length, replacement.write, progress)
+            await replacement.commit(opened.stat.mode & 0o777)
+        return size
+
+    def _refuse_nameless(self, path: str) -> None:
+        check_path(path, self._transport.target)
+        if path.rstrip("/").rpartition("/")[2] in ("", ".", "..", "~"):
+            raise file_error(path, Refusal.PROTECTED, b"", self._transport.target)

@@ -1,0 +1,349 @@
+"""The shell side of :mod:`.files`: one library of POSIX functions, and the calls into it. Pure text, no I/O.
+
+Every function runs in a subshell of its own, so its variables need no cleaning up. ``file`` is the absolute path in
+hand, ``real`` the path without links, ``dir`` and ``base`` its two parts; ``slash`` is set when the caller wrote a
+``/`` at the end. A refusal is an exit code (:class:`Refusal`) found by testing the file, so no program's wording
+decides; exit code 1 leaves the reason to the program that failed, on standard error, in locale C.
+"""
+
+from __future__ import annotations
+
+import shlex
+from enum import IntEnum
+
+from .filewrite import WRITE_LIBRARY
+
+__all__ = ["INLINE_READ", "LIBRARY", "LOCK_NAME", "Refusal", "call", "encode_inline", "library", "standalone"]
+
+INLINE_READ = 256 << 10
+"""Up to this size a file's content comes back in the reply of the held shell."""
+HASH_LIMIT = 64 << 20
+"""Above this size the version of a file that was not read whole is its stamp (inode, size, times), not its hash."""
+LOCK_NAME = ".hx-lock"
+
+
+class Refusal(IntEnum):
+    """Exit codes with which the library refuses."""
+
+    MISSING = 70
+    DENIED = 71
+    IS_DIRECTORY = 72
+    NOT_DIRECTORY = 73
+    EXISTS = 74
+    NO_SPACE = 75
+    STALE = 76
+    LOOP = 77
+    SPECIAL = 78
+    BUSY = 79
+    NO_USER = 80
+    NOT_EMPTY = 81
+    PROTECTED = 82
+    OTHER_DEVICE = 83
+    DAMAGED = 84
+    NO_DIGEST = 85
+    SLOW = 86
+    BIG = 87
+
+
+PATH_LIBRARY = r"""
+hxf_abs() {
+  case $1 in
+    /*) file=$1 ;;
+    '~') file=$hxf_home ;;
+    '~/'*) file=$hxf_home/${1#??} ;;
+    '~'*) hxf_user "$1" ;;
+    *) file=$hxf_home/$1 ;;
+  esac
+}
+hxf_user() {
+  who=${1%%/*}
+  case $who in '~'[!A-Za-z_]* | '~'*[!A-Za-z0-9._-]*) exit 80 ;; esac
+  eval "file=$who"
+  case $file in /*) ;; *) exit 80 ;; esac
+  case $1 in */*) file=$file/${1#*/} ;; esac
+}
+hxf_enter() {
+  slash=
+  while :; do case $file in ?*/) file=${file%/} slash=/ ;; *) break ;; esac; done
+  base=${file##*/} dir=${file%/*}
+  case $base in
+    '' | . | ..)
+      cd -P "$file" 2>/dev/null || return 1
+      real=$PWD base=${PWD##*/} dir=${PWD%/*} dir=${dir:-/}
+      return 0 ;;
+  esac
+  cd -P "${dir:-/}" 2>/dev/null || return 1
+  dir=$PWD
+  case $dir in */) real=$dir$base ;; *) real=$dir/$base ;; esac
+}
+hxf_follow() {
+  hxf_enter || return 1
+  hops=0
+  while [ -L "$real" ]; do
+    hops=$((hops + 1)) asked=$slash
+    [ "$hops" -le 40 ] || exit 77
+    hxf_link "$real"
+    case $link in /*) file=$link ;; *) file=$dir/$link ;; esac
+    hxf_enter || return 1
+    slash=$slash$asked
+  done
+}
+hxf_link() {
+  if command -v readlink >/dev/null 2>&1; then
+    link=$(readlink "$1" && echo x) || exit 1
+    link=${link%??}
+  else
+    link=$(ls -ld "$1" && echo x) || exit 1
+    link=${link%??} link=${link#*"$1 -> "}
+  fi
+}
+hxf_ancestor() {
+  while :; do
+    case $file in /?*/*) file=${file%/*} ;; *) file=/ ;; esac
+    [ -e "$file" ] || [ -L "$file" ] || continue
+    [ -d "$file" ] || [ ! -e "$file" ] || exit 73
+    return 0
+  done
+}
+hxf_missing() {
+  hxf_ancestor
+  [ -d "$file" ] || exit 70
+  [ -x "$file" ] || exit 71
+  exit 70
+}
+hxf_existing() {
+  hxf_follow || hxf_missing
+  if [ ! -e "$real" ]; then [ -x "$dir" ] || exit 71; exit 70; fi
+  [ -z "$slash" ] || [ -d "$real" ] || exit 73
+}
+hxf_protect() {
+  home=$(cd -P "$hxf_home" 2>/dev/null && printf '%sx' "$PWD")
+  home=${home%x}
+  case $home/ in "${real%/}"/*) exit 82 ;; esac
+}
+"""
+
+PROBE_LIBRARY = r"""
+hxf_has() { command -v "$1" >/dev/null 2>&1; }
+if stat -c %f / >/dev/null 2>&1 </dev/null; then
+  hxf_time=%Y
+  case $(stat -c %.9Y / 2>/dev/null </dev/null) in *[0-9].[0-9]*) hxf_time=%.9Y ;; esac
+  hxf_stat() { stat -c "%f %a %s %u %g $hxf_time" "$1"; }
+  hxf_stamp() { stamp=$(stat -c '%i-%s-%y-%z' "$1" | tr ' ' _) && stamp=stat:$stamp; }
+  hxf_inode() { stat -c %i "$1"; }
+  hxf_device() { stat -c %d "$1"; }
+  hxf_entry() { set -- -exec stat -c "$mark"'x%f %s %n' {} +; hxf_scan "$@"; }
+elif stat -f %z / >/dev/null 2>&1 </dev/null; then
+  hxf_stat() { stat -f '%Xp %Mp%Lp %z %u %g %Fm' "$1"; }
+  hxf_stamp() { stamp=$(stat -f '%i-%z-%Fm-%Fc' "$1") && stamp=stat:$stamp; }
+  hxf_inode() { stat -f %i "$1"; }
+  hxf_device() { stat -f %d "$1"; }
+  hxf_entry() { set -- -exec stat -f "$mark"'x%Xp %z %N' {} +; hxf_scan "$@"; }
+else
+  hxf_stat() { TZ=UTC0 ls -ldn "$1" | awk "$hxf_awk"; }
+  hxf_stamp() { return 1; }
+  hxf_inode() { set -- $(ls -di "$1"); printf '%s\n' "$1"; }
+  hxf_device() { df -P "$1" | awk 'END { print $1, $NF }'; }
+  hxf_entry() {
+    set -- -exec sh -c 'awk=$1 mark=$2; shift 2; for f do
+      set -- $(ls -ldn "$f" | awk "$awk"); [ $# -lt 3 ] || printf "%sx%s %s %s\n" "$mark" "$1" "$3" "$f"
+    done' sh "$hxf_awk" "$mark" {} +
+    hxf_scan "$@"
+  }
+fi
+hxf_awk='NR == 1 {
+  n = split("8000 4000 a000 1000 2000 6000 c000", kind, " "); type = kind[index("-dlpcbs", substr($1, 1, 1))]
+  for (who = 0; who < 3; who++) {
+    r = substr($1, 2 + who * 3, 1) == "r"; w = substr($1, 3 + who * 3, 1) == "w"; x = substr($1, 4 + who * 3, 1)
+    bits = bits (r * 4 + w * 2 + (x ~ /[xst]/)); if (x ~ /[sStT]/) special += who == 0 ? 4 : who == 1 ? 2 : 1
+  }
+  size = $5; at = 6; if (size ~ /,/) { size = 0; at = 7 }
+  print type, special + 0 bits, size, $3, $4, $at "_" $(at + 1) "_" $(at + 2)
+}'
+if (find / -prune -printf '') >/dev/null 2>&1 </dev/null; then
+  hxf_entry() { hxf_scan -printf "$mark"'%y %s %P\n'; }
+fi
+if (printf x | head -c 1) >/dev/null 2>&1; then
+  hxf_head() { head -c "$1"; }
+else
+  hxf_head() { dd bs=1 count="$1" 2>/dev/null; }
+fi
+hxf_scheme=sha256
+if hxf_has sha256sum; then hxf_digest() { sha256sum; }
+elif hxf_has shasum; then hxf_digest() { shasum -a 256; }
+elif hxf_has sha256; then hxf_digest() { sha256 -q; }
+elif hxf_has openssl; then hxf_digest() { openssl dgst -sha256 -r; }
+else hxf_scheme=cksum
+fi
+hxf_hash() {
+  case $hxf_scheme in
+    sha256) hash=$(hxf_digest <"$1") || exit 1; hash=sha256:${hash%% *} ;;
+    cksum) hash=$(cksum <"$1") || exit 1; hash=cksum:${hash%% *}:${hash#* } ;;
+  esac
+}
+hxf_version() {
+  if [ "$2" -gt "$hxf_hash_limit" ] && hxf_stamp "$1"; then hash=$stamp; else hxf_hash "$1"; fi
+}
+hxf_reply() { printf '%s\0' "$hxf_scheme" "$@"; }
+"""
+
+READ_LIBRARY = r"""
+hxf_readable() {
+  hxf_existing
+  [ ! -d "$real" ] || exit 72
+  [ -f "$real" ] || exit 78
+  [ -r "$real" ] || exit 71
+}
+hxf_read() {
+  hxf_abs "$1"
+  hxf_readable
+  offset=$2 limit=$3 cap=$4
+  stat=$(hxf_stat "$real") || exit 1
+  set -- $stat
+  size=$3 whole= hash=
+  left=$((size > offset ? size - offset : 0))
+  [ "$offset" = 0 ] && { [ -z "$limit" ] || [ "$limit" -ge "$size" ]; } && whole=1
+  [ -z "$limit" ] || [ "$limit" -ge "$left" ] || left=$limit
+  if [ "$size" = 0 ]; then how=unsized; elif [ "$left" -le "$cap" ]; then how=here; else how=apart; fi
+  [ "$how" = unsized ] || [ -n "$whole" ] || hxf_version "$real" "$size"
+  hxf_reply "$stat" "$real" "$hash" "$how"
+  case $how in
+    unsized) hxf_patient ;;
+    here) hxf_part "$offset" "$left" ;;
+  esac
+}
+hxf_part() {
+  [ "$2" -gt 0 ] || return 0
+  if [ "$1" = 0 ]; then hxf_head "$2" <"$real"; else tail -c "+$(($1 + 1))" "$real" | hxf_head "$2"; fi
+}
+hxf_patient() {
+  if timeout 5 true 2>/dev/null; then
+    { timeout 10 cat "$real" || [ $? != 124 ] || echo 'hxf: no end' >&2; } | hxf_head "$((cap + 1))"
+  else
+    hxf_head "$((cap + 1))" <"$real"
+  fi
+}
+hxf_piece() {
+  file=$1
+  hxf_readable
+  inode=$(hxf_inode "$real") || exit 1
+  hxf_reply "$inode"
+  hxf_part "$2" "$3"
+}
+hxf_digest_of() {
+  file=$1
+  hxf_readable
+  hxf_hash "$real"
+  hxf_reply "$hash"
+}
+hxf_status() {
+  hxf_abs "$1"
+  if [ "$2" = 1 ]; then hxf_existing; else
+    hxf_enter || hxf_missing
+    [ -e "$real" ] || [ -L "$real" ] || { [ -x "$dir" ] || exit 71; exit 70; }
+    [ -z "$slash" ] || [ -d "$real" ] || exit 73
+  fi
+  stat=$(hxf_stat "$real") || exit 1
+  link=
+  [ ! -L "$real" ] || hxf_link "$real"
+  hxf_reply "$stat" "$real" "$link"
+}
+hxf_tree() {
+  hxf_abs "$1"
+  hxf_existing
+  [ -d "$real" ] || exit 73
+  { [ -r "$real" ] && cd "$real" 2>/dev/null; } || exit 71
+  shape=$2 mark=$3 depth=$5 links=$6
+  if [ "$4" = 0 ]; then hxf_entry; else hxf_entry | hxf_head "$4"; fi
+}
+hxf_scan() {
+  case $shape in
+    list) find . ! -name . -prune "$@" ;;
+    walk) find . ! -name . "$@" ;;
+    glob) find $links . ! -name . \( ! -path "$depth" -o -prune \) "$@" ;;
+    plain) find $links . ! -name . \( ! -name '.?*' -o -prune -name . \) \( ! -path "$depth" -o -prune \) "$@" ;;
+  esac
+}
+"""
+
+CHANGE_LIBRARY = r"""
+hxf_mkdir() {
+  hxf_abs "$1"
+  hxf_enter || {
+    [ "$2" = 1 ] || hxf_missing
+    hxf_parents
+  }
+  if mkdir ${4:+-m "$4"} "$real" 2>/dev/null; then return 0; fi
+  [ -e "$real" ] || [ -L "$real" ] || { mkdir ${4:+-m "$4"} "$real"; exit $?; }
+  [ "$3" = 1 ] && [ -d "$real" ] || exit 74
+}
+hxf_remove() {
+  hxf_abs "$1"
+  hxf_enter || hxf_missing
+  [ -e "$real" ] || [ -L "$real" ] || { [ -x "$dir" ] || exit 71; exit 70; }
+  if [ -L "$real" ] || [ ! -d "$real" ]; then rm -f "$real"; exit $?; fi
+  hxf_protect
+  cd /
+  if [ "$2" != 1 ]; then
+    rmdir "$real" 2>/dev/null && return 0
+    [ -z "$(ls -A "$real" 2>/dev/null)" ] || exit 81
+    rmdir "$real"
+    exit $?
+  fi
+  [ "$3" = 0 ] || [ "$(find "$real" 2>/dev/null | head -n "$3" | wc -l)" -lt "$3" ] || exit 87
+  rm -rf "$real"
+}
+hxf_rename() {
+  hxf_abs "$1"
+  hxf_enter || hxf_missing
+  [ -e "$real" ] || [ -L "$real" ] || { [ -x "$dir" ] || exit 71; exit 70; }
+  [ ! -d "$real" ] || [ -L "$real" ] || hxf_protect
+  from=$real from_dir=$dir
+  printf to
+  hxf_abs "$2"
+  hxf_enter || hxf_missing
+  [ "$from" != "$real" ] || return 0
+  if [ -d "$real" ] && [ ! -L "$real" ]; then [ "$3" = 1 ] && exit 72; exit 74; fi
+  [ "$(hxf_device "$from_dir")" = "$(hxf_device "$dir")" ] || exit 83
+  if [ "$3" != 1 ]; then
+    [ ! -e "$real" ] && [ ! -L "$real" ] || exit 74
+    if [ -f "$from" ] && [ ! -L "$from" ] && ln "$from" "$real" 2>/dev/null; then rm -f "$from"; exit $?; fi
+    [ ! -e "$real" ] && [ ! -L "$real" ] || exit 74
+  fi
+  mv -f "$from" "$real"
+}
+"""
+
+LIBRARY = PATH_LIBRARY + PROBE_LIBRARY + READ_LIBRARY + CHANGE_LIBRARY + WRITE_LIBRARY
+
+
+def library(home: str) -> str:
+    """The whole library, for a shell whose environment may lack HOME."""
+    return f"hxf_home=${{HOME:-{shlex.quote(home or '/')}}}\nhxf_hash_limit={HASH_LIMIT}\n{LIBRARY}"
+
+
+def call(function: str, *words: str | int) -> str:
+    """One call of a library function, each argument quoted."""
+    return " ".join([function, *(shlex.quote(str(word)) for word in words)])
+
+
+def standalone(home: str, script: str) -> list[str]:
+    """A program that runs a script with the library in a process of its own."""
+    return ["sh", "-c", f"LC_ALL=C; export LC_ALL\n{library(home)}\n{script}"]
+
+
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"\\'")
+_ESCAPES = {byte: chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in range(256)} | {
+    0x0A: "\\n",
+    0x5C: "\\\\",
+}
+_LINE = 1 << 14
+
+
+def encode_inline(content: bytes) -> str:
+    """A shell function ``hxf_data`` that writes ``content``; in lines, as some shells start a program for printf."""
+    lines = []
+    for start in range(0, len(content), _LINE):
+        escaped = "".join(map(_ESCAPES.__getitem__, content[start : start + _LINE]))
+        lines.append(f"printf %b '{escaped}'")
+    return "hxf_data() {\n" + "\n".join(lines or [":"]) + "\n}\n"

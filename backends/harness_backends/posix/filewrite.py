@@ -1,0 +1,205 @@
+"""The writing part of the shell library of :mod:`.filescript`.
+
+A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under a lock
+on the directory, compares what is there with what the caller expects and renames. Whatever stops it removes the hidden
+file; what a kill leaves behind is removed by a later write in that directory once it is a day old.
+
+The lock is ``flock`` on the directory where there is such a program, because the kernel releases it; elsewhere it is a
+directory ``.hx-lock``, which counts as left behind after a minute.
+"""
+
+from __future__ import annotations
+
+__all__ = ["STAGE_PREFIX", "WRITE_LIBRARY"]
+
+STAGE_PREFIX = ".hx-tmp-"
+
+WRITE_LIBRARY = r"""
+hxf_drop() {
+  [ -z "$hxf_staged" ] || rm -f "$hxf_staged"
+  [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
+}
+hxf_parents() {
+  up=${file%/*}
+  mkdir -p "${up:-/}" || {
+    hxf_ancestor
+    exit 1
+  }
+  hxf_enter || hxf_missing
+}
+hxf_place() {
+  if [ "$mode" = create ]; then hxf_enter; else hxf_follow; fi || {
+    [ "$1" = 1 ] || hxf_missing
+    hxf_parents
+  }
+  [ ! -d "$real" ] || exit 72
+  [ -z "$slash" ] || exit 72
+  if [ -e "$real" ] || [ -L "$real" ]; then
+    [ "$mode" != create ] || exit 74
+    [ "$expect" != none ] || exit 76
+    [ -f "$real" ] || exit 78
+  fi
+}
+hxf_begin() {
+  hxf_staged='' hxf_locked=''
+  trap hxf_drop 0
+  trap 'exit 143' 1 2 13 15
+  hxf_abs "$1"
+  mode=$2 expect=$3
+  hxf_place "$4"
+  stage=$dir/$5
+  [ "$mode" != append ] || [ -w "$dir" ] || stage=${TMPDIR:-/tmp}/$5
+}
+hxf_write() {
+  hxf_begin "$1" "$2" "$3" "$4" "$6"
+  permissions=$5 size=$7 sha256=$8 cksum=$9
+  shift 9
+  if [ "$mode" = append ] && [ "$1" = inline ]; then
+    hxf_guard
+  else
+    hxf_stage
+    hxf_guard
+  fi
+  created=0
+  [ -e "$real" ] || created=1
+  "hxf_$mode"
+  hxf_reply "$created" "$real" "$hash"
+  [ "$2" != 1 ] || hxf_sweep
+}
+hxf_copy() {
+  "$@"
+  code=$?
+  [ "$code" != 153 ] || exit 75
+  [ "$code" = 0 ] || exit 1
+}
+hxf_into() { (umask 077; set -C; hxf_data | cat >"$stage"); }
+hxf_onto() { (umask 077; hxf_data | cat >>"$stage"); }
+hxf_chunk() {
+  hxf_begin "$@"
+  hxf_staged=$stage
+  hxf_copy hxf_onto
+  hxf_staged=
+}
+hxf_unstage() {
+  hxf_abs "$1"
+  mode=overwrite expect=any
+  hxf_place 0
+  rm -f "$dir/$2" "${TMPDIR:-/tmp}/$2"
+}
+hxf_stage() {
+  hxf_staged=$stage
+  [ -f "$stage" ] || hxf_copy hxf_into
+  [ "$(wc -c <"$stage")" -eq "$size" ] || exit 84
+  if [ -n "$sha256" ]; then
+    hxf_hash "$stage"
+    case $hash in "$sha256" | "$cksum") ;; *) exit 84 ;; esac
+  fi
+  hash=
+  hxf_sync "$stage"
+}
+hxf_sync() {
+  why=$(dd if=/dev/null of="$1" conv=notrunc,fsync 2>&1) && return 0
+  case $why in
+    *'No space'* | *'quota'* | *'rror reading'* | *'nput/output error'*) printf '%s\n' "$why" >&2; exit 1 ;;
+  esac
+}
+hxf_acquire() {
+  tries=100 code=1
+  if hxf_has flock && [ -r "$dir" ] && (: <"$dir") 2>/dev/null; then
+    exec 9<"$dir"
+    until flock -n 9 2>/dev/null; do
+      code=$?
+      [ "$code" = 1 ] || break
+      hxf_pause
+      code=0
+    done
+    [ "$code" -gt 1 ] || return 0
+  fi
+  [ -w "$dir" ] || return 0
+  until mkdir "$dir/.hx-lock" 2>/dev/null; do
+    hxf_break
+    hxf_pause
+  done
+  hxf_locked=$dir/.hx-lock
+}
+hxf_pause() {
+  tries=$((tries - 1))
+  [ "$tries" -gt 0 ] || exit 79
+  sleep 0.1 2>/dev/null || sleep 1
+}
+hxf_break() {
+  [ -n "$(find "$dir/.hx-lock" -prune -mmin +1 2>/dev/null)" ] || return 0
+  mv "$dir/.hx-lock" "$stage.lock" 2>/dev/null && rmdir "$stage.lock"
+}
+hxf_guard() {
+  hxf_acquire
+  case $expect in
+    any) return 0 ;;
+    none) [ ! -e "$real" ] || exit 76; return 0 ;;
+  esac
+  [ -f "$real" ] || exit 76
+  want=${expect#=}
+  case $want in
+    stat:*) hxf_stamp "$real" || exit 85; hash=$stamp ;;
+    "$hxf_scheme":*) hxf_hash "$real" ;;
+    cksum:*) hash=$(hxf_scheme=cksum; hxf_hash "$real"; printf %s "$hash") ;;
+    *) exit 85 ;;
+  esac
+  [ "$hash" = "$want" ] || exit 76
+  hash=
+}
+hxf_dress() {
+  if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; fi
+  if [ "$created" = 1 ]; then
+    [ -n "$permissions" ] || chmod =rw "$stage" || exit 1
+    return 0
+  fi
+  set -- $(hxf_stat "$real")
+  bits=$2 owner=$4:$5 clear=
+  set -- $(hxf_stat "$stage")
+  if [ "$4:$5" != "$owner" ] && ! chown "$owner" "$stage" 2>/dev/null; then
+    chgrp "${owner#*:}" "$stage" 2>/dev/null
+    clear=1
+  fi
+  chmod "${permissions:-$bits}" "$stage" || exit 1
+  [ -z "$clear" ] || chmod ug-s "$stage"
+}
+hxf_overwrite() {
+  hxf_dress
+  if [ "$expect" = none ]; then hxf_claim 76; else mv -f "$stage" "$real" || exit 1; fi
+  hxf_staged=
+}
+hxf_create() {
+  hxf_dress
+  hxf_claim 74
+  hxf_staged=
+}
+hxf_claim() {
+  if ln "$stage" "$real" 2>/dev/null; then
+    rm -f "$stage"
+    return 0
+  fi
+  [ ! -e "$real" ] && [ ! -L "$real" ] || exit "$1"
+  (set -C; : >"$real") 2>/dev/null || { [ -e "$real" ] && exit "$1"; }
+  mv -f "$stage" "$real" || exit 1
+}
+hxf_append() {
+  [ "$created" = 1 ] || [ -w "$real" ] || exit 71
+  if [ -n "$hxf_staged" ]; then
+    hxf_data() { cat "$hxf_staged"; }
+  fi
+  hxf_copy hxf_add
+  if [ -n "$permissions" ]; then chmod "$permissions" "$real" || exit 1; fi
+  hxf_sync "$real"
+  set -- $(hxf_stat "$real")
+  hxf_version "$real" "$3"
+}
+hxf_add() { hxf_data | cat >>"$real"; }
+hxf_sweep() {
+  for old in "$dir"/.hx-tmp-*; do
+    [ -f "$old" ] || continue
+    find "$dir/." ! -name . -prune -name '.hx-tmp-*' -type f -mtime +0 -exec rm -f {} + 2>/dev/null
+    return 0
+  done
+}
+"""

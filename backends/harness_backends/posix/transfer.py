@@ -1,0 +1,106 @@
+"""Moving bulk data through a process of its own: both streams drained, memory bounded, early ends understood."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.transport import Process
+
+from .shell import Reply
+
+__all__ = ["collect", "drain", "feed"]
+
+CHUNK = 256 << 10
+_STDERR_KEPT = 8192
+
+Receive = Callable[[int], Awaitable[bytes]]
+Sink = Callable[[bytes], Awaitable[None]]
+
+
+async def feed(process: Process, chunks: AsyncIterator[bytes]) -> Reply:
+    """Send chunks to a program and return what it answered. It may end early: the rest is then not sent.
+
+    An exception from ``chunks`` is passed on, after the program was ended.
+    """
+    async with process, _draining(process, answer=True) as streams:
+        try:
+            async for chunk in chunks:
+                await process.send(chunk)
+        except BrokenPipeError:
+            pass  # its exit code tells why
+        await process.send_eof()
+        await streams.ended()
+        code = await process.wait()
+    return Reply(code, bytes(streams.out), bytes(streams.err))
+
+
+async def drain(process: Process, sink: Sink, limit: int | None = None) -> Reply:
+    """Give a program's output to ``sink``; with ``limit`` stop after that many bytes, which counts as success."""
+    async with process, _draining(process, answer=False) as streams:
+        left = limit
+        while left != 0 and (data := await process.receive(CHUNK)):
+            data = data if left is None else data[:left]
+            left = None if left is None else left - len(data)
+            await sink(data)
+        if left == 0:
+            return Reply(0, b"", b"")
+        await streams.ended()
+        code = await process.wait()
+    return Reply(code, b"", bytes(streams.err))
+
+
+class _Streams:
+    """Reads the streams that the caller does not read itself, so that the program never waits for us."""
+
+    def __init__(self, process: Process, *, answer: bool) -> None:
+        self.out = bytearray()
+        self.err = bytearray()
+        self._process = process
+        self._answer = answer
+        self._left = 1 + answer
+        self._ended = anyio.Event()
+
+    def start(self, tasks: TaskGroup) -> None:
+        tasks.start_soon(self._gather, self._process.receive_stderr, self.err, _STDERR_KEPT)
+        if self._answer:
+            tasks.start_soon(self._gather, self._process.receive, self.out, None)
+
+    async def ended(self) -> None:
+        await self._ended.wait()
+
+    async def _gather(self, receive: Receive, into: bytearray, keep: int | None) -> None:
+        while data := await receive(65536):
+            if keep is None or len(into) < keep:
+                into += data
+        self._left -= 1
+        if not self._left:
+            self._ended.set()
+
+
+@asynccontextmanager
+async def _draining(process: Process, *, answer: bool) -> AsyncIterator[_Streams]:
+    streams = _Streams(process, answer=answer)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        streams.start(tasks)
+        try:
+            yield streams
+        except Exception as error:
+            failure = error  # raised again below, outside the group, which would wrap it
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def collect(process: Process) -> Reply:
+    """Run a program that reads nothing to its end and return what it wrote."""
+    return await feed(process, _nothing())
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for chunk in ():
+        yield chunk

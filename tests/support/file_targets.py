@@ -1,0 +1,105 @@
+"""File operations on this machine through a shell of choice, with nothing in the environment but HOME and PATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.backend import Capabilities
+from harness.errors import ConnectError
+from harness.target import Target
+from harness.transport import Process
+from harness_backends.local import LocalTransport
+from harness_backends.posix.files import PosixFiles
+from harness_backends.posix.shell import open_held_shell
+
+SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One kind of target: its shell, and the programs that its PATH lacks or has alone."""
+
+    name: str
+    shell: tuple[str, ...]
+    busybox: bool = False
+    without: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+
+
+DASH = Flavour("dash", ("dash",))
+BASH = Flavour("bash", ("bash", "--posix"))
+MKSH = Flavour("mksh", ("mksh",))
+BUSYBOX = Flavour("busybox", ("busybox", "ash"), busybox=True)
+BARE = Flavour(  # busybox's own shell would find its applets without PATH
+    "bare",
+    ("dash",),
+    busybox=True,
+    without=("stat", "sha256sum", "readlink", "realpath", "flock", "timeout", "base64", "openssl"),
+)
+FLAVOURS = (DASH, BASH, MKSH, BUSYBOX, BARE)
+BUSYBOX_APPLETS = """
+    awk base64 cat chgrp chmod chown cksum cp cut date dd df echo env false find flock grep head id ln ls mkdir mktemp
+    mv od printf readlink realpath rm rmdir sed sh sha256sum sleep stat sync tail test timeout touch tr true uname wc
+"""
+
+
+class FlavouredTransport(LocalTransport):
+    """Starts ``sh`` as the flavour's shell, with a clean environment; counts channels and can refuse a second one."""
+
+    def __init__(self, flavour: Flavour, home: Path, path: str) -> None:
+        super().__init__(Target.parse("local:"))
+        self._shell = flavour.shell
+        self._prefix = (*flavour.prefix, "env", "-i", f"HOME={home}", f"PATH={path}", f"TMPDIR={home}")
+        self.opened = 0
+        self.single = False
+
+    async def open_process(self, argv: Sequence[str]) -> Process:
+        if self.single and self.opened:
+            raise ConnectError("no more channels", target=self.target)
+        self.opened += 1
+        words = [*_absolute(self._shell), *argv[1:]] if argv[0] == "sh" else list(argv)
+        return await super().open_process([*self._prefix, *words])
+
+
+def _absolute(shell: tuple[str, ...]) -> list[str]:
+    program = shutil.which(shell[0])
+    assert program, f"{shell[0]} is not installed"
+    return [program, *shell[1:]]
+
+
+def _path(flavour: Flavour, directory: Path) -> str:
+    if not flavour.busybox:
+        return SYSTEM_PATH
+    directory.mkdir(exist_ok=True)
+    busybox = shutil.which("busybox")
+    assert busybox
+    for applet in BUSYBOX_APPLETS.split():
+        if applet not in flavour.without and not (directory / applet).exists():
+            (directory / applet).symlink_to(busybox)
+    return str(directory)
+
+
+@dataclass
+class FileTarget:
+    """An open target, and its home directory on this machine."""
+
+    files: PosixFiles
+    home: Path
+    transport: FlavouredTransport
+    root: Path = field(default=Path("/"))
+
+
+@asynccontextmanager
+async def open_file_target(flavour: Flavour, directory: Path) -> AsyncIterator[FileTarget]:
+    """File operations through the flavour's shell; the home directory is a new one below ``directory``."""
+    home = directory / "home"
+    home.mkdir(exist_ok=True)
+    transport = FlavouredTransport(flavour, home, _path(flavour, directory / "applets"))
+    async with open_held_shell(transport) as shell:
+        capabilities = Capabilities(home=str(home), uid=os.getuid())
+        yield FileTarget(PosixFiles(shell, transport, capabilities), home, transport)
