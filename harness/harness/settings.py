@@ -141,7 +141,7 @@ def load_settings(
     chosen = choices or Choices()
     env = os.environ if environ is None else environ
     variables, warnings = _environment_layer(env)
-    files = _file_layers(chosen.config_file or env.get("HARNESS_CONFIG"), env, directory)
+    files = _file_layers(_explicit_file(chosen, env), env, directory)
     targets = _merge_targets(files)
     command_line = _command_line_layer(chosen)
     name = _chosen_name([*files, variables, command_line], targets)
@@ -176,6 +176,10 @@ def _all_keys() -> tuple[str, ...]:
 # -- sources
 
 
+def _explicit_file(chosen: Choices, env: Mapping[str, str]) -> str | None:
+    return chosen.config_file if chosen.config_file is not None else env.get("HARNESS_CONFIG") or None
+
+
 def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path | None) -> list[_Layer]:
     layers = []
     user = user_config_path(env)
@@ -187,7 +191,7 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
         trusted = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
         _check_trust(layer, project, trusted)
         layers.append(layer)
-    if explicit:
+    if explicit is not None:
         layers.append(_read(Path(explicit).expanduser(), check_owner=False))
     return layers
 
@@ -272,14 +276,23 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
         values["ssh_options"] = list(chosen.ssh_options)
-    if chosen.target and (chosen.ssh or chosen.container):
-        other = "--ssh" if chosen.ssh else "--container"
-        raise ConfigError(f"--target and {other} contradict each other", hint="give one of them")
-    if chosen.engine and not chosen.container:
-        raise ConfigError("--engine needs --container NAME")
-    if chosen.ssh or chosen.container:
-        values["target"] = str(_compose(chosen.ssh, chosen.container, chosen.engine))
+    composed = _composed(chosen)
+    if composed:
+        values["target"] = composed
     return _Layer(COMMAND_LINE, validate(values, COMMAND_LINE) if values else {})
+
+
+def _composed(chosen: Choices) -> str:
+    hops = {"--ssh": chosen.ssh, "--container": chosen.container}
+    given = [name for name, value in hops.items() if value is not None]
+    for name in given:
+        if not hops[name]:  # an unset shell variable must not turn into a command on this machine
+            raise ConfigError(f"{name} was given an empty name")
+    if chosen.target is not None and given:
+        raise ConfigError(f"--target and {given[0]} contradict each other", hint="give one of them")
+    if chosen.engine and chosen.container is None:
+        raise ConfigError("--engine needs --container NAME")
+    return str(_compose(chosen.ssh, chosen.container, chosen.engine)) if given else ""
 
 
 # -- merging
@@ -300,6 +313,8 @@ def _combine(key: str, value: Any, merged: _Merged, layer: _Layer) -> Any:
         return (*value, *_value(merged, key, ()))
     if key == "env":
         return {**_value(merged, key, {}), **value}
+    if key == "tmux" and value is True:  # whoever only says "in tmux" keeps the name that was given before
+        return _value(merged, key, True) or True
     return value
 
 

@@ -7,13 +7,14 @@ import time
 import click
 
 from ..context import ExecutionContext
+from ..discovery import open_target
 from ..results import Job, Status
 from .commands import command, group
 from .exits import exit_code_of
 from .output import print_json, result_json, table
 from .run import NO_LIMIT, duration_option, explain
 from .runtime import on_target, session_of
-from .streams import Interruption, StreamWriter
+from .streams import Interruption, StreamWriter, run_async
 
 __all__ = ["jobs"]
 
@@ -128,14 +129,11 @@ def clean(ctx: click.Context) -> int:
     session = session_of(ctx)
 
     async def main(interruption: Interruption) -> int:
-        from ..discovery import open_target
-
-        async with open_target(session.settings.target, session.settings.config) as backend:
-            removed = await backend.jobs.clean()
+        with session.questions():
+            async with open_target(session.settings.target, session.settings.config) as backend:
+                removed = await backend.jobs.clean()
         print_json({"removed": removed}) if session.json else click.echo(f"{removed} jobs removed")
         return 0
-
-    from .streams import run_async
 
     return run_async(main)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 import click
 
@@ -41,9 +41,18 @@ class Session:
         if terminal is not None:
             tmux = (tmux or True) if terminal else False
         pane = self.settings.pane if tmux is not False else None
-        async with connect(self.settings.target, tmux=tmux, pane=pane, config=self.settings.config) as ctx:
-            logging.getLogger("harness").info("connected: %s", ctx.describe())
-            yield ctx
+        with self.questions():
+            async with connect(self.settings.target, tmux=tmux, pane=pane, config=self.settings.config) as ctx:
+                logging.getLogger("harness").info("connected: %s", ctx.describe())
+                yield ctx
+
+    def questions(self) -> AbstractContextManager[None]:
+        """Logins inside may ask the operator, unless --batch was given."""
+        if not self.invocation.batch:
+            return nullcontext()
+        from ..login import use_prompter
+
+        return use_prompter(None)
 
 
 def session_of(ctx: click.Context) -> Session:

@@ -1,0 +1,187 @@
+"""Doctor's checks of a target: one script asks, pure functions judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+from ..backend import Capabilities
+from .findings import Finding, fail, ok, warn
+
+__all__ = ["PROBE", "Facts", "judge_capabilities", "judge_facts", "parse_facts"]
+
+Facts = Mapping[str, str]
+
+OLDEST_TMUX = (2, 6)
+KNOWN_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "mksh", "fish", "busybox"})
+NO_SHELLS = frozenset({"nologin", "false", "true"})
+CLOCK_WARN = 5.0
+DISK_FAIL_KB, DISK_WARN_KB = 10 * 1024, 1024 * 1024
+
+# $1: the state directory, $2: the operator's TERM, $3: the tmux socket. The slowest question comes last.
+PROBE = r"""
+say() { printf '%s %s\n' "$1" "$2"; }
+say now "$(date +%s)"
+say lang "${LC_ALL:-${LC_CTYPE:-${LANG:-}}}"
+say charmap "$(locale charmap 2>/dev/null)"
+say utf8 "$(locale -a 2>/dev/null | grep -ic 'utf-*8')"
+say state "$(ls -ldn "$1" 2>/dev/null | { read -r mode links uid rest; printf '%s %s' "$mode" "$uid"; })"
+say disk "$(df -Pk "$1" 2>/dev/null | { read -r head; read -r fs size used free rest; printf '%s' "$free"; })"
+tmp=${TMPDIR:-/tmp}
+probe=$(mktemp "$tmp/harness-doctor.XXXXXX" 2>/dev/null) && {
+  printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 700 "$probe"
+  if "$probe" 2>/dev/null; then say exec yes; else say exec no; fi
+  rm -f "$probe"
+} || say exec unwritable
+say tmpdir "$tmp"
+if command -v tmux >/dev/null 2>&1; then
+  say server "$(tmux -L "$3" list-sessions 2>&1 | grep -i mismatch)"
+  sock=harness-doctor-$$
+  if tmux -L "$sock" -f /dev/null -C new-session -d 'exec sleep 9' </dev/null >/dev/null 2>&1 &&
+    tmux -L "$sock" list-panes >/dev/null 2>&1; then say control yes; else say control no; fi
+  tmux -L "$sock" kill-server >/dev/null 2>&1
+  rm -f "${TMUX_TMPDIR:-/tmp}/tmux-$(id -u)/$sock"
+  [ -z "$2" ] || if infocmp "$2" >/dev/null 2>&1; then say term yes; else say term no; fi
+fi
+if [ "$(id -u)" = 0 ]; then say sudo root
+elif ! command -v sudo >/dev/null 2>&1; then say sudo none
+elif sudo -n true </dev/null >/dev/null 2>&1; then say sudo free
+else say sudo asks; fi
+say end yes
+"""
+
+
+def parse_facts(text: str) -> Facts:
+    """The probe's answers by name."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in lines if name}
+
+
+def judge_capabilities(found: Capabilities, *, tmux_wanted: bool) -> list[Finding]:
+    """Findings about what was learnt when the connection was made."""
+    return [
+        _login_shell(found.shell),
+        _tmux_version(found.tmux_version, wanted=tmux_wanted),
+        ok("setsid", "commands get a session of their own")
+        if found.has("setsid")
+        else warn("setsid", "there is none, so ending a command's processes takes longer", "install util-linux"),
+    ]
+
+
+def _login_shell(path: str) -> Finding:
+    name = PurePosixPath(path).name
+    if name in NO_SHELLS:
+        return fail("login shell", f"{path} lets nobody in", "chsh -s /bin/sh, or another user")
+    if name in KNOWN_SHELLS:
+        return ok("login shell", path)
+    return warn("login shell", f"{path or 'unknown'} is not one that panes work in", 'set shell = "/bin/sh"')
+
+
+def _tmux_version(version: str, *, wanted: bool) -> Finding:
+    complain: Callable[[str, str, str], Finding] = fail if wanted else warn
+    if not version:
+        return complain("tmux", "there is none on the target", 'install tmux, or set tmux_at = "here"')
+    match = re.search(r"(\d+)\.(\d+)", version)
+    if match and (int(match[1]), int(match[2])) < OLDEST_TMUX:
+        return complain("tmux", f"{version} is older than 2.6", 'install a newer one, or set tmux_at = "here"')
+    return ok("tmux", version)
+
+
+def judge_facts(facts: Facts, *, uid: int, local_time: float) -> list[Finding]:
+    """Findings about the answers of :data:`PROBE`. ``local_time`` is when it answered, in seconds since the epoch."""
+    findings = [
+        _control_mode(facts),
+        _locale(facts),
+        _terminfo(facts),
+        _temporary(facts),
+        _state(facts, uid),
+        _disk(facts),
+        _clock(facts, local_time),
+        _sudo(facts),
+    ]
+    if "end" not in facts:
+        findings.append(
+            warn("probe", "the target did not answer every question in time", "see whether it is overloaded")
+        )
+    return [finding for finding in findings if finding is not None]
+
+
+def _control_mode(facts: Facts) -> Finding | None:
+    if facts.get("server"):
+        return fail("tmux server", facts["server"], "end the old server: tmux -L harness kill-server")
+    if "control" not in facts:
+        return None
+    if facts["control"] == "yes":
+        return ok("tmux server", "control mode works")
+    return fail("tmux server", "a server with control mode does not start", "try on the target: tmux -C new-session")
+
+
+def _locale(facts: Facts) -> Finding | None:
+    if "lang" not in facts:
+        return None
+    name = facts["lang"] or "unset"
+    if "utf" in facts.get("charmap", "").lower() or "utf" in name.lower():
+        return ok("locale", name)
+    if facts.get("utf8", "0") not in {"", "0"}:
+        return ok("locale", f"{name}; panes use a UTF-8 locale of the target")
+    return warn("locale", f"{name}, and the target has no UTF-8 locale", "install one, such as C.UTF-8 or en_US.UTF-8")
+
+
+def _terminfo(facts: Facts) -> Finding | None:
+    if facts.get("term") != "no":
+        return None
+    return warn(
+        "terminfo", "the target does not know your TERM, so attaching may fail", "attach with TERM=xterm-256color"
+    )
+
+
+def _temporary(facts: Facts) -> Finding | None:
+    where = facts.get("tmpdir", "/tmp")  # noqa: S108  # a name for the message, not a file of ours
+    known = {
+        "yes": ok("temporary files", where),
+        "no": warn("temporary files", f"{where} is mounted noexec", "scripts put there need 'sh FILE', not './FILE'"),
+        "unwritable": fail("temporary files", f"{where} cannot be written", "chmod 1777 /tmp, or set TMPDIR"),
+    }
+    return known.get(facts.get("exec", ""))
+
+
+def _state(facts: Facts, uid: int) -> Finding | None:
+    mode, _, owner = facts.get("state", "").partition(" ")
+    if not mode:
+        return None
+    if mode.startswith("drwx------") and owner == str(uid):
+        return ok("state directory", "private")
+    return fail("state directory", f"mode {mode}, owner {owner}", "chmod 700 it, and own it; see 'state_dir' in --json")
+
+
+def _disk(facts: Facts) -> Finding | None:
+    if not facts.get("disk", "").isdigit():
+        return None
+    free = int(facts["disk"])
+    said = (
+        f"{free / 1024 / 1024:.1f} GiB free for jobs" if free >= DISK_WARN_KB else f"{free // 1024} MiB free for jobs"
+    )
+    if free < DISK_FAIL_KB:
+        return fail("disk space", said, "make room, or run harness doctor --clean")
+    return ok("disk space", said) if free >= DISK_WARN_KB else warn("disk space", said, "harness doctor --clean")
+
+
+def _clock(facts: Facts, local_time: float) -> Finding | None:
+    if not facts.get("now", "").isdigit():
+        return None
+    skew = int(facts["now"]) - local_time
+    if abs(skew) <= CLOCK_WARN:
+        return ok("clock", "agrees with ours")
+    way = "ahead of" if skew > 0 else "behind"
+    return warn("clock", f"{abs(skew):.0f} s {way} ours, as are the times of jobs", "run NTP on both machines")
+
+
+def _sudo(facts: Facts) -> Finding | None:
+    known = {
+        "root": ok("sudo", "not needed: the login is root"),
+        "free": ok("sudo", "works without a password"),
+        "asks": ok("sudo", "asks for a password, so --user does not work; in a pane it can be answered"),
+        "none": ok("sudo", "not installed, so --user does not work"),
+    }
+    return known.get(facts.get("sudo", ""))

@@ -1,0 +1,111 @@
+"""The command line's parsing: shared options on both sides of a command, and the value of --tmux."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.main import Program, cli
+from harness.cli.options import Invocation, Spec, give_tmux_a_value
+from harness.settings import Choices
+
+TOP = Spec(frozenset({"--ssh", "-o"}), commands=frozenset({"run", "read"}), interspersed=False)
+WORDS = Spec(frozenset({"--timeout", "--text"}), arguments=True, interspersed=False)
+MIXED = Spec(frozenset({"--text", "-n"}), arguments=True)
+NO_WORDS = Spec(frozenset({"--job"}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words", "expected"),
+    [
+        (TOP, ["--tmux", "run", "x"], ["--tmux=", "run", "x"]),
+        (TOP, ["--tmux", "build", "run"], ["--tmux=build", "run"]),
+        (TOP, ["--tmux=run", "run"], ["--tmux=run", "run"]),
+        (TOP, ["--tmux"], ["--tmux="]),
+        (TOP, ["--tmux", "--ssh", "h", "run"], ["--tmux=", "--ssh", "h", "run"]),
+        (TOP, ["--ssh", "--tmux", "run"], ["--ssh", "--tmux", "run"]),
+        (TOP, ["-o", "--tmux", "run"], ["-o", "--tmux", "run"]),
+        (TOP, ["-oX=1", "--tmux", "run"], ["-oX=1", "--tmux=", "run"]),
+        (TOP, ["run", "--tmux", "x"], ["run", "--tmux", "x"]),
+        (WORDS, ["--tmux", "ls"], ["--tmux=", "ls"]),
+        (WORDS, ["--tmux", "--", "ls"], ["--tmux=", "--", "ls"]),
+        (WORDS, ["ls", "--tmux"], ["ls", "--tmux"]),
+        (WORDS, ["--", "--tmux"], ["--", "--tmux"]),
+        (WORDS, ["--timeout", "1", "--tmux", "x"], ["--timeout", "1", "--tmux=", "x"]),
+        (MIXED, ["C-c", "--tmux"], ["C-c", "--tmux="]),
+        (MIXED, ["--text", "--tmux", "C-c"], ["--text", "--tmux", "C-c"]),
+        (MIXED, ["-vn", "--tmux"], ["-vn", "--tmux"]),
+        (MIXED, ["-", "--tmux"], ["-", "--tmux="]),
+        (NO_WORDS, ["--tmux", "build"], ["--tmux=build"]),
+        (NO_WORDS, ["--tmux", "--job", "7"], ["--tmux=", "--job", "7"]),
+    ],
+)
+def test_tmux_takes_the_next_word_only_where_that_is_certain(spec: Spec, words: list[str], expected: list[str]) -> None:
+    assert give_tmux_a_value(words, spec) == expected
+
+
+def test_a_word_between_tmux_and_the_dashes_is_refused_as_ambiguous() -> None:
+    with pytest.raises(click.UsageError, match="--tmux=build"):
+        give_tmux_a_value(["--tmux", "build", "--", "make"], WORDS)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def parsed(words: list[str]) -> Invocation:
+    invocation = Invocation()
+    result = CliRunner().invoke(cli, [*words, "config", "show"], obj=invocation, standalone_mode=False)
+    assert result.exception is None, result.output
+    return invocation
+
+
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [
+        (["--ssh", "a@b:1"], Choices(ssh="a@b:1")),
+        (["--ssh=a", "--container", "c", "--engine", "podman"], Choices(ssh="a", container="c", engine="podman")),
+        (["--tmux"], Choices(tmux=True)),
+        (["--tmux", "s"], Choices(tmux="s")),
+        (["--tmux=config"], Choices(tmux="config")),
+        (["--tmux", "s", "--no-tmux"], Choices(tmux=False)),
+        (["-o", "A=1", "-oB=2"], Choices(ssh_options=("A=1", "B=2"))),
+        (["-i", "k", "-F", "f", "--fresh-connection"], Choices(identity="k", ssh_config="f", fresh_connection=True)),
+    ],
+)
+def test_shared_options_are_recorded(home: Path, words: list[str], choices: Choices) -> None:
+    (home / "f").touch()
+    assert parsed(words).choices == choices
+
+
+def test_the_later_side_of_the_command_wins_and_lists_add_up(home: Path) -> None:
+    invocation = Invocation()
+    words = ["--ssh", "a", "-v", "-o", "A=1", "config", "--ssh", "b", "-v", "show", "--json", "-o", "B=2", "-v"]
+    result = CliRunner().invoke(cli, words, obj=invocation, standalone_mode=False)
+    assert result.exception is None, result.output
+    assert invocation.choices == Choices(ssh="b", ssh_options=("A=1", "B=2"))
+    assert invocation.verbose == 3
+    assert invocation.json
+
+
+def test_every_listed_command_exists_and_explains_itself() -> None:
+    ctx = click.Context(cli)
+    for name in Program.table:
+        command = cli.get_command(ctx, name)  # type: ignore[attr-defined]  # the decorator's type hides that it is a group
+        assert command is not None
+        assert command.name == name
+        result = CliRunner().invoke(cli, [name, "--help"], obj=Invocation())
+        assert result.exit_code == 0
+        assert "Usage:" in result.output
+
+
+def test_an_unknown_command_is_answered_with_the_nearest_name() -> None:
+    result = CliRunner().invoke(cli, ["jbos"], obj=Invocation())
+    assert "did you mean 'jobs'?" in result.output

@@ -1,0 +1,83 @@
+"""What results look like from outside: exit codes and JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli.exits import exit_code_of, failure_code
+from harness.cli.output import as_json, readable, result_json
+from harness.cli.run import command_text
+from harness.errors import ConnectError, FileNotFound, HarnessError, JobNotFound, PaneBusy
+from harness.results import Job, ShellResult, Status
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "waited", "expected"),
+    [
+        (Status.COMPLETED, 0, True, 0),
+        (Status.COMPLETED, 42, True, 42),
+        (Status.COMPLETED, 137, True, 137),
+        (Status.RUNNING, None, True, 124),
+        (Status.RUNNING, None, False, 0),
+        (Status.COMPLETED, 3, False, 3),
+        (Status.TIMED_OUT, None, True, 124),
+        (Status.INTERRUPTED, None, True, 130),
+        (Status.INTERRUPTED, 3, True, 3),
+        (Status.SHELL_EXITED, 3, True, 3),
+        (Status.SHELL_EXITED, None, True, 125),
+        (Status.UNKNOWN, None, True, 125),
+        (Status.UNKNOWN, None, False, 125),
+    ],
+)
+def test_each_outcome_has_its_exit_code(status: Status, code: int | None, waited: bool, expected: int) -> None:
+    assert exit_code_of(ShellResult("x", status, code), waited=waited) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "passes_codes", "expected"),
+    [
+        (FileNotFound("x"), False, 1),
+        (JobNotFound("x"), False, 1),
+        (PaneBusy("x"), False, 1),
+        (ConnectError("x"), False, 125),
+        (HarnessError("x"), False, 125),
+        (FileNotFound("x"), True, 125),
+        (PaneBusy("x"), True, 125),
+    ],
+)
+def test_failures_of_harness_never_look_like_the_commands_own(
+    error: HarnessError, passes_codes: bool, expected: int
+) -> None:
+    assert failure_code(error, passes_codes=passes_codes) == expected
+
+
+def test_one_word_is_shell_text_and_several_are_arguments() -> None:
+    assert command_text(("cd /tmp && ls",)) == "cd /tmp && ls"
+    assert command_text(("rm", "--", "my file")) == "rm -- 'my file'"
+    assert command_text(("echo", "$HOME", ";", "")) == "echo '$HOME' ';' ''"
+
+
+@given(st.binary())
+def test_json_of_a_result_holds_the_exact_output(data: bytes) -> None:
+    document = json.loads(as_json(result_json(ShellResult("x", Status.COMPLETED, 0, stdout_bytes=data))))
+    exact = base64.b64decode(document["stdout_base64"]) if "stdout_base64" in document else document["stdout"].encode()
+    assert exact == data
+    assert document["status"] == "completed"
+
+
+@given(st.text(), st.text())
+def test_json_is_unicode_whatever_the_names_are(command: str, cwd: str) -> None:
+    as_json([Job("1", command + "\udcff", Status.RUNNING, cwd=cwd)]).encode("utf-8")
+
+
+@given(st.text())
+def test_a_note_is_one_printable_line(text: str) -> None:
+    line = readable(text + "\x1b[2J\udc80")
+    assert len(line.splitlines()) <= 1
+    assert "\x1b" not in line
+    line.encode("utf-8")
