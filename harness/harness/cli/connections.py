@@ -28,9 +28,10 @@ def disconnect(ctx: click.Context, every: bool) -> int:
 
         ended = await keeper().disconnect(session.settings.config, None if every else target)
         if session.json:
-            print_json({"disconnected": ended})
+            print_json({"disconnected": [{"name": master.name, "pid": master.pid} for master in ended]})
         else:
-            click.echo(f"{ended} disconnected")
+            for master in ended:
+                click.echo(master.name)
         return 0
 
     return run_async(main)

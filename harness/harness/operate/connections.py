@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, cast
 
 from ..config import Config
@@ -24,12 +25,16 @@ class Master(Protocol):
     """One connection that is kept."""
 
     @property
+    def name(self) -> str:
+        """The host, for people."""
+
+    @property
     def path(self) -> str:
         """Its control socket."""
 
     @property
-    def alive(self) -> bool:
-        """It answers."""
+    def pid(self) -> int | None:
+        """Its process; None when it does not answer any more."""
 
 
 class Keeper(Protocol):
@@ -38,8 +43,8 @@ class Keeper(Protocol):
     async def list_masters(self) -> Sequence[Master]:
         """This user's kept connections, dead ones included."""
 
-    async def disconnect(self, config: Config, target: Target | None) -> int:
-        """End the connection to a target, or with None all of them; returns how many. Dead ones are cleared away."""
+    async def disconnect(self, config: Config, target: Target | None) -> Sequence[Master]:
+        """End the connection to a target, or with None all of them; returns those that were alive."""
 
 
 def keeper(scheme: str = "ssh") -> Keeper:
@@ -59,18 +64,16 @@ async def check_connections(settings: Settings, *, clean: bool) -> list[Finding]
     if settings.config.ssh_engine != "openssh":
         return []
     masters = await keeper().list_masters()
-    dead = [master for master in masters if not master.alive]
+    dead = [master for master in masters if master.pid is None]
+    kept = len(masters) - len(dead)
     if not dead:
-        return [ok("connections", f"{len(masters)} kept")]
+        return [ok("connections", f"{kept} kept")]
     if not clean:
         return [warn("connections", f"{len(dead)} of {len(masters)} are dead", "harness doctor --clean")]
-    removed = await _clear(dead)
-    return [ok("connections", f"{removed} dead ones removed, {len(masters) - len(dead)} kept")]
+    _remove(dead)
+    return [ok("connections", f"{len(dead)} dead ones removed, {kept} kept")]
 
 
-async def _clear(dead: Sequence[Master]) -> int:
-    import os
-
+def _remove(dead: Sequence[Master]) -> None:
     for master in dead:
-        os.unlink(master.path)
-    return len(dead)
+        Path(master.path).unlink(missing_ok=True)
