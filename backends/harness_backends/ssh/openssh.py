@@ -1,0 +1,217 @@
+"""The default SSH engine: the user's own ``ssh`` logs in once, and every program is a session of that connection."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+
+from harness.config import Config
+from harness.errors import AuthenticationError, ConnectError, ConnectionLost, HostKeyError, UnsupportedOperation
+from harness.login import current_prompter, use_prompter
+from harness.target import Target
+from harness.transport import Process, Transport
+
+from .budget import SessionBudget, Ticket
+from .master import Master, acquire, end_master, plan_master
+from .mux import MuxConnection, MuxError, MuxGone, MuxRefused, connect_mux
+from .options import interactive_argv
+from .process import MuxProcess, open_pipes
+from .remote import new_nonce, remote_command
+
+__all__ = ["OpenSSHTransport", "open_openssh_transport"]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CHANNELS = 9
+"""sshd's default MaxSessions is 10, and one is left for the operator."""
+
+REFUSAL_PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds: a session that has just ended counts on the server for a moment longer."""
+
+BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds before the attempts to log in again after the connection was lost."""
+
+
+class OpenSSHTransport(Transport):
+    """Starts programs through a control master; logs in again when it has gone, before the next program."""
+
+    def __init__(self, master: Master, lease: MuxConnection) -> None:
+        self.target = master.target
+        self._master = master
+        self._lease = lease
+        self._prompter = current_prompter()
+        self._budget = SessionBudget(master.config.max_channels or DEFAULT_CHANNELS)
+        self.max_channels = self._budget.limit
+        self._renewing = anyio.Lock()
+        self._failures = 0
+        self._final: ConnectError | None = None
+
+    async def open_process(self, argv: Sequence[str]) -> Process:
+        nonce = new_nonce()
+        command = remote_command(argv, nonce).encode()
+        process = await self._open(command, nonce)
+        try:
+            await self._await_start(process)
+        except BaseException:
+            await process.aclose()
+            raise
+        return process
+
+    async def _open(self, command: bytes, nonce: str) -> MuxProcess:
+        """Open a session; when the server opens no more of them, wait for one of ours to end."""
+        while True:
+            ticket = await self._take_ticket()
+            try:
+                return await self._open_patiently(command, nonce, ticket)
+            except MuxRefused as error:
+                self._note_refusal(ticket, error)
+            except BaseException:
+                self._budget.give_back(ticket)
+                raise
+
+    async def _take_ticket(self) -> Ticket:
+        try:
+            return await self._budget.take(self._master.config.connect_timeout)
+        except TimeoutError:
+            raise UnsupportedOperation(
+                f"all sessions that the server allows on one connection ({self._budget.limit}) are in use",
+                target=self.target,
+                hint="raise MaxSessions in the server's sshd_config, or end what runs on this connection",
+            ) from None
+
+    def _note_refusal(self, ticket: Ticket, error: MuxRefused) -> None:
+        if not self._budget.refused(ticket):
+            raise ConnectError(
+                f"the server opens no session on this connection: {error}",
+                target=self.target,
+                hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
+            ) from error
+        self.max_channels = self._budget.limit
+        logger.warning("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
+
+    async def _open_patiently(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
+        for pause in REFUSAL_PAUSES:
+            try:
+                return await self._open_once(command, nonce, ticket)
+            except MuxRefused as error:
+                logger.debug("%s: %s", self.target, error)
+            await anyio.sleep(pause)
+        return await self._open_once(command, nonce, ticket)
+
+    async def _open_once(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
+        session = await self._connect()
+        pipes = open_pipes()
+        settings = self._master.settings
+        try:
+            with anyio.fail_after(self._master.config.prompt_timeout):
+                await session.open_session(
+                    command, settings.environment(os.environ), pipes.theirs, forward_agent=settings.forwards_agent
+                )
+        except BaseException as error:
+            session.close()
+            pipes.close_ours()
+            raise self._session_error(error) from error
+        finally:
+            pipes.close_theirs()
+        return MuxProcess(self.target, session, pipes, nonce, partial(self._budget.give_back, ticket))
+
+    def _session_error(self, error: BaseException) -> BaseException:
+        if isinstance(error, MuxGone):
+            return ConnectionLost("the connection was lost", target=self.target)
+        if isinstance(error, TimeoutError):
+            return ConnectionLost("the server does not answer", target=self.target, hint="the link may be down")
+        return error
+
+    async def _await_start(self, process: MuxProcess) -> None:
+        limit = self._master.config.prompt_timeout
+        try:
+            with anyio.fail_after(limit):
+                if await process.wait_for_start():
+                    return
+                status = await process.wait()
+                words = await process.last_words()
+        except TimeoutError:
+            raise ConnectError(
+                f"the login shell started nothing within {limit:g} s",
+                target=self.target,
+                hint="a start-up file of the account waits or reads its input; let it do so in interactive shells only",
+            ) from None
+        said = f": {words}" if words else ""
+        raise ConnectError(
+            f"the login shell ended with status {status} and started nothing{said}",
+            target=self.target,
+            hint="check the account's shell and its start-up files",
+        )
+
+    # -- the connection
+
+    async def _connect(self) -> MuxConnection:
+        try:
+            return await connect_mux(self._master.path)
+        except MuxError:
+            await self._renew()
+        try:
+            return await connect_mux(self._master.path)
+        except MuxError as error:
+            raise ConnectionLost("the connection was lost again", target=self.target) from error
+
+    async def _renew(self) -> None:
+        """Log in again after the master has gone, with growing pauses; a refused login is not tried twice."""
+        async with self._renewing:
+            if self._final is not None:
+                raise self._final
+            await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
+            try:
+                with use_prompter(self._prompter):
+                    lease = await acquire(self._master)
+            except (AuthenticationError, HostKeyError) as error:
+                self._final = error
+                raise
+            except ConnectError:
+                self._failures += 1
+                raise
+            self._lease.close()
+            self._lease = lease
+            self._failures = 0
+
+    def interactive_argv(self, argv: Sequence[str]) -> list[str]:
+        master = self._master
+        return interactive_argv(master.hop, master.config, master.path, master.settings, argv)
+
+    def describe(self) -> str:
+        return "ssh master (private)" if self._master.private else "ssh master"
+
+    async def aclose(self) -> None:
+        """Give the master back; a private one ends here."""
+        self._lease.close()
+        if self._master.private:
+            with anyio.CancelScope(shield=True):
+                await end_master(self._master.path)
+
+
+@asynccontextmanager
+async def open_openssh_transport(
+    target: Target, config: Config, base: Transport | None = None
+) -> AsyncIterator[Transport]:
+    """Log in to a target, or share the connection of another harness of this user.
+
+    Raises:
+        ConnectError: it could not be entered; a subclass where the reason is known.
+        ConfigError: ssh does not accept its configuration.
+        UnsupportedOperation: the target is to be reached from another host.
+    """
+    if base is not None and base.target.last.scheme != "local":
+        raise UnsupportedOperation(
+            f"ssh from {base.target} is not possible", target=target, hint="reach it with ProxyJump in the ssh config"
+        )
+    master = await plan_master(target, config)
+    transport = OpenSSHTransport(master, await acquire(master))
+    try:
+        yield transport
+    finally:
+        await transport.aclose()

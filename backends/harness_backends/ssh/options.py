@@ -1,0 +1,145 @@
+"""The command lines of ``ssh``: the user's settings stay, those that would break a session are switched off. Pure.
+
+ssh takes the first value that it meets for an option, so ours come before the user's.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.config import Config
+from harness.target import Hop
+
+from .remote import interactive_command
+
+__all__ = ["Settings", "interactive_argv", "master_argv", "master_key", "master_name", "query_argv"]
+
+NAME_LENGTH = 16
+
+# A master is a login and nothing else. LogLevel is for finding out why a login failed.
+_MASTER_ONLY = (
+    "ClearAllForwardings=yes",
+    "ExitOnForwardFailure=no",
+    "ForwardX11=no",
+    "LogLevel=DEBUG1",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "Tunnel=no",
+)
+# For a person's session: what has to be switched off, and the value that does it, when the user set another.
+_INTERACTIVE = (
+    ("remotecommand", "none", "RemoteCommand=none"),
+    ("sessiontype", "default", "SessionType=default"),
+    ("stdinnull", "no", "StdinNull=no"),
+    ("forkafterauthentication", "no", "ForkAfterAuthentication=no"),
+    ("localforward", "", "ClearAllForwardings=yes"),
+    ("remoteforward", "", "ClearAllForwardings=yes"),
+    ("dynamicforward", "", "ClearAllForwardings=yes"),
+    ("tunnel", "false", "Tunnel=no"),
+    ("forwardx11", "no", "ForwardX11=no"),
+    ("permitlocalcommand", "no", "PermitLocalCommand=no"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What ``ssh -G`` printed: the settings that hold for a host, names in lower case."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Settings:
+        """Read the output of ``ssh -G``."""
+        lines = (line.partition(" ") for line in text.splitlines() if line.strip())
+        return cls(tuple((name.lower(), value.strip()) for name, _, value in lines))
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a setting."""
+        return [value for key, value in self.pairs if key == name]
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first value of a setting."""
+        return next(iter(self.all(name)), default)
+
+    @property
+    def forwards_agent(self) -> bool:
+        """True when the user forwards an agent to this host."""
+        return self.get("forwardagent", "no") not in ("no", "")
+
+    def environment(self, environ: Mapping[str, str]) -> list[bytes]:
+        """The variables that the user sends to this host (``SendEnv``), as ``NAME=value``."""
+        patterns = [word for line in self.all("sendenv") for word in line.split() if not word.startswith("-")]
+        names = [name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+        return [os.fsencode(f"{name}={environ[name]}") for name in names]
+
+
+def query_argv(hop: Hop, config: Config) -> list[str]:
+    """``ssh -G``: prints the user's settings for a host without connecting to it."""
+    return ["ssh", "-G", *_user(config), *_destination(hop)]
+
+
+def master_argv(hop: Hop, config: Config, path: str, *, questions: bool, persist: float) -> list[str]:
+    """The command that logs in, listens at ``path``, and goes to the background.
+
+    It ends ``persist`` seconds after the last channel was closed; with ``questions`` it may ask at its terminal.
+    """
+    seconds = max(1, math.ceil(persist))  # 0 would mean for ever
+    ours = (
+        "ControlMaster=yes",
+        f"ControlPersist={seconds}",
+        f"BatchMode={'no' if questions else 'yes'}",
+        f"ConnectTimeout={max(1, math.ceil(config.connect_timeout))}",
+        f"ServerAliveInterval={max(1, config.keepalive_interval)}",
+        f"ServerAliveCountMax={max(1, config.keepalive_count)}",
+        *_MASTER_ONLY,
+    )
+    return ["ssh", "-M", "-N", "-T", "-S", path, *_options(ours), *_user(config), *_destination(hop)]
+
+
+def interactive_argv(hop: Hop, config: Config, path: str, settings: Settings, argv: Sequence[str]) -> list[str]:
+    """The command for a person's terminal: through the master while it is there, else by a login of its own."""
+    switched_off = dict.fromkeys(
+        option for name, harmless, option in _INTERACTIVE if any(value != harmless for value in settings.all(name))
+    )
+    ours = ("ControlMaster=no", *switched_off)
+    destination = _destination(hop)
+    return ["ssh", "-t", "-S", path, *_options(ours), *_user(config), *destination, interactive_command(argv)]
+
+
+def master_key(settings: Settings, config: Config) -> str:
+    """A short name for all that a master depends on: change an address in the configuration, and it is another one."""
+    text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
+
+
+def master_name(hop: Hop) -> str:
+    """The target as a part of a file name, for people who look into the directory."""
+    return re.sub(r"[^A-Za-z0-9._@:-]", "_", str(hop).partition("://")[2])
+
+
+def _user(config: Config) -> list[str]:
+    words = ["-F", _path(config.ssh_config)] if config.ssh_config else []
+    if config.identity:
+        words += ["-i", _path(config.identity)]
+    return [*words, *_options(config.ssh_options)]
+
+
+def _path(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path)) if path != "none" else path
+
+
+def _options(options: Sequence[str]) -> list[str]:
+    return [word for option in options for word in ("-o", option)]
+
+
+def _destination(hop: Hop) -> list[str]:
+    port = ["-p", str(hop.port)] if hop.port else []
+    user = f"{hop.user}@" if hop.user else ""
+    return [*port, "--", f"{user}{hop.host}"]
