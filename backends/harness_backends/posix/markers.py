@@ -7,6 +7,8 @@ pane's log and the control-mode stream carry them. A marker with another nonce i
     ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed)
     ESC ] 133 ; A ; NONCE ; ID BEL          the shell shows its prompt; ID is the last job
     ESC ] 133 ; P ; NONCE BEL               the shell shows its continuation prompt
+    ESC ] 133 ; W ; NONCE ; DIRECTORY BEL   the working directory, just before an end
+    ESC ] 133 ; X ; CODE ; NONCE BEL        the shell itself ended; a new one follows
 """
 
 from __future__ import annotations
@@ -16,31 +18,37 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["JobOutput", "Mark", "MarkerScanner", "extract_output", "unmap_newlines"]
+__all__ = ["JobOutput", "Mark", "MarkerScanner", "NewlineUnmapper", "extract_output", "unmap_newlines"]
 
-Kind = Literal["start", "end", "prompt", "continue"]
+Kind = Literal["start", "end", "prompt", "continue", "cwd", "exit"]
 
-_KINDS: dict[str, Kind] = {"C": "start", "D": "end", "A": "prompt", "P": "continue"}
-_LONGEST = 96
+_KINDS: dict[bytes, Kind] = {b"C": "start", b"A": "prompt", b"D": "end", b"P": "continue", b"W": "cwd", b"X": "exit"}
+_HEAD = b"\x1b]133;"
+_LONGEST = 4200
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One marker of ours in the stream."""
+    """One marker of ours in the stream. ``nonce`` tells which shell of a stack of nested ones wrote it."""
 
     kind: Kind
     job: int = 0
     code: int | None = None
+    text: str = ""
+    nonce: str = ""
 
 
 class MarkerScanner:
     """Splits a byte stream into data and marks, in order. A possible beginning of a marker at the end is held back."""
 
-    def __init__(self, nonce: str) -> None:
-        secret = re.escape(nonce.encode())
+    def __init__(self, *nonces: str) -> None:
+        secret = b"(" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
         self._pattern = re.compile(
-            rb"\x1b\]133;(?:(C|A);" + secret + rb";(\d{1,18})|(D);(\d{1,3});" + secret + rb";(\d{1,18})|(P);" + secret
-            + rb")(?:\x07|\x1b\\)"
+            _HEAD + b"(?:"
+            rb"([CA]);" + secret + rb";(\d{1,18})"
+            rb"|(D);(\d{1,3});" + secret + rb";(\d{1,18})"
+            rb"|(P);" + secret + rb"|(W);" + secret + rb";([^\x00-\x1f\x7f]{0,4096})"
+            rb"|(X);(\d{1,3});" + secret + rb")(?:\x07|\x1b\\)"
         )  # fmt: skip
         self._held = b""
 
@@ -67,23 +75,32 @@ class MarkerScanner:
 
 
 def _mark(match: re.Match[bytes]) -> Mark:
-    if match[6]:
-        return Mark("continue")
-    if match[3]:
-        return Mark("end", int(match[5]), int(match[4]))
-    return Mark(_KINDS[match[1].decode()], int(match[2]))
+    kind_ca, nonce_ca, job_ca, kind_d, code_d, nonce_d, job_d, kind_p, nonce_p, kind_w, nonce_w, text_w, kind_x, code_x, nonce_x = (
+        match.groups()
+    )  # fmt: skip
+    kind = _KINDS[kind_ca or kind_d or kind_p or kind_w or kind_x]
+    code = code_d or code_x
+    return Mark(
+        kind,
+        job=int(job_ca or job_d or 0),
+        code=None if code is None else int(code),
+        text=(text_w or b"").decode("utf-8", "surrogateescape"),
+        nonce=(nonce_ca or nonce_d or nonce_p or nonce_w or nonce_x).decode(),
+    )
 
 
 def _partial(buffer: bytes, start: int) -> int:
     """The index from which ``buffer`` may be the beginning of a marker, or its length."""
-    index = buffer.rfind(b"\x1b", max(start, len(buffer) - _LONGEST))
+    floor = max(start, len(buffer) - _LONGEST)
+    index = buffer.rfind(b"\x1b", floor)
     if index < 0:
         return len(buffer)
-    if buffer[index:] == b"\x1b" and (before := buffer.rfind(b"\x1b]133;", max(start, index - _LONGEST), index)) >= 0:
+    if buffer[index:] == b"\x1b" and (before := buffer.rfind(_HEAD, floor, index)) >= 0:
         index = before  # the first half of a two-byte terminator
     tail = buffer[index:]
-    head = b"\x1b]133;"
-    plausible = head.startswith(tail) or (tail.startswith(head) and b"\x07" not in tail)
+    if _HEAD.startswith(tail):
+        return index
+    plausible = tail.startswith(_HEAD) and not any(byte < 0x20 for byte in tail[1:].rstrip(b"\x1b"))
     return index if plausible else len(buffer)
 
 
@@ -137,6 +154,7 @@ def extract_output(chunks: Iterable[bytes], nonce: str, job: int) -> JobOutput:
                     out += piece
             elif piece.job == job and piece.kind == "start":
                 started = True
+                out.clear()  # the mark comes twice; a shell that traces its commands writes between the two
             elif piece.job == job and piece.kind == "end":
                 return JobOutput(unmap_newlines(bytes(out)), started, True, piece.code)
     if started:

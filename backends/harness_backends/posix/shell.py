@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.errors import ConnectionLost
+from harness.tasks import background_tasks
 from harness.target import Target
 from harness.transport import Process, Transport
 
@@ -151,10 +152,11 @@ class _Channel:
 class Ticket:
     """A line that was sent to the held shell, and the reply that is to come."""
 
-    def __init__(self, number: int, entry: _Pending, channel: _Channel) -> None:
+    def __init__(self, number: int, entry: _Pending, start: _Pending, channel: _Channel) -> None:
         self.number = number
         self.channel = channel
         self._entry = entry
+        self._start = start
 
     @property
     def done(self) -> bool:
@@ -167,14 +169,22 @@ class Ticket:
         Raises:
             ConnectionLost: the link was lost first; the line may have been carried out.
         """
-        await self._entry.done.wait()
-        if self._entry.lost:
+        return await self._arrived(self._entry)
+
+    async def started(self) -> Reply:
+        """Wait for the acknowledgement, as :meth:`reply` does for the reply."""
+        return await self._arrived(self._start)
+
+    async def _arrived(self, entry: _Pending) -> Reply:
+        await entry.done.wait()
+        if entry.lost:
             raise ConnectionLost("the link to the target was lost", target=self.channel.target)
-        return Reply(self._entry.exit_code, self._entry.stdout or b"", self._entry.stderr or b"")
+        return Reply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
 
     def forget(self) -> None:
         """Drop the reply when it comes."""
         self.channel.pending.pop(self.number, None)
+        self.channel.pending.pop(-self.number, None)
 
 
 class HeldShell:
@@ -218,8 +228,10 @@ class HeldShell:
         finally:
             ticket.forget()
 
-    async def submit(self, line: Callable[[int], str]) -> Ticket:
+    async def submit(self, line: Callable[[int], str], *, acknowledged: bool = False) -> Ticket:
         """Send such a line; its reply can be awaited later, as often and as long as one likes.
+
+        With ``acknowledged`` the line leads to a frame with the negative id first; see :meth:`Ticket.started`.
 
         Raises:
             ConnectionLost, ConnectError: nothing was sent. A link that is lost later shows in the ticket.
@@ -227,7 +239,8 @@ class HeldShell:
         channel = await self._open()
         self._numbers += 1
         entry = channel.pending[self._numbers] = _Pending()
-        ticket = Ticket(self._numbers, entry, channel)
+        start = channel.pending.setdefault(-self._numbers, _Pending()) if acknowledged else entry
+        ticket = Ticket(self._numbers, entry, start, channel)
         await self._send(channel, line(ticket.number).encode("utf-8", "surrogateescape"))
         return ticket
 
@@ -274,10 +287,9 @@ class HeldShell:
 @asynccontextmanager
 async def open_held_shell(transport: Transport) -> AsyncIterator[HeldShell]:
     """A held shell that is closed when this is left. It connects at the first call."""
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         shell = HeldShell(transport, tasks)
         try:
             yield shell
         finally:
             await shell.aclose()
-            tasks.cancel_scope.cancel()

@@ -1,0 +1,87 @@
+"""The wrapper of a command whose options (``cwd``, ``env``, ``stdin``, ``user``, ``tty=False``) hold for it alone. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from harness.command import Command
+from harness.errors import UnsupportedOperation
+
+from ..posix.state import JobStore
+from .setup import fish_quote
+
+__all__ = ["Body", "compose"]
+
+MOST_INLINE = 100_000
+"""A command for another user is one argument, and an argument ends at 128 KiB on Linux."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """``run`` is the wrapper file, or None when the command's own file is read; ``stdin`` is to be uploaded."""
+
+    run: str | None = None
+    stdin: bytes | None = None
+
+
+def compose(command: Command, job_id: str, store: JobStore, kind: str, target: object) -> Body:
+    """The files that a command needs beside its own.
+
+    Raises:
+        UnsupportedOperation: the command is too long to be run as another user.
+    """
+    wrapped = command.cwd or command.env or command.stdin is not None or command.user or command.tty is False
+    if not wrapped:
+        return Body()
+    quote = fish_quote if kind == "fish" else shlex.quote
+    source = f"source {quote(store.path(job_id, 'sh'))}" if kind == "fish" else f". {quote(store.path(job_id, 'sh'))}"
+    inner = _as_user(command, quote, target) if command.user else source
+    redirect = _redirections(command, job_id, store, quote)
+    text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect)
+    return Body(text, command.stdin)
+
+
+def _redirections(command: Command, job_id: str, store: JobStore, quote: object) -> str:
+    assert callable(quote)
+    parts = []
+    if command.stdin is not None:
+        parts.append(f" <{quote(store.path(job_id, 'in'))}")
+    if command.tty is False:
+        parts.append(f" >{quote(store.path(job_id, 'out'))} 2>{quote(store.path(job_id, 'err'))}")
+    return "".join(parts)
+
+
+def _posix(command: Command, inner: str, redirect: str) -> str:
+    start = "hxc\n" if command.cwd or command.user else ""
+    if not command.cwd and not command.env:
+        return f"{start}{{ {inner}\n}}{redirect}\n"
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in command.env)
+    enter = f"cd -- {shlex.quote(command.cwd)} || exit 1\n" if command.cwd else ""
+    return f"{start}(\n{enter}{exports}{inner}\n){redirect}\n"
+
+
+def _fish(command: Command, inner: str, redirect: str) -> str:
+    start = "hxc\n" if command.cwd or command.user else ""
+    exports = "".join(f"set -lx {name} {fish_quote(value)}\n" for name, value in command.env)
+    if not command.cwd:
+        return f"{start}begin\n{exports}{inner}\nend{redirect}\n"
+    enter = f"cd -- {fish_quote(command.cwd)}\n"
+    return (
+        f"{start}set -g hxpwd $PWD\nbegin\n{exports}{enter}and {inner}\nset -g hxz $status\nend{redirect}\n"
+        "cd -- $hxpwd\nhxst $hxz\n"
+    )
+
+
+def _as_user(command: Command, quote: object, target: object) -> str:
+    assert callable(quote)
+    assert command.user
+    if len(command.command.encode("utf-8", "surrogateescape")) > MOST_INLINE:
+        raise UnsupportedOperation(
+            f"a command of more than {MOST_INLINE} bytes cannot be run as another user",
+            target=target,
+            hint="write it to a file with write_file and run that",
+        )
+    script = quote(command.command)
+    user = quote(command.user)
+    return f'if [ "$(id -u)" = 0 ]; then su {user} -s /bin/sh -c {script}; else sudo -n -u {user} -- sh -c {script}; fi'

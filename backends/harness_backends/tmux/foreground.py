@@ -1,0 +1,131 @@
+"""What runs in a pane right now: the foreground program, whether it waits for the keyboard, and how to end a job's processes.
+
+Read from ``/proc`` on Linux, from ``ps`` elsewhere, in one script on the held shell.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from ..posix.shell import HeldShell
+
+__all__ = ["Foreground", "inspect", "signal_processes"]
+
+SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
+DOORS = frozenset({"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"})
+"""Programs that put a shell behind them."""
+
+_INSPECT = r"""
+tty=$1 shell=$2 group=
+if read -r line <"/proc/$shell/stat"; then
+  set -- ${line##*) }
+  group=$6
+else
+  group=$(ps -o tpgid= -p "$shell" | tr -d ' ')
+fi 2>/dev/null
+printf 'group=%s\n' "$group"
+if [ -r "/proc/$group/comm" ]; then read -r name <"/proc/$group/comm"; else name=$(ps -o comm= -p "$group"); fi 2>/dev/null
+printf 'name=%s\n' "${name##*/}"
+printf 'command='; { tr '\0\n' '  ' <"/proc/$group/cmdline" || ps -o args= -p "$group" | tr '\n' ' '; } 2>/dev/null
+printf '\nmodes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
+for stat in /proc/[0-9]*/stat; do
+  read -r line <"$stat" || continue
+  set -- ${line##*) }
+  [ "$3" = "$group" ] || continue
+  pid=${stat#/proc/}; pid=${pid%/stat}
+  read -r number where rest <"/proc/$pid/syscall" || continue
+  case $number in
+    0 | 63 | 3) [ "$(readlink "/proc/$pid/fd/$((where))")" = "$tty" ] && echo reading=1 && break ;;
+  esac
+done 2>/dev/null
+exit 0
+"""
+
+# signal_since SIGNAL SESSION CENTISECONDS: signal what was started in the terminal's session less than that long ago.
+_SIGNAL = r"""
+signal=$1 session=$2 age=$3
+list() {
+  read -r up rest </proc/uptime || return 1
+  whole=${up%.*}; part=${up#*.}
+  since=$((whole * 100 + ${part#0} - age))
+  found=
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    set -- ${line##*) }
+    pid=${stat#/proc/}; pid=${pid%/stat}
+    [ "$4" = "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
+    found="$found $pid"
+  done 2>/dev/null
+}
+list || { kill -"$signal" -- "-$(ps -o tpgid= -p "$session" | tr -d ' ')"; exit; }
+[ -z "$found" ] || [ "$signal" = 0 ] || kill -"$signal" $found 2>/dev/null
+echo $found
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreground:
+    """The foreground of a pane. ``reading``: it is in a read of the keyboard; ``raw``: it takes keys one by one."""
+
+    name: str = ""
+    command: str = ""
+    group: int = 0
+    reading: bool = False
+    raw: bool = False
+    echo: bool = True
+
+    @property
+    def is_shell(self) -> bool:
+        """It is a shell that we know."""
+        return self.name.lstrip("-") in SHELLS
+
+    @property
+    def may_be_shell(self) -> bool:
+        """It is a shell, or a program behind which there may be one."""
+        return self.is_shell or self.name in DOORS
+
+    @property
+    def wants_input(self) -> bool:
+        """It waits for a person."""
+        return self.reading or self.raw
+
+    def describe(self) -> str:
+        """One phrase for notices."""
+        what = f"{self.command.strip()[:80] or self.name or 'a program'}"
+        if self.reading and not self.echo:
+            return f"{what} asks for something that is not shown (a password?)"
+        if self.wants_input:
+            return f"{what} is waiting for input"
+        return f"{what} is running"
+
+
+def parse(text: str) -> Foreground:
+    """Read the inspection's output. Pure."""
+    fields = dict(line.partition("=")[::2] for line in text.splitlines())
+    modes = fields.get("modes", "").split()
+    group = fields.get("group", "")
+    return Foreground(
+        name=fields.get("name", ""),
+        command=fields.get("command", ""),
+        group=int(group) if group.isdecimal() else 0,
+        reading=fields.get("reading") == "1",
+        raw="-icanon" in modes,
+        echo="-echo" not in modes,
+    )
+
+
+async def inspect(shell: HeldShell, tty: str, pid: int) -> Foreground:
+    """Look at the pane whose terminal is ``tty`` and whose first process is ``pid``."""
+    reply = await shell.call(f"set -- {shlex.quote(tty)} {pid}\n{_INSPECT}", timeout=10)
+    return parse(reply.text)
+
+
+async def signal_processes(shell: HeldShell, signal: str, session: int, age: float) -> bool:
+    """Signal every process of the pane that was started within ``age`` seconds; signal ``"0"`` only looks.
+
+    Returns True when there was any.
+    """
+    script = f"set -- {shlex.quote(signal)} {session} {int(age * 100) + 20}\n{_SIGNAL}"
+    reply = await shell.call(script, timeout=10)
+    return bool(reply.text.strip())

@@ -1,0 +1,101 @@
+# The shell's part of the prompt markers, for bash, zsh, dash, ash and ksh. Before it is read, these are set:
+# hxdir (the jobs directory; empty in a nested shell), hxn (nonce), hxk (the kind of shell), hxt (1: show the tag).
+# A command is typed as one line:  hx ID; . "$hxf"; { hxd; } 2>/dev/null   and the file begins by calling hxc.
+# Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
+hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw=
+if [ -n "${KSH_VERSION-}" ]; then hxp() { print -rn -- "$1"; }
+else hxp() { command printf %s "$1"; }
+fi
+hxe=$(command printf '\033') hxg=$(command printf '\007') hxcr=$(command printf '\r') hxnl='
+'
+hxa="$hxe]133;D;" hxb=";$hxn;" hxj="$hxe]133;A;$hxn;" hxv="$hxe]133;P;$hxn$hxg" hxq="$hxe]133;C;$hxn;0$hxg"
+hxm() { { hxp "$hxe]133;$1$hxg" >/dev/tty; } 2>/dev/null || hxp "$hxe]133;$1$hxg"; }
+hx() {
+hxr=$?
+hxi=$1
+hxf=$hxdir/$1.${2-sh}
+{ hxh; [ -z "$hxdir" ] || hxy >/dev/tty; } 2>/dev/null
+hxm "C;$hxn;$hxi"
+return 0
+}
+hxc() {
+hxm "C;$hxn;$hxi"
+case $- in *e*) return 0 ;; esac
+return $hxr
+}
+hxd() {
+hxx=$?
+[ "$hxi" = 0 ] || hxend
+case $- in *e*) return 0 ;; esac
+return $hxx
+}
+hxend() {
+[ -z "$hxdir" ] || hxp "$hxx$hxnl" >|"$hxdir/$hxi.exit"
+case $PWD in *[[:cntrl:]]*) ;; *) hxm "W;$hxn;$PWD" ;; esac
+hxm "D;$hxx;$hxn;$hxi"
+hxl=$hxi hxi=0
+}
+hxy() {
+hxp "${hxe}[A$hxcr${hxe}[2K"
+[ -z "$hxt" ] || hxp "[harness $hxl: $hxx] "
+hxyp
+while IFS= read -r hxo; do
+case $hxo in
+'#| '*) hxp "${hxo#'#| '}$hxnl" ;;
+*) break ;;
+esac
+done <"$hxdir/$hxi.cmd"
+}
+hxyp() { hxp '$ '; }
+hxh() { :; }
+case $hxk${BASH_VERSION-} in *[0-9]* | ash*) hxL='\[' hxR='\]' ;; *) hxL= hxR= ;; esac
+[ -z "${KSH_VERSION-}" ] || hxL=$(command printf '\001') hxR=$(command printf '\001')
+if [ -n "$hxt" ]; then hxT='[harness $((hxl=hxi?hxi:hxl)): $((hxx=hxi?$?:hxx))] '
+else hxT='${hxz#$((hxl=hxi?hxi:hxl))}${hxz#$((hxx=hxi?$?:hxx))}'
+fi
+hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
+if [ -n "${ZSH_VERSION-}" ]; then eval '
+setopt interactivecomments nobanghist
+hxh() { (( ${precmd_functions[(I)hxzp]} )) || precmd_functions+=(hxzp); (( ${preexec_functions[(I)hxze]} )) || preexec_functions+=(hxze); }
+hxze() { [[ $1 == " hx "* ]] || hxm "C;$hxn;0"; }
+hxzp() {
+hxs=$?
+if [[ $hxi != 0 ]]; then hxx=$hxs; hxend; else hxm "D;$hxs;$hxn;0"; fi
+[[ $PROMPT == "$hxw" ]] || hxu=$PROMPT
+hxw="%{$hxj$hxl$hxg%}${hxt:+[harness $hxl: $hxx] }$hxu"
+PROMPT=$hxw
+return $hxs
+}
+hxyp() { print -Pn -- "${hxu##*$hxnl}"; }
+zshaddhistory_functions+=(hxza)
+hxza() { [[ $1 != " hx "* ]]; }
+PROMPT2="%{$hxv%}$PROMPT2"
+hxh
+'
+elif [ -n "${BASH_VERSION-}" ]; then eval '
+hxh() {
+case $PS1 in "$hxP"*) ;; *) hxu=$PS1; PS1=$hxP$PS1 ;; esac
+case "${PS0-}" in "$hxq"*) ;; *) PS0=$hxq${PS0-} ;; esac
+case $PS2 in "\[$hxv"*) ;; *) PS2="\[$hxv\]$PS2" ;; esac
+case "${PROMPT_COMMAND[*]-}" in *hxpc*) ;; *) hxhc ;; esac
+case ":${HISTIGNORE-}:" in *": hx *:"*) ;; *) HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} hx *" ;; esac
+}
+hxhc() { PROMPT_COMMAND="{ hxps; } 2>/dev/null$hxnl${PROMPT_COMMAND-}$hxnl{ hxpc; } 2>/dev/null"; }
+hxps() { hxs=$?; if [ "$hxi" != 0 ]; then hxx=$hxs; hxend; fi; return $hxs; }
+hxpc() {
+hxh
+return $hxs
+}
+export -n PS1 PS0 PS2
+'
+case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxp "${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
+case $BASH_VERSION in [1-4].* | 5.0*) ;; *) eval 'hxhc() { PROMPT_COMMAND=("{ hxps; } 2>/dev/null" ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"} "{ hxpc; } 2>/dev/null"); }' ;; esac
+hxh
+else
+hxh() {
+case $PS1 in *"$hxP"*) ;; *) hxu=$PS1; [ -z "${KSH_VERSION-}" ] || PS1="$hxL$hxcr$PS1"
+PS1=${PS1%"$hxu"}$hxP$hxu ;; esac
+case $PS2 in "$hxv"*) ;; *) PS2=$hxv$PS2 ;; esac
+}
+hxh
+fi

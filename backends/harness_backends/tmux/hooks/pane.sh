@@ -1,0 +1,25 @@
+# Runs in a pane, for as long as the pane lives: start a shell, say when it ended, start the next one.
+# Arguments: the pane's directory, the shell, the directory of these files.
+set -m
+hx_dir=$1 hx_shell=$2 hx_hooks=$3 hx_failed=0
+read -r hx_nonce <"$hx_dir/nonce"
+while :; do
+  : >"$hx_dir/starting"
+  export HX_DIR="$hx_dir" HX_HOOKS="$hx_hooks" HX_ENV="${ENV-}"
+  case ${hx_shell##*/} in
+    bash) "$hx_shell" --rcfile "$hx_hooks/bashrc" -i ;;
+    zsh) HX_ZDOTDIR=${ZDOTDIR-} ZDOTDIR=$hx_hooks/zsh "$hx_shell" -i -l ;;
+    fish) "$hx_shell" -i -l -C "source \$HX_HOOKS/fishrc" ;;
+    busybox) ENV=$hx_hooks/shrc "$hx_shell" ash -i ;;
+    *) ENV=$hx_hooks/shrc "$hx_shell" -i ;;
+  esac
+  hx_code=$?
+  if [ -e "$hx_dir/starting" ]; then hx_failed=$((hx_failed + 1)); else hx_failed=0; fi
+  printf '\033]133;X;%s;%s\007\r\n[harness: the shell ended (%s); a new one follows]\r\n' "$hx_code" "$hx_nonce" "$hx_code"
+  if [ "$hx_failed" -ge 3 ]; then
+    printf '[harness: %s ended three times before its first prompt; waiting a minute]\r\n' "$hx_shell"
+    sleep 60
+  elif [ "$hx_failed" -gt 0 ]; then
+    sleep 1
+  fi
+done

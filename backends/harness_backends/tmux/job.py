@@ -1,0 +1,87 @@
+"""One command in a pane, from its dispatch to its end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import anyio
+
+from harness.command import Command
+from harness.results import ShellResult, Status
+
+from .output import OutputCollector
+
+__all__ = ["PaneJob"]
+
+
+@dataclass(eq=False, slots=True)
+class PaneJob:
+    """What this process knows of a job that it dispatched. The target's record outlives it."""
+
+    job_id: str
+    command: Command
+    pane: str
+    log: str
+    offset: int
+    nonce: str
+    collector: OutputCollector
+    began: float = field(default_factory=time.monotonic)
+    started: bool = False
+    seconds: float = 0.0
+    status: Status = Status.RUNNING
+    exit_code: int | None = None
+    cwd: str | None = None
+    interrupted: bool = False
+    notices: list[str] = field(default_factory=list)
+    active: anyio.Event = field(default_factory=anyio.Event)
+    """Replaced at every piece of output; set when there is more."""
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def number(self) -> int:
+        """The id as markers carry it."""
+        return int(self.job_id)
+
+    def start(self) -> None:
+        """The start mark arrived. It comes twice: a shell that traces its commands writes between the two."""
+        self.started = True
+        self.collector.restart()
+
+    def feed(self, data: bytes) -> None:
+        """Output arrived."""
+        self.collector.feed(data)
+        self.touch()
+
+    def touch(self) -> None:
+        """Wake those who watch for activity."""
+        self.active.set()
+        self.active = anyio.Event()
+
+    def finish(self, status: Status, exit_code: int | None = None, cwd: str | None = None) -> None:
+        """The job ended; later calls change nothing."""
+        if self.done.is_set():
+            return
+        self.collector.finish()
+        self.seconds = time.monotonic() - self.began
+        self.status = status
+        self.exit_code = exit_code
+        self.cwd = cwd
+        self.done.set()
+        self.touch()
+
+    def result(self, stderr: bytes = b"", stdout: bytes | None = None) -> ShellResult:
+        """The job as it stands now."""
+        return ShellResult(
+            command=self.command.command,
+            status=self.status,
+            exit_code=self.exit_code,
+            stdout_bytes=self.collector.data if stdout is None else stdout,
+            stderr_bytes=stderr,
+            truncated=self.collector.truncated,
+            duration=self.seconds or time.monotonic() - self.began,
+            cwd=self.cwd,
+            job_id=self.job_id,
+            pane=self.pane,
+            notices=tuple(self.notices),
+        )

@@ -1,0 +1,81 @@
+"""Collecting a command's output: head and tail within a bound, the rest counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..posix.markers import NewlineUnmapper
+
+__all__ = ["OutputCollector", "clip"]
+
+
+def clip(data: bytes, limit: int) -> tuple[bytes, int]:
+    """Head and tail of ``data`` within ``limit`` bytes, and how many bytes were left out between them."""
+    if len(data) <= limit:
+        return data, 0
+    head = limit - limit // 2
+    tail = limit // 2
+    return data[:head] + data[len(data) - tail :], len(data) - limit
+
+
+class OutputCollector:
+    """Takes raw terminal output in pieces; keeps at most ``limit`` bytes of it, half head and half tail.
+
+    ``skip`` bytes of output are kept but not reported to ``on_output``: they were reported before a gap.
+    """
+
+    def __init__(self, limit: int, on_output: Callable[[bytes], None] | None = None, skip: int = 0) -> None:
+        self._head_limit = limit - limit // 2
+        self._tail_limit = limit // 2
+        self._on_output = on_output
+        self._skip = skip
+        self._newlines = NewlineUnmapper()
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def restart(self) -> None:
+        """Forget what came so far: the output begins here."""
+        self._newlines = NewlineUnmapper()
+        self._head.clear()
+        self._tail.clear()
+        self.total = 0
+
+    def feed(self, data: bytes) -> None:
+        """Add raw bytes."""
+        self._add(self._newlines.feed(data))
+
+    def finish(self) -> None:
+        """The output has ended."""
+        self._add(self._newlines.flush())
+
+    def _add(self, data: bytes) -> None:
+        if not data:
+            return
+        self.total += len(data)
+        self._report(data)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_limit + 65536:
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    def _report(self, data: bytes) -> None:
+        if self._on_output is None:
+            return
+        fresh = data[self._skip :]
+        self._skip = max(0, self._skip - len(data))
+        if fresh:
+            self._on_output(fresh)
+
+    @property
+    def data(self) -> bytes:
+        """What is kept: the head, and the tail that follows it or ends the output."""
+        return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_limit) :])
+
+    @property
+    def truncated(self) -> int:
+        """How many bytes are not in :attr:`data`."""
+        return self.total - len(self._head) - min(len(self._tail), self._tail_limit)

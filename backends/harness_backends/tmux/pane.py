@@ -1,0 +1,167 @@
+"""The state of one managed pane, as its byte stream tells it: which shell, at its prompt or not, whose command runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+
+from harness.results import Status
+
+from ..posix.markers import Mark, MarkerScanner
+from .job import PaneJob
+
+__all__ = ["NestedShell", "Pane", "Phase"]
+
+Phase = Literal["starting", "prompt", "running", "continuation"]
+
+
+@dataclass(frozen=True, slots=True)
+class NestedShell:
+    """A shell that was started inside the pane's own and taught the markers. ``files``: it can read our job files."""
+
+    nonce: str
+    kind: str
+    files: bool = False
+
+
+class Pane:
+    """A pane and what runs in it. Fed with its output in order; no I/O of its own."""
+
+    def __init__(self, pane_id: str, window_id: str, name: str, uid: str, kind: str, nonce: str) -> None:
+        self.pane_id = pane_id
+        self.window_id = window_id
+        self.name = name
+        self.uid = uid
+        self.shells = [NestedShell(nonce, kind, files=True)]
+        self.lock = anyio.Lock()
+        self.phase: Phase = "starting"
+        self.running = 0
+        """The id of the job that runs, also when it is another harness's; 0 is an operator's command."""
+        self.cwd = ""
+        self.log_number = 0
+        self.log_offset = 0
+        self.jobs: list[PaneJob] = []
+        """Our unfinished jobs, innermost shell's last."""
+        self.held = False
+        """We set the busy option and have not cleared it."""
+        self.gone = False
+        self.restarted: int | None = None
+        """The exit code of a shell that ended with no job of ours in it, until somebody has been told."""
+        self.changed = anyio.Event()
+        self._scanner = MarkerScanner(nonce)
+        self.paused = False
+        """The live stream has a hole; the log is read instead until the job has ended."""
+
+    @property
+    def shell(self) -> NestedShell:
+        """The innermost shell."""
+        return self.shells[-1]
+
+    @property
+    def job(self) -> PaneJob | None:
+        """Our unfinished job in the innermost shell, or the one that started it."""
+        return self.jobs[-1] if self.jobs else None
+
+    @property
+    def log(self) -> str:
+        """The log, relative to the state directory."""
+        return f"panes/{self.uid}/log.{self.log_number}"
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the live stream."""
+        self.log_offset += len(data)
+        if self.paused:
+            if self.job is not None:
+                self.job.touch()
+            return
+        self.scan(data)
+
+    def scan(self, data: bytes) -> None:
+        """Bytes from the stream, or from the log where the stream has a hole."""
+        for piece in self._scanner.feed(data):
+            if isinstance(piece, bytes):
+                if self.job is not None and self.job.started:
+                    self.job.feed(piece)
+            else:
+                self.apply(piece)
+
+    def restart_scan(self) -> None:
+        """Forget a half-read marker: the next bytes come from somewhere else."""
+        self._scanner = MarkerScanner(*(shell.nonce for shell in self.shells))
+
+    def push_shell(self, shell: NestedShell) -> None:
+        """Expect the markers of a nested shell too."""
+        self.shells.append(shell)
+        self.restart_scan()
+
+    def pop_shell(self) -> None:
+        """The nested shell did not answer."""
+        self.shells.pop()
+        self.restart_scan()
+
+    def notify(self) -> None:
+        """Wake those who wait for a change."""
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def lose(self, status: Status, notice: str) -> None:
+        """The pane is gone, or can no longer be asked."""
+        self.gone = True
+        while self.jobs:
+            job = self.jobs.pop()
+            job.notices.append(notice)
+            job.finish(status)
+        self.notify()
+
+    def apply(self, mark: Mark) -> None:
+        """One marker: the state after it."""
+        if mark.kind in ("end", "prompt") and mark.nonce != self.shell.nonce:
+            self._leave_nested(mark)
+        match mark.kind:
+            case "start":
+                self._start(mark.job)
+            case "end":
+                self._end(mark)
+            case "prompt":
+                self.phase = "prompt"
+            case "continue":
+                self.phase = "continuation"
+            case "cwd":
+                self.cwd = mark.text
+            case "exit":
+                self._shell_exited(mark.code or 0)
+        self.notify()
+
+    def _start(self, number: int) -> None:
+        self.phase, self.running = "running", number
+        if self.job is not None and self.job.number == number:
+            self.job.start()
+
+    def _end(self, mark: Mark) -> None:
+        self.phase, self.running = "prompt", 0
+        if self.job is not None and self.job.number == mark.job:
+            job = self.jobs.pop()
+            status = Status.INTERRUPTED if job.interrupted else Status.COMPLETED
+            job.finish(status, mark.code, self.cwd or None)
+
+    def _leave_nested(self, mark: Mark) -> None:
+        """An outer shell speaks again: the inner ones are gone, with the jobs in them."""
+        depth = next(index for index, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
+        inner = {shell.nonce for shell in self.shells[depth + 1 :]}
+        del self.shells[depth + 1 :]
+        while self.jobs and self.jobs[-1].nonce in inner:
+            job = self.jobs.pop()
+            job.notices.append("the nested shell ended; the shell around it is back")
+            job.finish(Status.SHELL_EXITED, mark.code)
+
+    def _shell_exited(self, code: int) -> None:
+        self.phase, self.running = "starting", 0
+        del self.shells[1:]
+        if not self.jobs:
+            self.restarted = code
+        while self.jobs:
+            job = self.jobs.pop()
+            job.notices.append("the shell ended; a fresh one was started")
+            job.finish(Status.SHELL_EXITED, code)

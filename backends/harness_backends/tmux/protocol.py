@@ -1,0 +1,133 @@
+"""tmux control mode on the wire: quoting what we send, parsing what comes back. Pure.
+
+Facts (measured on tmux 1.8 to 3.7): every ``;``-separated command of a line gives one ``%begin``/``%end`` block; only
+blocks whose third number is 1 answer our commands; bytes below 0x20 and the backslash come as ``\\ooo``; everything else
+is raw, so lines are split on 0x0a and decoded afterwards. Single-quote splicing is a parse error before 3.0: arguments
+go in double quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Block", "ControlParser", "Notification", "Output", "control_line", "quote", "unescape"]
+
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+_BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
+_GUARDS = (b"%begin ", b"%end ", b"%error ")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The answer to one command: its lines (without newline), and whether tmux refused it."""
+
+    lines: tuple[bytes, ...]
+    error: bool = False
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return b"\n".join(self.lines).decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Bytes that a program wrote to a pane."""
+
+    pane: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Another asynchronous line, for example ``%window-close @3``."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+def unescape(data: bytes) -> bytes:
+    """Undo ``\\ooo``."""
+    return _OCTAL.sub(lambda match: _BYTES[match[1]], data) if b"\\" in data else data
+
+
+def quote(argument: str) -> str:
+    """One argument of a tmux command, in the only quoting that every version since 1.8 reads.
+
+    Raises:
+        ValueError: the argument holds a NUL byte.
+    """
+    if "\0" in argument:
+        raise ValueError("a tmux argument cannot hold a NUL byte")
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+        argument = argument.replace(plain, escaped)
+    return f'"{argument}"'
+
+
+def control_line(*commands: tuple[str, ...]) -> bytes:
+    """One line that runs several commands in order; every word is quoted, so none is read as syntax."""
+    line = " ; ".join(" ".join((name, *map(_word, args))) for name, *args in commands)
+    return line.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _word(argument: str) -> str:
+    return argument if re.fullmatch(r"[-A-Za-z0-9_.:=@%/,]+", argument) else quote(argument)
+
+
+class ControlParser:
+    """Turns the bytes of a control client into blocks, output and notifications, in order."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._block: list[bytes] | None = None
+        self._guard = b""
+
+    def feed(self, data: bytes) -> list[Block | Output | Notification]:
+        """Add bytes; return what is whole now."""
+        self._buffer += data
+        end = self._buffer.rfind(b"\n", self._scanned)
+        if end < 0:
+            self._scanned = len(self._buffer)
+            return []
+        lines = bytes(self._buffer[:end]).split(b"\n")
+        del self._buffer[: end + 1]
+        self._scanned = len(self._buffer)
+        events = []
+        for line in lines:
+            event = self._line(line)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _line(self, line: bytes) -> Block | Output | Notification | None:
+        if self._block is not None:
+            return self._in_block(line)
+        if line.startswith(b"%output "):
+            pane, _, data = line[8:].partition(b" ")
+            return Output(pane.decode("ascii", "replace"), unescape(data))
+        if line.startswith(b"%extended-output "):
+            head, _, data = line[17:].partition(b" : ")
+            return Output(head.split(b" ", 1)[0].decode("ascii", "replace"), unescape(data))
+        if line.startswith(b"%begin "):
+            self._block, self._guard = [], line[7:]
+            return None
+        return _notification(line)
+
+    def _in_block(self, line: bytes) -> Block | None:
+        assert self._block is not None
+        ended = next((guard for guard in _GUARDS[1:] if line == guard + self._guard), None)
+        if ended is None:
+            self._block.append(line)
+            return None
+        lines, self._block = tuple(self._block), None
+        ours = self._guard.endswith(b" 1")
+        return Block(lines, ended == b"%error ") if ours else None
+
+
+def _notification(line: bytes) -> Notification | None:
+    if not line.startswith(b"%"):
+        return None  # the DCS introducer of -CC, or noise before the first line
+    name, *args = line.decode("utf-8", "surrogateescape").split(" ")
+    return Notification(name[1:], tuple(args))

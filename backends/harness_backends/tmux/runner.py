@@ -1,0 +1,375 @@
+"""Running one command in a pane: dispatch, wait, time out, interrupt, and prove that it is gone."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.command import Command
+from harness.errors import ConnectionLost, PaneBusy, ShellNotReady, TerminalError
+from harness.results import ShellResult, Status
+
+from ..posix.shell import HeldShell
+from ..posix.state import JobRecord, JobStore
+from .body import Body, compose
+from .foreground import Foreground, inspect, signal_processes
+from .job import PaneJob
+from .keyboard import BUSY, dispatch, eval_line, release, save_file, script_line, type_text
+from .link import Link
+from .naming import record_text, script_text
+from .nested import hook_lines, probe_line, probe_line_fish
+from .output import OutputCollector
+from .pane import NestedShell, Pane
+
+__all__ = ["PaneRunner"]
+
+FOREIGN_WAIT = 5.0
+"""How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
+ADOPT_TIMEOUT = 4.0
+INTERRUPT_GRACE = 1.0
+TERM_GRACE = 2.0
+KILL_GRACE = 3.0
+QUIET = (1.0, 5.0, 30.0)
+"""Seconds without output after which the foreground is looked at, once each."""
+LARGE_COMMAND = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class PaneRunner:
+    """The operations on a pane that need the target. One instance serves all panes."""
+
+    link: Link
+    shell: HeldShell
+    store: JobStore
+    tasks: TaskGroup
+    owner: str
+
+    async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
+        """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
+        with anyio.move_on_after(command.timeout) as waiting:
+            await pane.lock.acquire()
+        if waiting.cancelled_caught:
+            raise PaneBusy(f"pane {pane.name!r} was busy with commands of this harness", target=self._target)
+        try:
+            notices = await self._prepare(pane)
+            job = await self._dispatch(pane, command, on_job)
+            job.notices[:0] = notices
+            if not command.wait:
+                return job.result()
+            return await self._await(pane, job)
+        finally:
+            pane.lock.release()
+
+    @property
+    def _target(self) -> object:
+        return self.link.transport.target
+
+    # -- before
+
+    async def _prepare(self, pane: Pane) -> list[str]:
+        """Bring the pane to a prompt, or say what holds it."""
+        notices = []
+        if pane.phase == "continuation":
+            await self.link.request(("send-keys", "-t", pane.pane_id, "C-c"))
+            await self._until_prompt(pane, 2.0)
+        if pane.phase == "starting":
+            await self._first_prompt(pane)
+        if pane.phase == "running":
+            await self._free(pane)
+        if pane.restarted is not None:
+            notices.append(f"the pane's shell had ended (exit code {pane.restarted}); this is a fresh one")
+            pane.restarted = None
+        return notices
+
+    async def _until_prompt(self, pane: Pane, timeout: float) -> bool:
+        with anyio.move_on_after(timeout):
+            while pane.phase != "prompt" and not pane.gone:
+                await pane.changed.wait()
+        return pane.phase == "prompt"
+
+    async def _first_prompt(self, pane: Pane) -> None:
+        config = self.link.setup.config
+        if await self._until_prompt(pane, config.prompt_timeout) or await self.adopt(pane):
+            return
+        screen = await self.screen(pane)
+        raise ShellNotReady(
+            f"the shell in pane {pane.name!r} showed no prompt within {config.prompt_timeout:g} s; its screen: {screen!r}",
+            target=self._target,
+            hint="attach and look; a start-up file of the shell may be waiting for something",
+        )
+
+    async def _free(self, pane: Pane) -> None:
+        """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
+        if pane.job is None and await self._until_prompt(pane, FOREIGN_WAIT):
+            return
+        front = await self.foreground(pane)
+        if front.may_be_shell and front.wants_input and await self.adopt(pane):
+            return
+        if pane.phase == "prompt":
+            return
+        holder = f"job {pane.running}" if pane.running else "a command that an operator typed"
+        raise PaneBusy(
+            f"pane {pane.name!r} is held by {holder}: {front.describe()}",
+            target=self._target,
+            hint="answer it with send_keys, wait for it, kill it, or use another pane",
+        )
+
+    async def adopt(self, pane: Pane) -> bool:
+        """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
+        nonce = self.link.token()
+        pane.push_shell(NestedShell(nonce, "?"))
+        kind = await self._ask_kind(pane, nonce)
+        if kind is None:
+            pane.pop_shell()
+            return False
+        pane.shells[-1] = NestedShell(nonce, kind)
+        for line in hook_lines(kind, nonce, tag=self.link.setup.config.prompt_tag):
+            await self._type_line(pane, line)
+        pane.phase = "starting"
+        return await self._until_prompt(pane, ADOPT_TIMEOUT)
+
+    async def _ask_kind(self, pane: Pane, nonce: str) -> str | None:
+        front = await self.foreground(pane)
+        probes = [probe_line(nonce), probe_line_fish(nonce)]
+        if front.name == "fish":
+            probes.reverse()
+        before = pane.cwd
+        for probe in probes:
+            await self._type_line(pane, probe)
+            with anyio.move_on_after(ADOPT_TIMEOUT):
+                while not pane.cwd.startswith("kind="):
+                    await pane.changed.wait()
+            if pane.cwd.startswith("kind="):
+                kind, pane.cwd = pane.cwd.removeprefix("kind="), before
+                return kind
+        return None
+
+    async def _type_line(self, pane: Pane, line: str) -> None:
+        unlock = ("select-pane", "-t", pane.pane_id, "-e")
+        enter = ("send-keys", "-t", pane.pane_id, "Enter")
+        await self.link.request(
+            unlock, ("send-keys", "-t", pane.pane_id, "C-e", "C-u"), *type_text(pane.pane_id, line), enter
+        )
+
+    # -- dispatch
+
+    async def _dispatch(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> PaneJob:
+        job_id = await self.store.claim()
+        job = PaneJob(
+            job_id=job_id,
+            command=command,
+            pane=pane.name,
+            log=pane.log,
+            offset=pane.log_offset,
+            nonce=pane.shell.nonce,
+            collector=OutputCollector(command.max_output, command.on_output),
+        )
+        body = compose(command, job_id, self.store, pane.shell.kind, self._target)
+        await self._upload(body, job_id)
+        line, files = self._line(pane, job, body)
+        pane.jobs.append(job)
+        on_job(pane, job)
+        try:
+            for _ in range(2):
+                holder = await self._send(pane, job, files, line)
+                if holder is None:
+                    return job
+                await self._wait_for_holder(pane, holder)
+            raise self._held_by(pane, holder or "another harness")
+        except BaseException:
+            if job in pane.jobs and not job.started:
+                pane.jobs.remove(job)
+            raise
+
+    def _line(self, pane: Pane, job: PaneJob, body: Body) -> tuple[str, list[tuple[str, ...]]]:
+        record = JobRecord(
+            job_id=job.job_id,
+            command=job.command.command,
+            kind="pane",
+            owner=self.owner,
+            pane=pane.pane_id,
+            cwd=pane.cwd,
+            log=job.log,
+            offset=job.offset,
+            nonce=job.nonce,
+        )
+        buffer = f"hx{job.job_id}"
+        files = save_file(self.store.path(job.job_id, "cmd"), record_text(record), buffer)
+        if pane.shell.files:
+            files += save_file(self.store.path(job.job_id, "sh"), script_text(job.command.command), buffer)
+        if body.run is not None:
+            files += save_file(self.store.path(job.job_id, "run"), body.run, buffer)
+        suffix = "sh" if body.run is None else "run"
+        if pane.shell.files:
+            return script_line(pane.shell.kind, job.job_id, suffix), files
+        if body.run is not None:
+            raise TerminalError(
+                "cwd, env, stdin, user and tty=False cannot be given in a nested shell",
+                target=self._target,
+                hint="write them into the command, or leave the nested shell first",
+            )
+        return eval_line(pane.shell.kind, job.job_id, job.command.command), files
+
+    async def _upload(self, body: Body, job_id: str) -> None:
+        if body.stdin is not None:
+            path = self.store.path(job_id, "in")
+            process = await self.link.transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
+            async with process:
+                await process.send(body.stdin)
+                await process.send_eof()
+                await process.wait()
+
+    async def _send(self, pane: Pane, job: PaneJob, files: list[tuple[str, ...]], line: str) -> str | None:
+        """Type the line; returns who holds the pane when it was not typed."""
+        config = self.link.setup.config
+        freed = release(pane.pane_id, pane.window_id) if pane.held else []
+        pane.held = True
+        blocks = await self.link.request(
+            *freed, *files, dispatch(pane.pane_id, pane.window_id, job.job_id, line, lock=config.keyboard_lock)
+        )
+        holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+        if holder is None:
+            self.tasks.start_soon(self._release_after, pane, job)
+            return None
+        pane.held = False
+        return holder.removeprefix(BUSY)
+
+    async def _release_after(self, pane: Pane, job: PaneJob) -> None:
+        await job.done.wait()
+        if pane.held and not pane.jobs and not pane.gone:
+            pane.held = False
+            try:
+                await self.link.request(*release(pane.pane_id, pane.window_id))
+            except (ConnectionLost, TerminalError):
+                return  # the next dispatch finds a holder whose job has ended, and clears it
+
+    async def _wait_for_holder(self, pane: Pane, holder: str) -> None:
+        """Another harness's job holds the pane: wait a little for its end, and clear up after a dead one."""
+        path = shlex.quote(self.store.path(holder if holder.isdecimal() else "0", "exit"))
+        with anyio.move_on_after(FOREIGN_WAIT):
+            while True:
+                reply = await self.shell.call(f"[ -s {path} ] && echo ended")
+                if reply.stdout:
+                    await self.link.request(*release(pane.pane_id, pane.window_id))
+                    return
+                changed = pane.changed
+                with anyio.move_on_after(1):
+                    await changed.wait()
+        raise self._held_by(pane, f"job {holder}")
+
+    def _held_by(self, pane: Pane, holder: str) -> PaneBusy:
+        return PaneBusy(
+            f"pane {pane.name!r} is held by {holder}",
+            target=self._target,
+            hint="wait for it, kill it, or use another pane",
+        )
+
+    # -- while it runs
+
+    async def _await(self, pane: Pane, job: PaneJob) -> ShellResult:
+        command = job.command
+        try:
+            with anyio.move_on_after(command.timeout):
+                await self._until_done(pane, job)
+            if not job.done.is_set() and command.on_timeout == "kill":
+                await self.end(pane, job, Status.TIMED_OUT)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(15):
+                await self.end(pane, job, Status.INTERRUPTED)
+            raise
+        if job.done.is_set():
+            return await self.result(job)
+        if not any("input" in notice for notice in job.notices):
+            job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
+        return job.result()
+
+    async def _until_done(self, pane: Pane, job: PaneJob) -> None:
+        """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
+        if job.command.on_timeout == "kill":
+            await job.done.wait()
+            return
+        while not job.done.is_set():
+            for quiet in QUIET:
+                active = job.active
+                with anyio.move_on_after(quiet):
+                    await active.wait()
+                if active.is_set():
+                    break
+                if await self._needs_person(pane, job):
+                    return
+            else:
+                await job.active.wait()
+
+    async def _needs_person(self, pane: Pane, job: PaneJob) -> bool:
+        if job.done.is_set():
+            return True
+        front = await self.foreground(pane)
+        if not front.wants_input or job.done.is_set():
+            return False
+        job.notices.append(front.describe())
+        job.notices.append(f"the screen shows:\n{await self.screen(pane)}")
+        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"))
+        return True
+
+    async def result(self, job: PaneJob) -> ShellResult:
+        """The result of an ended job; with separate streams they are fetched now."""
+        if job.command.tty is not False:
+            return job.result()
+        streams = []
+        for suffix in ("out", "err"):
+            path = shlex.quote(self.store.path(job.job_id, suffix))
+            limit = job.command.max_output
+            streams.append(await self.shell.call(f"cat {path} 2>/dev/null | head -c {limit}"))
+        return job.result(stdout=streams[0].stdout, stderr=streams[1].stdout)
+
+    async def foreground(self, pane: Pane) -> Foreground:
+        """What runs in the pane."""
+        tty, pid = await self._tty(pane)
+        return await inspect(self.shell, tty, pid)
+
+    async def _tty(self, pane: Pane) -> tuple[str, int]:
+        blocks = await self.link.request(("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}"))
+        tty, _, pid = blocks[-1].text.partition(" ")
+        return tty, int(pid or 0)
+
+    async def screen(self, pane: Pane) -> str:
+        """The visible part of the pane, without empty lines at its end."""
+        blocks = await self.link.request(("capture-pane", "-p", "-J", "-t", pane.pane_id))
+        return blocks[-1].text.rstrip()
+
+    # -- ending it
+
+    async def end(
+        self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
+    ) -> None:
+        """Interrupt, then TERM, then KILL what the job started, until its end and death are proved."""
+        job.interrupted = True
+        _, session = await self._tty(pane)
+        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"), ("send-keys", "-t", pane.pane_id, "C-c"))
+        await self._ended(job, INTERRUPT_GRACE)
+        for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
+            if not await self._signal(job, name, session):
+                break
+            await self._ended(job, seconds)
+        await self._ended(job, KILL_GRACE)
+        gone = job.done.is_set() and not await self._signal(job, "0", session)
+        if gone:
+            job.status = status
+            job.exit_code = job.exit_code if status is Status.INTERRUPTED else None
+        else:
+            job.notices.append("it was told to stop, and is not proved gone")
+            job.finish(Status.UNKNOWN)
+            job.status = Status.UNKNOWN
+
+    async def _signal(self, job: PaneJob, signal: str, session: int) -> bool:
+        return await signal_processes(self.shell, signal, session, time.monotonic() - job.began)
+
+    async def _ended(self, job: PaneJob, timeout: float) -> bool:
+        with anyio.move_on_after(timeout):
+            await job.done.wait()
+        return job.done.is_set()

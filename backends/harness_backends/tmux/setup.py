@@ -1,0 +1,233 @@
+"""The script that prepares a target for our tmux: hook files, server, session, drainer. Pure; one round trip to run."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from harness.config import Config
+
+from .version import TmuxVersion
+
+__all__ = ["HOOKS", "NewPane", "Setup", "control_argv", "pane_files", "setup_script"]
+
+HOOKS = {
+    "hooks.sh": "hooks.sh",
+    "hooks.fish": "hooks.fish",
+    "pane.sh": "pane.sh",
+    "bashrc": "bashrc",
+    "shrc": "shrc",
+    "load": "load",
+    "fishrc": "fishrc",
+    "zsh/.zshenv": "zshenv",
+    "zsh/.zprofile": "zprofile",
+    "zsh/.zshrc": "zshrc",
+    "zsh/.zlogin": "zlogin",
+}
+
+PAUSE_AFTER = 5
+"""Seconds that we may lag behind before tmux stops sending a pane's output to us (3.2)."""
+
+
+@cache
+def hook_sources() -> dict[str, str]:
+    """The hook files, by their path below the hooks directory on the target."""
+    folder = files("harness_backends.tmux") / "hooks"
+    return {path: (folder / name).read_text("utf-8") for path, name in HOOKS.items()}
+
+
+@cache
+def hooks_version() -> str:
+    """A name for exactly these hook files; other versions of harness keep theirs beside it."""
+    text = "\0".join(f"{path}\0{source}" for path, source in sorted(hook_sources().items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPane:
+    """What a pane is made from."""
+
+    name: str
+    uid: str
+    nonce: str
+    shell: str
+    cwd: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that the setup script depends on."""
+
+    root: str
+    session: str
+    version: TmuxVersion
+    config: Config
+
+    @property
+    def hooks(self) -> str:
+        """The hooks directory on the target."""
+        return f"{self.root}/tmux/{hooks_version()}"
+
+    def pane_dir(self, uid: str) -> str:
+        """The directory of one pane: nonce, settings, logs."""
+        return f"{self.root}/panes/{uid}"
+
+    @property
+    def tmux(self) -> str:
+        """The tmux command line, up to its command, for a shell."""
+        return f"tmux -u -L {shlex.quote(self.config.tmux_socket)}"
+
+    def pane_command(self, pane: NewPane) -> str:
+        """What runs in the pane."""
+        words = ("sh", f"{self.hooks}/pane.sh", self.pane_dir(pane.uid), pane.shell, self.hooks)
+        return f"exec {shlex.join(words)}"
+
+    def log_command(self, uid: str, number: int) -> str:
+        """What ``pipe-pane`` runs: append to the log, up to the limit, unbuffered."""
+        log = shlex.quote(f"{self.pane_dir(uid)}/log.{number}")
+        return f"ulimit -f {self.config.job_log_limit // 512}; exec cat >>{log}"
+
+
+def pane_files(setup: Setup, pane: NewPane) -> str:
+    """Shell commands that make a pane's directory, with its nonce and its shell's settings."""
+    folder = setup.pane_dir(pane.uid)
+    settings = {
+        "hxdir": f"{setup.root}/jobs",
+        "hxn": pane.nonce,
+        "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
+        "hxt": "1" if setup.config.prompt_tag else "",
+    }
+    posix = "".join(f"{key}={shlex.quote(value)}\n" for key, value in settings.items())
+    posix += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in setup.config.env)
+    fish = "".join(f"set -g {key} {fish_quote(value)}\n" for key, value in settings.items())
+    fish += "".join(f"set -gx {name} {fish_quote(value)}\n" for name, value in setup.config.env)
+    return f"mkdir -p {shlex.quote(folder)}\n" + "".join(
+        _write(f"{folder}/{name}", text)
+        for name, text in (("nonce", f"{pane.nonce}\n"), ("settings", posix), ("settings.fish", fish))
+    )
+
+
+def fish_quote(text: str) -> str:
+    """One word for fish, whose single quotes know two escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _write(path: str, text: str) -> str:
+    return f"printf %s {shlex.quote(text)} >{shlex.quote(path)}\n"
+
+
+def _hook_files(setup: Setup) -> str:
+    hooks = shlex.quote(setup.hooks)
+    writes = "".join(_write(f"{setup.hooks}/{path}", text) for path, text in hook_sources().items())
+    return f"if [ ! -e {hooks}/ok ]; then\nmkdir -p {hooks}/zsh\n{writes}: >{hooks}/ok\nfi\n"
+
+
+def server_options(setup: Setup) -> list[tuple[str, ...]]:
+    """The settings of our server, made before its first pane: the history limit of a pane cannot be changed later."""
+    config = setup.config
+    options: list[tuple[str, ...]] = [
+        ("set-option", "-g", "history-limit", str(config.history_limit)),
+        ("set-option", "-g", "default-terminal", "screen-256color"),
+        ("set-option", "-g", "status-left-length", "40"),
+        ("set-option", "-g", "mouse", "off"),
+        ("set-option", "-s", "escape-time", "10"),
+        ("set-option", "-s", "set-clipboard", "off"),
+        ("set-option", "-wg", "automatic-rename", "off"),
+        ("set-option", "-wg", "allow-rename", "off"),
+        ("set-option", "-wg", "aggressive-resize", "off"),
+    ]
+    return options
+
+
+def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ...]]:
+    """What marks a new window's pane as ours, sizes it and starts its log.
+
+    ``resize-window`` makes the size manual for this window: an attaching client then never changes it. The global
+    option would do the same for all, but tmux 3.3a crashes when a detached session is made while it is set.
+    """
+    config = setup.config
+    commands: list[tuple[str, ...]] = [
+        ("set-option", "-w", "-t", target, "@harness_pane", pane.name),
+        ("set-option", "-w", "-t", target, "@harness_uid", pane.uid),
+        ("set-option", "-F", "-w", "-t", target, "@harness_pane_id", "#{pane_id}"),
+        ("pipe-pane", "-t", target, setup.log_command(pane.uid, 0)),
+    ]
+    if setup.version.window_size:
+        size = ("-x", str(config.width), "-y", str(config.height))
+        commands.insert(0, ("resize-window", "-t", target, *size))
+    return commands
+
+
+def _start_session(setup: Setup, pane: NewPane) -> str:
+    config = setup.config
+    cwd = f" -c {shlex.quote(pane.cwd)}" if pane.cwd else ""
+    options = " \\; ".join(shlex.join(command) for command in server_options(setup))
+    ours = [
+        ("set-option", "-t", f"={setup.session}:", "@harness", "1"),
+        *pane_options(setup, pane, f"={setup.session}:"),
+    ]
+    then = " \\; ".join(shlex.join(command) for command in ours)
+    unlock = shlex.join(("bind-key", "-n", "F12", "select-pane", "-e"))
+    return (
+        f"{pane_files(setup, pane)}"
+        f"( hx_locale; unset TMUX; exec {setup.tmux} -f /dev/null start-server \\; {options} \\; {unlock} \\; "
+        f"new-session -d -s {setup.session} -x {config.width} -y {config.height} -n {pane.name}{cwd} "
+        f'"umask $hx_umask; "{shlex.quote(setup.pane_command(pane))} \\; {then} ) '
+        "</dev/null >/dev/null && echo created=1\n"
+    )
+
+
+def drainer_script(setup: Setup) -> str:
+    """Start the always-attached reader unless there is one (3.2 and newer): it keeps programs in panes from freezing."""
+    if not setup.version.client_flags:
+        return ""
+    fifo = f"{shlex.quote(setup.root)}/run/drain.$$"
+    run = (
+        f'unset TMUX; trap "" HUP; exec {setup.tmux} -C attach-session -t ={setup.session} '
+        '-f no-output,ignore-size <>"$1" >/dev/null 2>&1'
+    )
+    return (
+        f"if ! {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; then\n"
+        f"rm -f {fifo}; mkfifo {fifo}\n"
+        f"hx_s=$(command -v setsid)\n"
+        f"$hx_s sh -c {shlex.quote(run)} sh {fifo} </dev/null >/dev/null 2>&1 &\n"
+        f"n=0; until {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; do\n"
+        "n=$((n + 1)); [ $n -lt 100 ] || break; sleep 0.02 2>/dev/null || sleep 1; done\n"
+        f"rm -f {fifo}\nfi\n"
+    )
+
+
+def setup_script(setup: Setup, pane: NewPane) -> str:
+    """Make sure that hooks, server, session and drainer are there.
+
+    Prints ``created=1`` when it made the session, ``foreign=1`` when a session of that name is not ours,
+    ``failed=WHY`` when there is none in the end.
+    """
+    tmux, exact = setup.tmux, f"={setup.session}"
+    return (
+        "umask 077\n"
+        f"{_hook_files(setup)}"
+        f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n{_start_session(setup, pane)}fi\n"
+        f'if [ "$({tmux} show-options -v -t {exact}: @harness 2>&1)" != 1 ]; then\n'
+        f"if {tmux} has-session -t {exact} 2>/dev/null; then echo foreign=1; "
+        f'else echo "failed=$({tmux} -f /dev/null start-server 2>&1)"; fi\nexit 0\nfi\n'
+        f"{drainer_script(setup)}"
+    )
+
+
+def control_argv(setup: Setup) -> list[str]:
+    """The program that holds our control client.
+
+    Its input is relayed, so that a client whose owner is gone is killed even when tmux still has output for it: such a
+    client would otherwise stay for ever and keep ``kill-server`` from ending.
+    """
+    flags = f"-f ignore-size,pause-after={PAUSE_AFTER}" if setup.version.client_flags else ""
+    script = (
+        'umask 077; unset TMUX; f=$1/run/control.$$; mkfifo "$f" || exit 1; exec 3<&0\n'
+        '( exec 4>"$f"; rm -f "$f"; cat <&3 >&4; exec 4>&-; sleep 1; kill -9 $$ ) >/dev/null 2>&1 &\n'
+        f'exec 3<&-; exec {setup.tmux} -C attach-session -t ={setup.session} {flags} <"$f"'
+    )
+    return ["sh", "-c", script, "sh", setup.root]

@@ -1,0 +1,247 @@
+"""``Terminal`` over tmux control mode."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.backend import Capabilities
+from harness.command import Capture, Command, Keys
+from harness.config import Config
+from harness.errors import PaneBusy, PaneGone, TerminalError
+from harness.results import PaneInfo, SessionInfo, ShellResult, Status
+from harness.tasks import background_tasks
+from harness.terminal import Terminal
+from harness.transport import Transport
+
+from ..posix.shell import HeldShell
+from ..posix.state import JobStore
+from .capture import capture_command, extract_tagged
+from .control import Event
+from .job import PaneJob
+from .link import Link
+from .naming import DEFAULT_PANE, check_name
+from .pane import Pane
+from .panes import PaneTable
+from .protocol import Notification, Output
+from .runner import PaneRunner
+from .setup import Setup
+from .version import require
+
+__all__ = ["TmuxTerminal", "open_terminal"]
+
+_WINDOW_ENDS = frozenset({"window-close", "unlinked-window-close"})
+KEPT_JOBS = 1000
+
+
+class TmuxTerminal(Terminal):
+    """One managed session. Made by :func:`open_terminal`."""
+
+    def __init__(self, link: Link, table: PaneTable, runner: PaneRunner, tasks: TaskGroup) -> None:
+        self.session = link.setup.session
+        self._link = link
+        self._table = table
+        self._runner = runner
+        self._tasks = tasks
+        self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
+
+    # -- events
+
+    def on_event(self, event: Event) -> None:
+        """Called for every output and notification, in order."""
+        if isinstance(event, Output):
+            pane = self._table.by_id.get(event.pane)
+            if pane is not None:
+                pane.feed(event.data)
+        elif isinstance(event, Notification):
+            self._on_notification(event)
+
+    def _on_notification(self, event: Notification) -> None:
+        if event.name in _WINDOW_ENDS and event.args:
+            self._table.window_closed(event.args[0])
+        elif event.name == "pause" and event.args:
+            pane = self._table.by_id.get(event.args[0])
+            if pane is not None:
+                pane.paused = True
+                self._tasks.start_soon(self._table.resume, pane)
+        elif event.name == "client-detached":
+            self._tasks.start_soon(self._link.keep_drainer)
+
+    # -- commands
+
+    async def run(self, command: Command) -> ShellResult:
+        pane = await self._pane_for(command)
+        notices = self._table.take_notices(pane)
+        result = await self._runner.run(pane, command, self._remember)
+        return replace(result, notices=(*notices, *result.notices)) if notices else result
+
+    def _remember(self, pane: Pane, job: PaneJob) -> None:
+        self._jobs[job.job_id] = (pane, job)
+        while len(self._jobs) > KEPT_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+
+    async def _pane_for(self, command: Command) -> Pane:
+        if command.pane is not None:
+            return await self._table.find(command.pane, create=True)
+        if command.wait:
+            return await self._table.find(DEFAULT_PANE, create=True)
+        return await self._table.background(command.cwd)
+
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
+        known = self._jobs.get(job_id)
+        if known is None:
+            return None
+        job = known[1]
+        with anyio.move_on_after(timeout):
+            await job.done.wait()
+        return await self._runner.result(job) if job.done.is_set() else job.result()
+
+    def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
+        return None
+
+    async def kill(self, job_id: str, signal: str, grace: float) -> bool:
+        known = self._jobs.get(job_id)
+        if known is None or known[1].done.is_set():
+            return False
+        await self._runner.end(*known, Status.INTERRUPTED, signal=signal, grace=grace)
+        return True
+
+    # -- screen and keyboard
+
+    async def capture(self, request: Capture) -> str:
+        if request.delay > 0:
+            await anyio.sleep(request.delay)
+        if request.job_id is not None:
+            return await self._capture_job(request.job_id)
+        pane = await self._target_pane(request.pane or request.target)
+        blocks = await self._link.request(capture_command(pane.pane_id, request))
+        text = blocks[-1].text
+        return text if request.end is not None else text.rstrip("\n") + "\n"
+
+    async def _capture_job(self, job_id: str) -> str:
+        known = self._jobs.get(job_id)
+        record = await self._table.record(job_id)
+        panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
+        if not panes:
+            raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
+        request = Capture(start="-", end="-")
+        blocks = await self._link.request(capture_command(panes[0].pane_id, request))
+        found = extract_tagged(blocks[-1].text, job_id, record.command)
+        if found is None:
+            raise TerminalError(
+                f"job {job_id} is not in the scrollback of its pane (any more)",
+                target=self._link.transport.target,
+                hint=f"harness jobs show {job_id} has its output",
+            )
+        return found.text
+
+    async def send_keys(self, request: Keys) -> None:
+        pane = await self._target_pane(request.pane or request.target)
+        text = request.literal_text
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogateescape")
+        steps: list[tuple[str, ...]] = [
+            ("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"send-keys -t {pane.pane_id} -X cancel"),
+            ("select-pane", "-t", pane.pane_id, "-e"),
+        ]
+        steps += await self._table.literal(pane, text) if text else []
+        steps += [("send-keys", "-t", pane.pane_id, "--", key) for key in request.keys]
+        if request.enter:
+            steps.append(("send-keys", "-t", pane.pane_id, "Enter"))
+        await self._link.request(*steps)
+        if request.delay > 0:
+            await anyio.sleep(request.delay)
+
+    async def _target_pane(self, name: str | None) -> Pane:
+        return await self._table.find(name or DEFAULT_PANE, create=name is None)
+
+    # -- panes and sessions
+
+    async def list_panes(self) -> list[PaneInfo]:
+        return [self._table.info(row) for row in await self._table.rows()]
+
+    async def create_pane(self, name: str, cwd: str | None = None) -> PaneInfo:
+        await self._table.create(check_name(name, "pane"), cwd)
+        return next(info for info in await self.list_panes() if info.name == name)
+
+    async def kill_pane(self, name: str) -> None:
+        pane = await self._table.find(name, create=False)
+        if pane.name == DEFAULT_PANE:
+            raise TerminalError("the default pane is protected", target=self._link.transport.target)
+        await self._link.request(("kill-window", "-t", pane.window_id))
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        return await self._table.sessions()
+
+    async def create_session(self, name: str) -> SessionInfo:
+        return await self._table.create_session(check_name(name, "session"))
+
+    async def kill_session(self, name: str) -> None:
+        await self._table.kill_session(name)
+
+    # -- about
+
+    def attach_command(self, *, read_only: bool = False) -> list[str]:
+        socket_name = self._link.setup.config.tmux_socket
+        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self.session}"]
+        return self._link.transport.interactive_argv([*argv, "-r"] if read_only else argv)
+
+    def describe(self) -> str:
+        pane = self._table.by_name(DEFAULT_PANE)
+        if pane is None:
+            return f"tmux {self.session!r}"
+        state = {"prompt": "idle", "running": f"job {pane.running}" if pane.running else "operator"}
+        return f"tmux {self.session!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
+
+
+def owner_name() -> str:
+    """Who runs this harness, for job records: ``user@host:pid``."""
+    return f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
+
+
+@asynccontextmanager
+async def open_terminal(
+    transport: Transport,
+    shell: HeldShell,
+    store: JobStore,
+    capabilities: Capabilities,
+    config: Config,
+    session: str,
+) -> AsyncIterator[Terminal]:
+    """Attach to the managed session of that name, making it if need be.
+
+    Raises:
+        UnsupportedOperation: there is no usable tmux on the target.
+        TerminalError: a session of that name exists and is not ours, or tmux refused.
+    """
+    version = require(capabilities.tmux_version, transport.target)
+    setup = Setup(store.root, check_name(session, "session"), version, config)
+    _refuse_inside(transport, config)
+    async with background_tasks() as tasks:
+        holder: list[TmuxTerminal] = []
+        link = Link(transport, shell, setup, tasks, lambda event: holder[0].on_event(event))
+        table = PaneTable(link, shell, store, config.shell or capabilities.shell or "/bin/sh", tasks)
+        runner = PaneRunner(link, shell, store, tasks, owner_name())
+        terminal = TmuxTerminal(link, table, runner, tasks)
+        holder.append(terminal)
+        await link.open(lambda: table.new_pane(DEFAULT_PANE, config.cwd))
+        await table.refresh()
+        tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), table.reattached)
+        yield terminal
+
+
+def _refuse_inside(transport: Transport, config: Config) -> None:
+    inside = os.environ.get("TMUX", "").split(",")[0]
+    if transport.describe() == "local" and os.path.basename(inside) == config.tmux_socket:
+        raise PaneBusy(
+            "this program runs inside the tmux server that it would manage",
+            target=transport.target,
+            hint="run it from another terminal, or set tmux_socket",
+        )

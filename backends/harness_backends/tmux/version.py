@@ -1,0 +1,63 @@
+"""Which tmux it is, and what that one can do. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.errors import UnsupportedOperation
+
+__all__ = ["FLOOR", "TmuxVersion"]
+
+_VERSION = re.compile(r"(?:tmux )?(?:next-|openbsd-)?(\d+)\.(\d+)([a-z]?)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TmuxVersion:
+    """A released version; a development version counts as the release that it leads to."""
+
+    major: int
+    minor: int
+    patch: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> TmuxVersion | None:
+        """Read the answer to ``tmux -V``; None when there is no version in it (``tmux master`` counts as newest)."""
+        if text.strip() in ("tmux master", "master"):
+            return cls(99, 0)
+        match = _VERSION.match(text.strip())
+        return cls(int(match[1]), int(match[2]), match[3]) if match else None
+
+    @property
+    def client_flags(self) -> bool:
+        """``attach -f no-output,pause-after=...`` (3.2)."""
+        return self >= TmuxVersion(3, 2)
+
+    @property
+    def window_size(self) -> bool:
+        """The option ``window-size`` and the command ``resize-window`` (2.9)."""
+        return self >= TmuxVersion(2, 9)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}{self.patch}"
+
+
+FLOOR = TmuxVersion(2, 6)
+
+
+def require(text: str, target: object) -> TmuxVersion:
+    """The version behind ``tmux -V``.
+
+    Raises:
+        UnsupportedOperation: there is no tmux, or it is older than 2.6.
+    """
+    version = TmuxVersion.parse(text)
+    if version is None:
+        raise UnsupportedOperation(
+            "there is no tmux on the target", target=target, hint='install tmux, or set tmux_at = "here"'
+        )
+    if version < FLOOR:
+        raise UnsupportedOperation(
+            f"tmux {version} is too old, {FLOOR} or newer is needed", target=target, hint='set tmux_at = "here"'
+        )
+    return version
