@@ -1,0 +1,250 @@
+"""The second SSH engine: asyncssh. An order of magnitude cheaper per connection than a client program, for fleets of
+hosts and for embedding. It reads the user's ssh configuration and says what of it it does not honour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from harness.config import Config
+from harness.errors import ConfigError, ConnectionLost, TargetNotFound, UnsupportedOperation
+from harness.login import current_prompter
+from harness.target import Target
+from harness.transport import Process, Transport
+
+from ..local import LocalTransport
+from .remote import interactive_command, new_nonce, remote_command
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from .asyncssh_process import Channel, SshProcess
+    from .asyncssh_settings import ConfigFiles
+
+__all__ = ["AsyncsshTransport", "open_asyncssh_transport"]
+
+DEFAULT_CHANNELS = 10
+CLOSE_TIMEOUT = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncsshTransport(Transport):
+    """Starts programs through one asyncssh connection.
+
+    ``notices`` are sentences about settings of the user's that this engine does not honour.
+    """
+
+    def __init__(self, target: Target, config: Config) -> None:
+        self.target = target
+        self.max_channels = config.max_channels or DEFAULT_CHANNELS
+        self.notices: list[str] = []
+        self._config = config
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._lost: str | None = None
+        self._channels: set[Channel] = set()
+        self._slots = anyio.CapacityLimiter(self.max_channels)
+        self._opening: set[asyncio.Task[Channel]] = set()
+
+    @property
+    def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection, for another engine to tunnel through."""
+        assert self._connection is not None
+        return self._connection
+
+    def connected(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Called once, after the login."""
+        self._connection = connection
+
+    def on_loss(self, error: Exception | None) -> None:
+        """Called when the connection has ended, for whatever reason."""
+        self._lost = str(error) if error and str(error) else "the connection was closed"
+        for channel in list(self._channels):
+            channel.end_of_link()
+
+    async def open_process(self, argv: Sequence[str]) -> Process:
+        nonce = new_nonce()
+        command = remote_command(argv, nonce)
+        process = await self._open_channel(command, nonce)
+        try:
+            await process.started(self._config.login_timeout)
+        except BaseException:
+            await process.aclose()
+            if self._lost is not None:
+                raise self._link_lost() from None
+            raise
+        return process
+
+    async def _open_channel(self, command: str, nonce: str) -> SshProcess:
+        import asyncssh
+
+        from .asyncssh_errors import FOREIGN, translate
+
+        while True:
+            slot = object()
+            await self._slots.acquire_on_behalf_of(slot)
+            try:
+                return await self._create(command, nonce, slot)
+            except asyncssh.ChannelOpenError as error:
+                if self._lost is not None:
+                    raise self._link_lost() from error
+                self._learn_limit(error)
+            except FOREIGN as error:
+                if self._lost is not None:
+                    raise self._link_lost() from error
+                raise translate(error, self.target, connected=True) from error
+
+    def _learn_limit(self, error: asyncssh.ChannelOpenError) -> None:
+        """The server opened no more channels: with some of ours open, wait for one of them; with none, fail."""
+        from .asyncssh_errors import channel_refused
+
+        allowed = len(self._channels)
+        if allowed == 0:
+            raise channel_refused(self.target, allowed, None) from error
+        _log.info("%s: sshd allows %d sessions at once", self.target, allowed)
+        self.max_channels = min(self.max_channels or allowed, allowed)
+        self._slots.total_tokens = max(1, self.max_channels)
+
+    async def _create(self, command: str, nonce: str, slot: object) -> SshProcess:
+        from .asyncssh_process import SshProcess
+
+        task = asyncio.create_task(self._session(command, nonce))
+        self._opening.add(task)
+        try:
+            channel = await asyncio.shield(task)
+        except BaseException:
+            task.add_done_callback(lambda done: self._abandon(done, slot))
+            raise
+        self._opening.discard(task)
+        self._channels.add(channel)
+        if self._lost is not None:
+            channel.end_of_link()
+        return SshProcess(channel, self.target, lambda: self._closed(channel, slot))
+
+    async def _session(self, command: str, nonce: str) -> Channel:
+        from .asyncssh_process import Channel
+
+        channel = Channel(nonce)
+        await self.connection.create_session(
+            lambda: channel, command=command, request_pty=False, x11_forwarding=False, encoding=None
+        )
+        return channel
+
+    def _abandon(self, task: asyncio.Task[Channel], slot: object) -> None:
+        """The caller has gone while the channel was being opened: close it when it is there."""
+        self._opening.discard(task)
+        self._slots.release_on_behalf_of(slot)
+        if not task.cancelled() and task.exception() is None:
+            task.result().channel.abort()
+
+    def _closed(self, channel: Channel, slot: object) -> None:
+        self._channels.discard(channel)
+        self._slots.release_on_behalf_of(slot)
+
+    def _link_lost(self) -> ConnectionLost:
+        return ConnectionLost(f"the link was lost: {self._lost}", target=self.target)
+
+    def interactive_argv(self, argv: Sequence[str]) -> list[str]:
+        from .asyncssh_settings import ssh_words
+
+        return ["ssh", "-t", *ssh_words(self.target, self._config), "--", interactive_command(argv)]
+
+    def describe(self) -> str:
+        return "asyncssh"
+
+    async def aclose(self) -> None:
+        """End the connection and with it every channel; bounded."""
+        if self._connection is None:
+            return
+        with anyio.CancelScope(shield=True):
+            self._connection.close()
+            with anyio.move_on_after(CLOSE_TIMEOUT):
+                await self._connection.wait_closed()
+            self._connection.abort()
+
+
+@asynccontextmanager
+async def open_asyncssh_transport(
+    target: Target, config: Config, base: Transport | None
+) -> AsyncIterator[AsyncsshTransport]:
+    """Log in, and be connected until this is left.
+
+    Raises:
+        ConnectError: or a subclass that says what went wrong.
+        ConfigError: the user's ssh configuration cannot be read.
+        UnsupportedOperation: asyncssh is not installed, or ``base`` is of another kind.
+    """
+    _require_asyncssh(target)
+    from .asyncssh_settings import config_files
+
+    async with AsyncExitStack() as stack:
+        with config_files(config) as files:
+            transport = await _log_in(stack, target, config, files, _tunnel(target, base), ())
+        yield transport
+
+
+async def _log_in(
+    stack: AsyncExitStack,
+    target: Target,
+    config: Config,
+    files: ConfigFiles,
+    tunnel: asyncssh.SSHClientConnection | None,
+    path: tuple[str, ...],
+) -> AsyncsshTransport:
+    """Log in to a host, to the hosts of its ``ProxyJump`` before it. ``path``: the jumps that this one is for."""
+    from .asyncssh_errors import translated
+    from .asyncssh_login import Endpoint, log_in
+    from .asyncssh_settings import read_effective, read_host_settings
+
+    effective = await read_effective(target, config, files)
+    with translated(target):
+        settings = await read_host_settings(target, config, files.all)
+    for jump in settings.jumps if tunnel is None else ():
+        if jump not in path:
+            bare = replace(config, identity="", ssh_options=())  # as OpenSSH: only the files apply to a jump host
+            hop = _jump(jump, target)
+            below = await _log_in(stack, hop, bare, replace(files, options=""), tunnel, (*path, *settings.jumps))
+            tunnel = below.connection
+    transport = AsyncsshTransport(target, config)
+    endpoint = Endpoint(target, config, files.all, settings, effective.host_key_checking, current_prompter(), tunnel)
+    stack.push_async_callback(transport.aclose)
+    transport.connected(await log_in(endpoint, transport.on_loss))
+    transport.notices += [f"asyncssh does not honour the ssh setting {setting!r}" for setting in effective.lost]
+    for notice in transport.notices:
+        _log.warning('%s: %s; ssh_engine = "openssh" does', target, notice)
+    return transport
+
+
+def _jump(text: str, target: Target) -> Target:
+    try:
+        return Target.parse(text if text.startswith("ssh://") else f"ssh://{text}")
+    except TargetNotFound as error:
+        raise ConfigError(f"ProxyJump {text!r} is not a host", target=target) from error
+
+
+def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
+    if base is None or isinstance(base, LocalTransport):
+        return None
+    if isinstance(base, AsyncsshTransport):
+        return base.connection
+    raise UnsupportedOperation(
+        f"asyncssh cannot log in through {base.describe()}",
+        target=target,
+        hint="use ProxyJump, or ssh_engine = openssh",
+    )
+
+
+def _require_asyncssh(target: Target) -> None:
+    try:
+        import asyncssh  # noqa: F401  # only whether it is there
+    except ImportError as error:
+        raise UnsupportedOperation(
+            "the asyncssh engine is not installed", target=target, hint="pip install 'harness-ops[asyncssh]'"
+        ) from error

@@ -1,0 +1,270 @@
+"""The login: one attempt after the other until the host key, the private key and the questions are settled."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import asyncssh
+from anyio import to_thread
+
+from harness.config import Config
+from harness.errors import AuthenticationError, ConnectError
+from harness.login import LoginQuestion, Prompter, QuestionKind
+from harness.target import Target
+
+from .asyncssh_errors import translate, translated
+from .asyncssh_hostkeys import DEFAULT_PORT, HostKeys, OfferedKey, host_name, judge, refusal
+from .asyncssh_settings import HostSettings
+
+__all__ = ["Endpoint", "log_in"]
+
+ATTEMPTS = 3
+"""For a password or a passphrase, and for a login with what was learnt in the one before."""
+
+_Lost = Callable[[Exception | None], None]
+_Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One host to log in to. ``tunnel`` is a connection to go through; ``files`` the configuration that applies."""
+
+    target: Target
+    config: Config
+    files: Sequence[str]
+    settings: HostSettings
+    checking: str
+    prompter: Prompter | None
+    tunnel: asyncssh.SSHClientConnection | None = None
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The time limit of a login without the time that people take to answer."""
+
+    scope: anyio.CancelScope
+    asking: int = 0
+    left: float = field(default=0.0)
+
+    def pause(self) -> None:
+        if self.asking == 0:
+            self.left = self.scope.deadline - anyio.current_time()
+            self.scope.deadline = math.inf
+        self.asking += 1
+
+    def resume(self) -> None:
+        self.asking -= 1
+        if self.asking == 0:
+            self.scope.deadline = anyio.current_time() + self.left
+
+
+class _Client(asyncssh.SSHClient):
+    """What asyncssh asks during one attempt."""
+
+    def __init__(self, login: _Login) -> None:
+        self._login = login
+        self._lost: _Lost | None = None
+        self._ended = False
+        self._passwords = 0
+        self._rounds = 0
+        self.offered: OfferedKey | None = None
+
+    def on_loss(self, lost: _Lost) -> None:
+        """Report the end of the connection from now on, also one that has come already."""
+        self._lost = lost
+        if self._ended:
+            lost(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        if self._lost is not None:
+            self._lost(exc)
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        number = None if port == DEFAULT_PORT else port
+        known = asyncssh.match_known_hosts(self._login.keys.data(), host, addr, number)[0]
+        name = host if self._login.endpoint.settings.host_key_alias else host_name(host, port)
+        self.offered = OfferedKey(name, key, bool(known))
+        return False
+
+    async def password_auth_requested(self) -> str | None:
+        self._passwords += 1
+        if self._passwords > ATTEMPTS:
+            return None
+        return await self._login.ask("password", "Password: ", secret=True, attempt=self._passwords)
+
+    async def kbdint_auth_requested(self) -> str | None:
+        self._rounds += 1
+        return "" if self._login.endpoint.prompter is not None and self._rounds <= ATTEMPTS else None
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> list[str] | None:
+        answers: list[str] = []
+        for text, echo in prompts:
+            kind: QuestionKind = "password" if "password" in text.lower() else "otp"
+            answer = await self._login.ask(kind, text, secret=not echo, attempt=self._rounds)
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers
+
+
+class _Login:
+    """The state that the attempts of one login share."""
+
+    def __init__(self, endpoint: Endpoint, clock: _Clock) -> None:
+        self.endpoint = endpoint
+        self.keys = HostKeys(endpoint.settings.known_hosts, endpoint.settings.global_known_hosts)
+        self.gave_up = False
+        self._clock = clock
+        self._asking: list[anyio.CancelScope] = []
+
+    async def ask(self, kind: QuestionKind, text: str, *, secret: bool, attempt: int = 1) -> str | None:
+        """Put a question to the operator, outside the time limit of the connection."""
+        prompter = self.endpoint.prompter
+        if prompter is None or self.gave_up:
+            return None
+        question = LoginQuestion(kind, text, secret, str(self.endpoint.target), attempt)
+        answer = None
+        self._clock.pause()
+        try:
+            with anyio.CancelScope() as scope:  # asyncssh asks in tasks of its own, which outlive a cancelled login
+                self._asking.append(scope)
+                answer = await prompter.answer(question)
+        finally:
+            self._clock.resume()
+        self.gave_up = answer is None
+        return answer
+
+    def end(self) -> None:
+        """Withdraw the questions that are open."""
+        for scope in self._asking:
+            scope.cancel()
+
+    async def settle(self, offered: OfferedKey) -> None:
+        """Accept an unknown host key, or raise."""
+        decision = judge(self.endpoint.checking, offered, can_ask=self.endpoint.prompter is not None)
+        if decision == "ask":
+            decision = "accept" if await self._confirms(offered) else "refuse"
+        if decision == "refuse":
+            raise refusal(offered, self.endpoint.target)
+        await to_thread.run_sync(self.keys.accept, offered)
+
+    async def _confirms(self, offered: OfferedKey) -> bool:
+        text = (
+            f"The authenticity of host {offered.name} can't be established.\n"
+            f"{offered.algorithm} key fingerprint is {offered.fingerprint}.\n"
+            "Continue connecting (yes/no/fingerprint)? "
+        )
+        answer = await self.ask("hostkey", text, secret=False)
+        return (answer or "").strip() in {"yes", offered.fingerprint}
+
+    async def unlock(self, path: str) -> _Key | None:
+        """An encrypted private key, with the operator's passphrase; None when there is none."""
+        for attempt in range(1, ATTEMPTS + 1):
+            text = f"Enter passphrase for key '{path}': "
+            passphrase = await self.ask("passphrase", text, secret=True, attempt=attempt)
+            if passphrase is None:
+                return None
+            try:
+                return await to_thread.run_sync(_read_key, path, passphrase)
+            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
+                continue
+        raise AuthenticationError(f"the passphrase for {path} is wrong", target=self.endpoint.target)
+
+
+async def log_in(endpoint: Endpoint, lost: _Lost) -> asyncssh.SSHClientConnection:
+    """Connect and authenticate. ``lost`` is called once, when the connection ends for whatever reason.
+
+    Raises:
+        ConnectError: or a subclass that says what went wrong.
+        ConfigError: the configuration cannot be used.
+    """
+    config = endpoint.config
+    with (
+        anyio.move_on_after(config.login_timeout),
+        anyio.move_on_after(config.connect_timeout) as scope,
+        translated(endpoint.target),
+    ):
+        login = _Login(endpoint, _Clock(scope))
+        try:
+            return await _attempts(login, lost)
+        finally:
+            login.end()
+    raise ConnectError(
+        "the login took too long",
+        target=endpoint.target,
+        hint="check the host and the network, or raise connect_timeout",
+    )
+
+
+async def _attempts(login: _Login, lost: _Lost) -> asyncssh.SSHClientConnection:
+    can_ask = login.endpoint.prompter is not None
+    locked = await to_thread.run_sync(_locked, login.endpoint.settings.identities) if can_ask else []
+    unlocked: list[_Key] = []
+    for _ in range(ATTEMPTS):
+        client = _Client(login)
+        try:
+            connection = await _connect(login, client, unlocked, questions=can_ask and not locked)
+        except asyncssh.HostKeyNotVerifiable as error:
+            if client.offered is None:
+                raise translate(error, login.endpoint.target) from error
+            await login.settle(client.offered)
+        except asyncssh.PermissionDenied:
+            if not locked:
+                raise
+            found = [await login.unlock(path) for path in locked]
+            unlocked, locked = [key for key in found if key is not None], []
+        else:
+            client.on_loss(lost)
+            return connection
+    raise ConnectError("the host offers another key at each attempt", target=login.endpoint.target)
+
+
+async def _connect(
+    login: _Login, client: _Client, unlocked: Sequence[_Key], *, questions: bool
+) -> asyncssh.SSHClientConnection:
+    endpoint, hop = login.endpoint, login.endpoint.target.last
+    return await asyncssh.connect(
+        hop.host,
+        hop.port or (),
+        username=hop.user or (),
+        config=list(endpoint.files),
+        tunnel=endpoint.tunnel,
+        client_factory=lambda: client,
+        known_hosts=login.keys.data(),
+        client_keys=[*unlocked, *endpoint.settings.identities],
+        ignore_encrypted=True,
+        password_auth=() if questions else False,
+        kbdint_auth=() if questions else False,
+        keepalive_interval=endpoint.config.keepalive_interval,
+        keepalive_count_max=endpoint.config.keepalive_count,
+        connect_timeout=None,
+        login_timeout=0,
+        encoding=None,
+    )
+
+
+def _read_key(path: str, passphrase: str) -> _Key:
+    key = asyncssh.read_private_key(path, passphrase)
+    certificate = f"{path}-cert.pub"
+    return (key, certificate) if os.path.exists(certificate) else key
+
+
+def _locked(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if _needs_passphrase(path)]
+
+
+def _needs_passphrase(path: str) -> bool:
+    try:
+        asyncssh.read_private_key(path)
+    except asyncssh.KeyImportError as error:
+        return "passphrase" in str(error).lower()
+    except (OSError, ValueError):
+        return False
+    return False

@@ -1,0 +1,215 @@
+"""One program on one SSH channel: the streams with flow control, the start mark, the exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+import anyio
+import asyncssh
+
+from harness.errors import ConnectError, ConnectionLost
+from harness.target import Target
+from harness.transport import Process
+
+from .remote import NoiseFilter
+
+__all__ = ["Channel", "SshProcess"]
+
+HIGH_WATER = 1 << 18
+"""Unread bytes at which we stop reading; the channel's window bounds what is still on its way."""
+LOW_WATER = HIGH_WATER // 4
+WRITE_SLICE = 1 << 15
+CLOSE_TIMEOUT = 2.0
+STDERR = asyncssh.EXTENDED_DATA_STDERR
+
+
+class _Inlet:
+    """The bytes of one stream that arrived and were not read yet."""
+
+    def __init__(self, nonce: str, stream: Literal["stdout", "stderr"]) -> None:
+        self.filter = NoiseFilter(nonce, stream)
+        self.size = 0
+        self._chunks: deque[bytes] = deque()
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    def feed(self, data: bytes) -> None:
+        data = self.filter.feed(data)
+        if data:
+            self._chunks.append(data)
+            self.size += len(data)
+            self._changed.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._changed.set()
+
+    async def take(self, max_bytes: int) -> bytes:
+        while not self._chunks and not self._ended:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._chunks:
+            return b""
+        data = self._chunks.popleft()
+        if len(data) > max_bytes:
+            self._chunks.appendleft(data[max_bytes:])
+            data = data[:max_bytes]
+        self.size -= len(data)
+        return data
+
+
+class Channel(asyncssh.SSHClientSession[bytes]):
+    """What asyncssh calls back for one channel. It only records; :class:`SshProcess` waits."""
+
+    def __init__(self, nonce: str) -> None:
+        self.stdout = _Inlet(nonce, "stdout")
+        self.stderr = _Inlet(nonce, "stderr")
+        self.status: int | None = None
+        self.closed = False
+        self.settled = asyncio.Event()
+        """Set once the status is known, or can no longer become known."""
+        self.moved = asyncio.Event()
+        """Set when the start mark was seen, or can no longer be."""
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._paused = False
+        self._channel: asyncssh.SSHClientChannel[bytes] | None = None
+
+    @property
+    def channel(self) -> asyncssh.SSHClientChannel[bytes]:
+        assert self._channel is not None
+        return self._channel
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = chan
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        inlet = self.stderr if datatype == STDERR else self.stdout
+        inlet.feed(data)
+        if self.stdout.filter.passed:
+            self.moved.set()
+        if not self._paused and self.stdout.size + self.stderr.size > HIGH_WATER:
+            self._paused = True
+            self.channel.pause_reading()
+
+    def consumed(self) -> None:
+        """Some unread bytes were read."""
+        if self._paused and self.stdout.size + self.stderr.size <= LOW_WATER:
+            self._paused = False
+            self.channel.resume_reading()
+
+    def eof_received(self) -> bool:
+        self._end_streams()
+        return True  # keep our side open: the program may still read
+
+    def exit_status_received(self, status: int) -> None:
+        self._settle(status)
+
+    def exit_signal_received(self, signal_name: str, core_dumped: bool, msg: str, lang: str) -> None:
+        self._settle(signal_status(signal_name))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end_of_link()
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def end_of_link(self) -> None:
+        """Nothing more will come: the channel is closed, or the connection under it is gone."""
+        self.closed = True
+        self._end_streams()
+        self._settle(None)
+        self.writable.set()
+
+    def _end_streams(self) -> None:
+        self.stdout.end()
+        self.stderr.end()
+        self.moved.set()
+
+    def _settle(self, status: int | None) -> None:
+        if self.status is None:
+            self.status = status
+        self.settled.set()
+
+
+class SshProcess(Process):
+    """A program on a channel. ``release`` is called once, when the channel is closed."""
+
+    def __init__(self, channel: Channel, target: Target, release: Callable[[], None]) -> None:
+        self._session = channel
+        self._target = target
+        self._release = release
+        self._released = False
+
+    async def started(self, timeout: float) -> None:
+        """Wait until the program has started: the login shell's own output is over.
+
+        Raises:
+            ConnectError: it did not start.
+        """
+        with anyio.move_on_after(timeout):
+            await self._session.moved.wait()
+        reader = self._session.stdout.filter
+        if reader.passed:
+            return
+        said = (reader.noise + self._session.stderr.filter.noise)[:300].decode("utf-8", "replace").strip()
+        wrong = "ended" if self._session.moved.is_set() else f"did not start the program in {timeout:g} s"
+        raise ConnectError(
+            f"the login shell {wrong}" + (f" and said: {said}" if said else ""),
+            target=self._target,
+            hint="its start-up files must let commands through, and sshd must not force another command",
+        )
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        data = await self._session.stdout.take(max_bytes)
+        self._session.consumed()
+        return data
+
+    async def receive_stderr(self, max_bytes: int = 65536) -> bytes:
+        data = await self._session.stderr.take(max_bytes)
+        self._session.consumed()
+        return data
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), WRITE_SLICE):
+            await self._session.writable.wait()
+            try:
+                self._session.channel.write(data[start : start + WRITE_SLICE])
+            except OSError as error:
+                raise BrokenPipeError("the program ended, or the link is gone") from error
+        await self._session.writable.wait()
+        if self._session.closed:
+            raise BrokenPipeError("the program ended, or the link is gone")
+
+    async def send_eof(self) -> None:
+        if not self._session.closed:
+            with suppress(OSError):
+                self._session.channel.write_eof()
+
+    async def wait(self) -> int:
+        await self._session.settled.wait()
+        if self._session.status is None:
+            raise ConnectionLost("the link was lost before the exit status arrived", target=self._target)
+        return self._session.status
+
+    async def aclose(self) -> None:
+        self._session.channel.abort()
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await self._session.channel.wait_closed()
+        if not self._released:
+            self._released = True
+            self._release()
+
+
+def signal_status(name: str) -> int:
+    """A shell's view of death by a signal: 128 + N. A signal that this machine does not know counts as 128."""
+    number = signal.Signals.__members__.get(f"SIG{name.partition('@')[0].removeprefix('SIG')}")
+    return 128 + (number.value if number is not None else 0)
