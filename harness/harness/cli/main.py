@@ -18,6 +18,7 @@ from .output import as_json, error_json, note, report
 
 __all__ = ["cli", "main"]
 
+COMPLETION_VARIABLE = "_HARNESS_COMPLETE"
 NO_AGENT = "the agent at this prompt needs a configured model; until then use the commands above"
 
 
@@ -67,13 +68,24 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+def _invoke(words: list[str], invocation: Invocation) -> int:
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "harness", COMPLETION_VARIABLE, instruction)
+    color = None if "NO_COLOR" not in os.environ else False
+    with cli.make_context("harness", words, obj=invocation, color=color) as ctx:  # main() would hide broken pipes
+        result = cli.invoke(ctx)
+    return result if isinstance(result, int) else 0
+
+
 def _run(words: list[str], invocation: Invocation) -> int:
     try:
-        color = None if "NO_COLOR" not in os.environ else False
-        result = cli.main(words, prog_name="harness", standalone_mode=False, obj=invocation, color=color)
-        return result if isinstance(result, int) else 0
+        return _invoke(words, invocation)
     except BrokenPipeError:
         raise
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as error:
         return _usage(error, as_json_document=_wants_json(words, invocation))
     except (KeyboardInterrupt, click.Abort):

@@ -141,6 +141,12 @@ def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str
     return [name for name in target_names() if name.startswith(incomplete)]
 
 
+def _complete_command(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """After a bare --tmux comes most likely the command."""
+    names = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def shared_options(*, hidden: bool) -> list[click.Option]:
     """New option objects for one command; ``hidden`` leaves them out of its help."""
 
@@ -165,7 +171,12 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
         option(
             "--target", metavar="URL|NAME", shell_complete=_complete_target, help="A target URL, or a named target."
         ),
-        option("--tmux", metavar="[SESSION]", help="Run in a tmux session that people can attach to."),
+        option(
+            "--tmux",
+            metavar="[SESSION]",
+            shell_complete=_complete_command,
+            help="Run in a tmux session that people can attach to.",
+        ),
         option("--no-tmux", "no_tmux", is_flag=True, help="Run plainly, whatever the settings say."),
         option("--pane", metavar="NAME", help="Use this pane of the session."),
         option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
