@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.errors import ConnectionLost
-from harness.tasks import background_tasks
 from harness.target import Target
+from harness.tasks import background_tasks
 from harness.transport import Process, Transport
 
 __all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "open_held_shell"]

@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 
 from harness.errors import ConnectError, ConnectionLost, NoSpace
 from harness.target import Target
+from harness.tasks import background_tasks
 
 from .shell import HeldShell
 
@@ -106,12 +107,15 @@ claim() {
 }
 """
 
-REPORT = CLAIM + r"""
+REPORT = (
+    CLAIM
+    + r"""
 printf 'state=%s\nrefused=%s\n' "$hx_root" "$hx_why"
 printf 'claimed='
 claim 1
 printf '\n'
 """
+)
 
 Kind = Literal["plain", "pane"]
 
@@ -166,7 +170,7 @@ def render_record(record: JobRecord) -> str:
 def parse_record(text: str) -> JobRecord | None:
     """Read a ``.cmd`` file; None when it holds no whole header: an id that was claimed and not used (yet).
 
-    Keys that this version does not know are ignored.
+    Keys that this version does not know, and lines that are no header, are ignored.
     """
     fields: dict[str, str] = {}
     position = 0
@@ -175,7 +179,7 @@ def parse_record(text: str) -> JobRecord | None:
         if line.endswith("#%%"):
             return _record(fields, text[position:])
         key, colon, value = line.removeprefix("#% ").partition(": ")
-        if colon:
+        if colon and line.startswith("#% "):
             fields[key] = unquote(value, errors="surrogateescape")
     return None
 
@@ -310,7 +314,7 @@ class JobStore:
 @asynccontextmanager
 async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator[JobStore]:
     """A store from a report that was had already; unused ids are given back at the end."""
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         store = JobStore(shell, tasks, report)
         try:
             yield store

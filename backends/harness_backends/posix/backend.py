@@ -1,0 +1,68 @@
+"""The backend of every POSIX target: files, jobs and terminals over any transport."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from harness.backend import Backend, Capabilities, Files, Jobs
+from harness.config import Config
+from harness.terminal import Terminal
+from harness.transport import Transport
+
+from . import jobs, probe, state
+from .shell import HeldShell, open_held_shell
+from .state import JobStore
+
+__all__ = ["PosixBackend", "open_posix_backend"]
+
+
+class PosixBackend(Backend):
+    """One connected POSIX target."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        config: Config,
+        shell: HeldShell,
+        store: JobStore,
+        capabilities: Capabilities,
+        job_runner: Jobs,
+        files: Files,
+    ) -> None:
+        self.target = transport.target
+        self.transport = transport
+        self.capabilities = capabilities
+        self.files = files
+        self.jobs = job_runner
+        self._config = config
+        self._shell = shell
+        self._store = store
+
+    def open_terminal(self, session: str) -> AbstractAsyncContextManager[Terminal]:
+        from ..tmux import open_terminal
+
+        return open_terminal(self.transport, self._shell, self._store, self.capabilities, self._config, session)
+
+
+@asynccontextmanager
+async def open_posix_backend(transport: Transport, config: Config) -> AsyncIterator[Backend]:
+    """Connect to the target: one channel, one round trip that probes it and prepares the state directory.
+
+    Raises:
+        ConnectError: the target cannot be entered, or has no safe place for job records.
+        ConnectionLost: the link broke.
+    """
+    from .files import PosixFiles
+
+    async with AsyncExitStack() as stack:
+        shell = await stack.enter_async_context(open_held_shell(transport))
+        shell.define(state.PROLOGUE)
+        shell.define(jobs.PROLOGUE)
+        text = (await shell.call(state.REPORT + probe.SCRIPT)).text
+        report = state.parse_report(text, transport.target)
+        probed = probe.parse_probe(text, report.root)
+        store = await stack.enter_async_context(state.keep_job_store(shell, report))
+        runner = await stack.enter_async_context(jobs.open_jobs(transport, config, shell, store, probed))
+        files = PosixFiles(shell, transport, probed.capabilities)
+        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner, files)

@@ -1,0 +1,254 @@
+"""Following a job's output live. A reader on the target waits for it; nothing is polled over the link."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+
+from harness.command import OutputCallback
+from harness.errors import ConnectError, UnsupportedOperation
+from harness.results import Status
+from harness.transport import Transport
+
+from . import joboutput, jobscript
+from .joboutput import HeadTail, Kept
+from .jobtable import JobTable
+from .markers import MarkerScanner, NewlineUnmapper
+from .shell import HeldShell, Reply
+from .state import JobRecord, JobStore
+
+__all__ = ["CallbackError", "JobFollower", "PaneLog"]
+
+# $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link.
+_FOLLOW_BOTH = r"""
+tail -c "+$3" -f -- "$1" & a=$!
+tail -c "+$4" -f -- "$2" >&2 & b=$!
+cat >/dev/null
+kill $a $b
+"""
+
+# $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane.
+# Ends by itself when the job has ended, or with its input.
+_FOLLOW_JOB = (
+    "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
+    + jobscript.WATCH
+    + r"""
+exec 3<&0 </dev/null
+tail -c "+$2" -f -- "$1" 3<&- & hx_tail=$!
+( cat <&3 >/dev/null; kill $hx_tail $$ ) >/dev/null 2>&1 & hx_guard=$!
+until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done 2>/dev/null
+kill "$hx_guard" "$hx_tail"
+"""
+)
+
+
+FOREVER = 10 * 365 * 86400.0
+
+
+class CallbackError(Exception):
+    """``on_output`` raised; the cause says what."""
+
+
+class PaneLog:
+    """Takes a pane's log from a job's offset on, and gives the job's output."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self._scanner = MarkerScanner(record.nonce)
+        self._unmap = NewlineUnmapper()
+        self._job = int(record.job_id or 0)
+        self._inside = False
+        self.ended = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The output in the next bytes of the log."""
+        out = b""
+        for piece in self._scanner.feed(data):
+            if self.ended:
+                break
+            if isinstance(piece, bytes):
+                out += piece if self._inside else b""
+            elif piece.job == self._job and piece.kind == "start":
+                self._inside = True
+            elif piece.kind == "exit" or (piece.job == self._job and piece.kind == "end"):
+                self.ended = True
+        return self._unmap.feed(out)
+
+    def flush(self) -> bytes:
+        """What was held back; the log has ended."""
+        rest = b"" if self.ended or not self._inside else self._scanner.flush()
+        return self._unmap.feed(rest) + self._unmap.flush()
+
+
+class JobFollower:
+    """Reads the kept output of jobs as it grows."""
+
+    def __init__(self, transport: Transport, shell: HeldShell, store: JobStore, table: JobTable, socket: str) -> None:
+        self._socket = socket
+        self._transport = transport
+        self._shell = shell
+        self._store = store
+        self._table = table
+
+    # -- while run() waits
+
+    async def during(
+        self, job_id: str, reply: Callable[[], Awaitable[Reply]], callback: OutputCallback, delivered: list[int]
+    ) -> Reply:
+        """Wait for ``reply`` and call back with output meanwhile; ``delivered`` counts it for each stream.
+
+        Raises:
+            CallbackError: the callback raised.
+        """
+        try:
+            process = await self._transport.open_process(self._both(job_id, delivered))
+        except (ConnectError, UnsupportedOperation):
+            return await reply()  # no second channel: everything is delivered at the end
+        async with process, anyio.create_task_group() as tasks:
+            failures: list[CallbackError] = []
+            for number, receive in enumerate((process.receive, process.receive_stderr)):
+                tasks.start_soon(self._pass_on, receive, callback, delivered, number, failures, tasks.cancel_scope)
+            result = await reply()
+            tasks.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+        return result
+
+    def _both(self, job_id: str, delivered: list[int]) -> list[str]:
+        out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
+        return ["sh", "-c", _FOLLOW_BOTH, "sh", out, err, str(delivered[0] + 1), str(delivered[1] + 1)]
+
+    @staticmethod
+    async def _pass_on(
+        receive: Callable[[], Awaitable[bytes]],
+        callback: OutputCallback,
+        delivered: list[int],
+        number: int,
+        failures: list[CallbackError],
+        scope: anyio.CancelScope,
+    ) -> None:
+        while data := await receive():
+            delivered[number] += len(data)
+            if not call_back(callback, data, failures):
+                scope.cancel()
+                return
+
+    async def deliver_rest(
+        self, job_id: str, callback: OutputCallback | None, delivered: list[int], reply: Reply | None
+    ) -> None:
+        """Call back with what has not been delivered yet; the job has ended."""
+        if callback is None:
+            return
+        failures: list[CallbackError] = []
+        for number, suffix in enumerate(("out", "err")):
+            whole = (reply.stdout, reply.stderr)[number] if reply else None
+            async for data in self._rest(job_id, suffix, whole, delivered[number]):
+                delivered[number] += len(data)
+                if not call_back(callback, data, failures):
+                    raise failures[0]
+
+    async def _rest(self, job_id: str, suffix: str, whole: bytes | None, start: int) -> AsyncIterator[bytes]:
+        if whole is not None and len(whole) <= joboutput.INLINE:
+            if whole[start:]:
+                yield whole[start:]
+            return
+        async for data in joboutput.read_range(self._transport, self._shell, self._store.path(job_id, suffix), start):
+            yield data
+
+    # -- follow()
+
+    async def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes]:
+        """A job's output from byte ``offset`` until it ends; then its standard error."""
+        kept = await self._table.find(job_id)
+        live = kept.job.status is Status.RUNNING
+        if kept.record.kind == "pane" and not await self.has_streams(job_id):
+            async for data in self._follow_pane(kept.record, offset, live=live):
+                yield data
+            return
+        position = 0
+        for suffix in ("out", "err"):
+            path, start = self._store.path(job_id, suffix), max(0, offset - position)
+            async for data in self._follow_file(path, start, kept.record if live and suffix == "out" else None):
+                start += len(data)
+                yield data
+            position += await self._size(path)
+
+    async def has_streams(self, job_id: str) -> bool:
+        """True when the job's streams are kept as files of their own."""
+        return (await self._shell.call(f'[ -e "$hx_jobs/{job_id}.out" ]')).exit_code == 0
+
+    async def _size(self, path: str) -> int:
+        reply = await self._shell.call(joboutput.output_script(path, "/dev/null", 0))
+        return joboutput.parse_output(reply).stdout.size
+
+    async def _follow_file(self, path: str, start: int, live: JobRecord | None) -> AsyncIterator[bytes]:
+        """A file from ``start``; while that job runs as it grows, then what is left of it."""
+        if live is not None:
+            async for data in self._live(path, start, live):
+                start += len(data)
+                yield data
+        async for data in joboutput.read_range(self._transport, self._shell, path, start):
+            yield data
+
+    async def _live(self, path: str, start: int, record: JobRecord) -> AsyncIterator[bytes]:
+        words = (path, str(start + 1), record.job_id, self._store.root, self._socket, pane_uid(record))
+        try:
+            process = await self._transport.open_process(["sh", "-c", _FOLLOW_JOB, "sh", *words])
+        except (ConnectError, UnsupportedOperation):  # no second channel
+            await self.wait(record, FOREVER)
+            return
+        async with process:
+            while data := await process.receive():
+                yield data
+
+    async def wait(self, record: JobRecord, seconds: float) -> None:
+        """Wait on the target until the job has ended or is gone, or the time is over."""
+        script = (
+            f"hx_wait {record.job_id} {int(seconds) + 1} {shlex.quote(self._socket)} {shlex.quote(pane_uid(record))}"
+        )
+        ticket = await self._shell.submit(jobscript.background_line(script))
+        try:
+            with anyio.move_on_after(seconds):
+                await ticket.reply()
+        finally:
+            ticket.forget()
+
+    async def _follow_pane(self, record: JobRecord, offset: int, *, live: bool) -> AsyncIterator[bytes]:
+        """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
+        log, skip = PaneLog(record), offset
+        path = f"{self._store.root}/{record.log}"
+        async for chunk in self._follow_file(path, record.offset or 0, record if live else None):
+            data = log.feed(chunk)
+            fresh, skip = data[skip:], max(0, skip - len(data))
+            if fresh:
+                yield fresh
+            if log.ended:
+                return
+        if rest := log.flush()[skip:]:
+            yield rest
+
+    async def pane_output(self, record: JobRecord, limit: int) -> Kept:
+        """Head and tail of what a pane's job has written so far."""
+        kept = HeadTail(limit)
+        async for data in self._follow_pane(record, 0, live=False):
+            kept.feed(data)
+        return kept.kept()
+
+
+def pane_uid(record: JobRecord) -> str:
+    """The lasting id of the pane that a job runs in; it is the name of the log's folder."""
+    parts = record.log.split("/")
+    return parts[1] if record.kind == "pane" and len(parts) > 1 else ""
+
+
+def call_back(callback: OutputCallback, data: bytes, failures: list[CallbackError]) -> bool:
+    """Call the caller's function; what it raises is kept, to be raised where the caller waits."""
+    try:
+        callback(data)
+    except Exception as error:
+        failure = CallbackError()
+        failure.__cause__ = error
+        failures.append(failure)
+        return False
+    return True

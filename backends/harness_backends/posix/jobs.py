@@ -1,0 +1,356 @@
+"""Commands without a terminal, and every job that the target keeps."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.backend import Jobs
+from harness.command import Command
+from harness.config import Config
+from harness.errors import (
+    ConnectionLost,
+    FileNotFound,
+    HarnessError,
+    NoSpace,
+    NotADirectory,
+    PermissionDenied,
+    UnsupportedOperation,
+)
+from harness.results import Job, ShellResult, Status
+from harness.transport import Transport
+
+from . import joboutput, jobscript
+from .jobfollow import CallbackError, JobFollower, pane_uid
+from .joboutput import JobOutput, Kept, cut
+from .jobscript import PROLOGUE, SIGNALS, Fault, Launch, Outcome
+from .jobtable import JobTable, KeptJob
+from .jobuser import account_text, change_user
+from .probe import Probe
+from .shell import HeldShell, Reply, Ticket
+from .state import JobRecord, JobStore, render_record
+
+__all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
+
+SMALL_STDIN = 16 * 1024
+TERM_GRACE = 2.0
+INT_GRACE = 1.0
+KILL_GRACE = 2.0
+END_TIMEOUT = 5.0
+"""How long the proof of an end may take beyond the graces, before the outcome is called unknown."""
+FOLLOW_AFTER = 0.03
+"""A command that ends sooner than this gets no reader of its own for ``on_output``."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One command of ours on its way."""
+
+    job_id: str
+    command: Command
+    ticket: Ticket
+    began: float
+    delivered: list[int]
+
+
+class PosixJobs(Jobs):
+    """Jobs over a held shell: one channel for any number of concurrent commands, one round trip for each."""
+
+    def __init__(
+        self, transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe, tasks: TaskGroup
+    ) -> None:
+        self._transport = transport
+        self._config = config
+        self._shell = shell
+        self._store = store
+        self._probe = probe
+        self._tasks = tasks
+        self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
+        self._table = JobTable(transport, shell, store, config)
+        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket)
+
+    # -- running
+
+    async def run(self, command: Command) -> ShellResult:
+        job_id = await self._store.claim()
+        launch = await self._prepare(job_id, command)
+        began = time.monotonic()
+        try:
+            ticket = await self._shell.submit(jobscript.launch_line(launch), acknowledged=launch.acknowledge)
+            running = _Run(job_id, command, ticket, began, [0, 0])
+            if command.wait:
+                return await self._finish(running)
+            return await self._acknowledge(running)
+        except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
+            with anyio.CancelScope(shield=True):
+                await self._interrupt(job_id)
+            if isinstance(reason, CallbackError) and reason.__cause__ is not None:
+                raise reason.__cause__ from None
+            raise
+
+    async def _prepare(self, job_id: str, command: Command) -> Launch:
+        record = render_record(self._record(job_id, command))
+        stdin, start = command.stdin, jobscript.start_text(command.env)
+        if command.user is not None and command.user != self._probe.capabilities.user:
+            program = change_user(command.user, self._probe.capabilities, self._target)
+            preamble = account_text(command.user) + jobscript.preamble(command.env)
+            text = f"{preamble}\n{command.command}".encode("utf-8", "surrogateescape")
+            stdin, start = text + (stdin or b""), jobscript.start_text_as(program, len(text))
+        feed = ""
+        if stdin is not None and len(stdin) <= SMALL_STDIN:
+            feed = jobscript.write_bytes(stdin, f'"$hx_jobs/{job_id}.in"')
+        elif stdin is not None:
+            await self._upload(self._store.path(job_id, "in"), stdin)
+        limit = joboutput.INLINE + 1 if command.wait else 0
+        return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait)
+
+    def _record(self, job_id: str, command: Command) -> JobRecord:
+        return JobRecord(
+            job_id=job_id,
+            command=command.command,
+            started=time.time() + self._probe.clock_offset,
+            owner=self._owner,
+            cwd=command.cwd or "",
+            user=command.user or "",
+        )
+
+    def _directory(self, cwd: str | None) -> str:
+        home = self._probe.capabilities.home
+        if cwd == "~" or (cwd or "").startswith("~/"):
+            return home + (cwd or "")[1:]
+        return cwd or ""
+
+    async def _upload(self, path: str, data: bytes) -> None:
+        script = 'umask 077; exec cat >"$0"'
+        async with await self._transport.open_process(["sh", "-c", script, path]) as process:
+            try:
+                await process.send(data)
+                await process.send_eof()
+            except BrokenPipeError:
+                pass  # its exit code tells why
+            if await process.wait() != 0:
+                raise NoSpace("the command's input could not be stored", target=self._target, hint="free some space")
+
+    async def _acknowledge(self, run: _Run) -> ShellResult:
+        try:
+            reply = await run.ticket.started()
+        except ConnectionLost:
+            return self._lost(run)
+        run.ticket.forget()
+        self._check(jobscript.outcome(reply.exit_code), run.command)
+        return self._result(run, Outcome(Status.RUNNING))
+
+    async def _finish(self, run: _Run) -> ShellResult:
+        try:
+            with anyio.move_on_after(run.command.timeout):
+                reply = await self._reply(run)
+                return await self._completed(run, reply)
+            if run.command.on_timeout == "keep":
+                run.ticket.forget()
+                return await self._partial(run, Outcome(Status.RUNNING))
+            return await self._time_out(run)
+        except ConnectionLost:
+            return self._lost(run)
+
+    async def _reply(self, run: _Run) -> Reply:
+        """Wait for the end; hand the output to ``on_output`` meanwhile, if it takes longer than a moment."""
+        if run.command.on_output is None:
+            return await run.ticket.reply()
+        with anyio.move_on_after(FOLLOW_AFTER):
+            return await run.ticket.reply()
+        return await self._follower.during(run.job_id, run.ticket.reply, run.command.on_output, run.delivered)
+
+    async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
+        outcome = jobscript.outcome(reply.exit_code)
+        self._check(outcome, run.command)
+        limit = run.command.max_output
+        if max(len(reply.stdout), len(reply.stderr)) > joboutput.INLINE:
+            output = await self._output(run.job_id, limit)
+        else:
+            output = JobOutput(cut(reply.stdout, limit), cut(reply.stderr, limit))
+        await self._follower.deliver_rest(run.job_id, run.command.on_output, run.delivered, reply)
+        return self._result(run, outcome, output)
+
+    def _check(self, outcome: Outcome, command: Command) -> None:
+        if outcome.fault is not None:
+            raise _fault_error(outcome.fault, command, self._target)
+
+    async def _partial(self, run: _Run, outcome: Outcome, *notices: str) -> ShellResult:
+        output = await self._output(run.job_id, run.command.max_output)
+        return self._result(run, outcome, output, *notices)
+
+    async def _output(self, job_id: str, limit: int) -> JobOutput:
+        out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
+        return await joboutput.read_output(self._transport, self._shell, out, err, limit)
+
+    def _result(self, run: _Run, outcome: Outcome, output: JobOutput | None = None, *notices: str) -> ShellResult:
+        return self._shell_result(
+            run.job_id, run.command.command, outcome, output, time.monotonic() - run.began, run.command.cwd, notices
+        )
+
+    @staticmethod
+    def _shell_result(
+        job_id: str,
+        command: str,
+        outcome: Outcome,
+        output: JobOutput | None,
+        duration: float,
+        cwd: str | None,
+        notices: tuple[str, ...] = (),
+    ) -> ShellResult:
+        stdout, stderr = (output.stdout, output.stderr) if output else (Kept(), Kept())
+        return ShellResult(
+            command=command,
+            status=outcome.status,
+            exit_code=outcome.exit_code,
+            stdout_bytes=stdout.data,
+            stderr_bytes=stderr.data,
+            truncated=stdout.omitted + stderr.omitted,
+            duration=duration,
+            cwd=cwd,
+            job_id=job_id,
+            notices=notices,
+        )
+
+    def _lost(self, run: _Run) -> ShellResult:
+        notice = f"the link was lost while this ran; ask for job {run.job_id} again"
+        return self._result(run, Outcome(Status.UNKNOWN), None, notice)
+
+    # -- ending
+
+    async def _time_out(self, run: _Run) -> ShellResult:
+        run.ticket.forget()
+        gone = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
+        await self._follower.deliver_rest(run.job_id, run.command.on_output, run.delivered, None)
+        if gone:
+            return await self._partial(run, Outcome(Status.TIMED_OUT))
+        return await self._partial(run, Outcome(Status.RUNNING), "it was killed at its deadline and is still there")
+
+    async def _interrupt(self, job_id: str) -> None:
+        try:
+            await self._end(job_id, Status.INTERRUPTED, ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
+        except HarnessError:
+            return  # the caller is leaving; the job's record says how it ended
+
+    async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> bool:
+        """End a job's process group; True when nothing is left of it."""
+        steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
+        bound = sum(grace for _, grace in ladder) + END_TIMEOUT
+        ticket = await self._shell.submit(jobscript.background_line(f"hx_end {job_id} {why} {steps}"))
+        try:
+            with anyio.fail_after(bound):
+                return (await ticket.reply()).exit_code == 0
+        except TimeoutError:
+            raise ConnectionLost(f"no proof of the end of job {job_id}", target=self._target) from None
+        finally:
+            ticket.forget()
+
+    async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
+        name = signal.upper().removeprefix("SIG")
+        if name not in SIGNALS:
+            raise ValueError(f"{signal!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+        kept = await self._table.find(job_id)
+        if kept.job.status is not Status.RUNNING:
+            return kept.job
+        if kept.record.kind == "pane":
+            await self._end_pane_job(kept.record, name, grace)
+        else:
+            await self._end(kept.job.job_id, Status.INTERRUPTED, (name, grace), ("KILL", KILL_GRACE))
+        await self._follower.wait(kept.record, KILL_GRACE)
+        return await self._table.get(job_id)
+
+    async def _end_pane_job(self, record: JobRecord, signal: str, grace: float) -> None:
+        words = (record.job_id, self._config.tmux_socket, pane_uid(record), signal, str(max(1, round(grace * 10))))
+        script = jobscript.END_PANE_JOB.replace("__ARGS__", " ".join(map(shlex.quote, words)))
+        ticket = await self._shell.submit(jobscript.background_line(script))
+        with anyio.move_on_after(grace + END_TIMEOUT):
+            await ticket.reply()
+        ticket.forget()
+
+    # -- kept jobs
+
+    async def list(self) -> list[Job]:
+        return await self._table.list()
+
+    async def get(self, job_id: str) -> Job:
+        return await self._table.get(job_id)
+
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
+        began = time.monotonic()
+        kept = await self._table.find(job_id)
+        if kept.job.status is Status.RUNNING:
+            await self._follower.wait(kept.record, timeout)
+            kept = await self._table.find(job_id)
+        job = kept.job
+        output = await self._kept_output(kept, max_output)
+        duration = time.monotonic() - began
+        if job.started is not None:
+            now = time.time() + self._probe.clock_offset
+            duration = max(0.0, (now if job.ended is None else job.ended) - job.started)
+        outcome = Outcome(job.status, job.exit_code)
+        notices = ("it is gone and left no exit code",) if job.status is Status.UNKNOWN else ()
+        result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
+        return replace(result, pane=job.pane)
+
+    async def _kept_output(self, kept: KeptJob, limit: int) -> JobOutput:
+        if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
+            return JobOutput(await self._follower.pane_output(kept.record, limit))
+        return await self._output(kept.job.job_id, limit)
+
+    def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
+        return self._follower.follow(job_id, offset)
+
+    async def clean(self) -> int:
+        return await self._table.clean()
+
+    @property
+    def _target(self) -> str:
+        return str(self._transport.target)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
+    cwd = command.cwd
+    match fault:
+        case Fault.CWD_MISSING:
+            return FileNotFound(f"{cwd}: no such directory, so nothing ran", target=target)
+        case Fault.CWD_NO_DIRECTORY:
+            return NotADirectory(f"{cwd}: not a directory, so nothing ran", target=target)
+        case Fault.CWD_DENIED:
+            return PermissionDenied(f"{cwd}: may not be entered, so nothing ran", target=target)
+        case Fault.NO_SPACE:
+            return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free some space")
+        case Fault.NO_GROUP:
+            return UnsupportedOperation(
+                "no way to start a command in a process group of its own",
+                target=target,
+                hint="install setsid (util-linux or busybox) or perl, and mkfifo, on the target",
+            )
+
+
+@asynccontextmanager
+async def open_jobs(
+    transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe
+) -> AsyncIterator[PosixJobs]:
+    """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
+    async with anyio.create_task_group() as tasks:
+        jobs = PosixJobs(transport, config, shell, store, probe, tasks)
+        try:
+            yield jobs
+        finally:
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,416 @@
+"""The shell side of jobs without a terminal: functions of the held shell, and the lines that call them. Pure text.
+
+A command runs in a fresh ``sh`` in a session of its own. Beside it a background subshell of the held shell waits for
+its end, writes ``N.exit`` and then one reply frame. It shares no signal with the command and outlives the link.
+Frames of many jobs never mix: who writes one holds a token, the only line in a FIFO.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from harness.results import Status
+
+__all__ = [
+    "END_PANE_JOB",
+    "GONE",
+    "NOT_ENDED",
+    "PROLOGUE",
+    "SIGNALS",
+    "STILL_RUNNING",
+    "WATCH",
+    "Fault",
+    "Launch",
+    "Outcome",
+    "background_line",
+    "launch_line",
+    "outcome",
+    "preamble",
+    "recorded",
+    "start_text",
+    "start_text_as",
+    "write_bytes",
+]
+
+# The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
+_CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd; set --; . "$hx_cmd"'
+
+# For another user, who cannot read the record: the text comes first on standard input, a regular file, $1 bytes long.
+_CHILD_OTHER = 'hx_cmd=$(dd bs="$1" count=1 2>/dev/null); umask "$2"; set --; eval "$hx_cmd"'
+
+_PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
+
+# A background list of a shell without job control ignores INT and QUIT, and a shell that it starts cannot undo that.
+# GNU env and perl can; where neither is (busybox alone), commands run with the two ignored.
+_LAUNCHERS = r"""
+hx_sh=$(command -v sh)
+hx_setsid=$(command -v setsid)
+hx_env=$(command -v env)
+hx_perl=$(command -v perl)
+hx_launcher=none
+if [ -n "$hx_setsid" ]; then
+  hx_launcher=setsid
+  "$hx_env" --default-signal=INT,QUIT true </dev/null >/dev/null 2>&1 && hx_launcher=env
+fi
+[ "$hx_launcher" != env ] && [ -n "$hx_perl" ] && hx_launcher=perl
+hx_group() {
+  case $hx_launcher in
+    env) exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT "$@" ;;
+    setsid) exec "$hx_setsid" "$@" ;;
+    perl) exec "$hx_perl" -e "$hx_reset" "$@" ;;
+  esac
+}
+"""
+
+_FRAME_LOCK = r"""
+if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_root/run/token.$$") </dev/null 2>/dev/null; then
+  exec 7<>"$hx_root/run/token.$$"
+  rm -f "$hx_root/run/token.$$" </dev/null
+  hx_take() { read -r hx_token <&7; }
+  hx_give() { echo >&7; }
+  hx_give
+else
+  hx_launcher=none
+fi
+"""
+
+# hx_reply ID CODE LIMIT OUT ERR: one frame with at most LIMIT bytes of each file.
+_REPLY = r"""
+hx_reply() {
+  hx_take
+  printf '\n%s %s\n' "$hx_nonce" "$1"
+  [ -s "$4" ] && head -c "$3" "$4"
+  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"
+  { [ -s "$5" ] && head -c "$3" "$5"; printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"; } >&6
+  hx_give
+}
+"""
+
+# hx_run ID JOB RECORD CWD START FEED LIMIT ACK . : the dot proves that the line came whole. The record is written here,
+# so that whatever follows in the held shell finds it.
+_RUN = r"""
+hx_run() {
+  [ "$#" = 9 ] && [ "$9" = . ] || return 0
+  jobs >/dev/null 2>&1
+  umask 077
+  hx_code=0
+  { printf '%s' "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
+  umask "$hx_umask"
+  hx_work "$@" </dev/null &
+}
+hx_enter() {
+  [ -n "$1" ] || return 0
+  CDPATH= cd -- "$1" >/dev/null && return 0
+  [ -e "$1" ] || return 1
+  [ -d "$1" ] || return 2
+  return 3
+}
+hx_work() {
+  exec 6>&2 2>/dev/null
+  hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err hx_in=$hx_jobs/$2.in
+  [ -n "$6" ] || [ -e "$hx_in" ] || hx_in=/dev/null
+  [ "$hx_launcher" = none ] && hx_code=1005
+  if [ "$hx_code" = 0 ]; then
+    hx_enter "$4"
+    case $? in 0) ;; 1) hx_code=1001 ;; 2) hx_code=1002 ;; *) hx_code=1003 ;; esac
+  fi
+  umask 077
+  [ "$hx_code" != 0 ] || { command : >"$hx_out" && command : >"$hx_err"; } || hx_code=1004
+  if [ "$hx_code" != 0 ]; then
+    hx_refuse "$@"
+  else
+    hx_start "$@"
+  fi
+}
+hx_refuse() {
+  trap '' HUP TERM PIPE
+  rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.in" "$hx_out" "$hx_err"
+  [ "$8" = 0 ] || hx_reply "-$1" "$hx_code" 0 /dev/null /dev/null
+  hx_reply "$1" "$hx_code" 0 /dev/null /dev/null
+}
+hx_start() {
+  ( exec <"$hx_in" >"$hx_out" 2>"$hx_err" 6>&- 7>&-; hx_job=$2; eval "$5" ) &
+  hx_pid=$!
+  trap '' HUP TERM PIPE
+  hx_since "$hx_pid"
+  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "$hx_began" >"$hx_jobs/$2.pid"
+  [ "$8" = 0 ] || hx_reply "-$1" 0 0 /dev/null /dev/null
+  wait "$hx_pid"
+  hx_code=$?
+  hx_why=
+  [ -e "$hx_jobs/$2.why" ] && read -r hx_why <"$hx_jobs/$2.why"
+  printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
+  case $hx_why in timed_out) hx_code=$((hx_code + 2000)) ;; interrupted) hx_code=$((hx_code + 3000)) ;; esac
+  hx_reply "$1" "$hx_code" "$7" "$hx_out" "$hx_err"
+}
+"""
+
+# hx_back ID SCRIPT . : run a script beside everything else; its output must be short.
+_BACK = r"""
+hx_back() {
+  [ "$#" = 3 ] && [ "$3" = . ] || return 0
+  jobs >/dev/null 2>&1
+  hx_behind "$@" </dev/null &
+}
+hx_behind() {
+  exec 6>&2 2>/dev/null
+  trap '' HUP TERM PIPE
+  hx_text=$(exec 6>&- 7>&-; LC_ALL=C; export LC_ALL; eval "$2")
+  hx_code=$?
+  hx_take
+  printf '\n%s %s\n%s\n%s %s %s\n' "$hx_nonce" "$1" "$hx_text" "$hx_nonce" "$1" "$hx_code"
+  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$hx_code" >&6
+  hx_give
+}
+"""
+
+# hx_alive JOB: is anything left of the process group? A process of another user is alive though we may not signal it.
+# A recycled process id is told by its start time, a reboot by the kernel's id of the boot.
+_PROCESS = r"""
+hx_since() {
+  hx_stat= hx_began=
+  { read -r hx_stat </proc/$1/stat; } 2>/dev/null || return 0
+  hx_began=${hx_stat##*) } hx_field=19
+  while [ "$hx_field" -gt 0 ]; do hx_began=${hx_began#* }; hx_field=$((hx_field - 1)); done
+  hx_began=${hx_began%% *}
+}
+hx_nap() { sleep "$1" </dev/null >/dev/null 2>&1 || sleep 1 </dev/null; }
+hx_kill() {
+  hx_said=$(LC_ALL=C; export LC_ALL; kill "$@" 2>&1) && return 0
+  case $hx_said in *[Pp]ermitted*) ;; *) return 1 ;; esac
+  sudo -n kill "$@" </dev/null >/dev/null 2>&1
+  return 0
+}
+hx_alive() {
+  hx_pg= hx_at=
+  { read -r hx_pg hx_at hx_then <"$hx_jobs/$1.pid"; } 2>/dev/null
+  case $hx_pg in ''|0|1|*[!0-9]*) return 1 ;; esac
+  [ "$hx_at" = "${hx_boot:--}" ] || return 1
+  hx_since "$hx_pg"
+  [ -z "$hx_began" ] || [ -z "$hx_then" ] || [ "$hx_began" = "$hx_then" ] || return 1
+  hx_kill -0 -- "-$hx_pg" || { [ -n "$hx_stat" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]; }
+}
+hx_remains() {
+  hx_alive "$1" || return 1
+  ps -A -o pgid= -o stat= </dev/null 2>/dev/null | {
+    hx_seen=0
+    while read -r hx_g hx_s; do
+      hx_seen=1
+      [ "$hx_g" = "$hx_pg" ] || continue
+      case $hx_s in Z*) ;; *) exit 0 ;; esac
+    done
+    [ "$hx_seen" = 0 ]
+  }
+}
+"""
+
+# hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
+# or we are. A job in a pane has no process group of its own: it is gone when its pane is.
+# hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7.
+_WATCH = r"""
+hx_gone() {
+  if [ -s "$hx_jobs/$1.pid" ]; then
+    ! hx_alive "$1"
+  else
+    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] &&
+      ! tmux -L "$2" list-panes -a -F '#{@harness_uid}' </dev/null 2>/dev/null | grep -qxF -e "$3"
+  fi
+}
+hx_wait() {
+  hx_left=$(($2 * 5 + 1))
+  while [ "$hx_left" -gt 0 ]; do
+    [ -s "$hx_jobs/$1.exit" ] && return 0
+    if hx_gone "$1" "$3" "$4"; then
+      hx_nap 0.3
+      [ -s "$hx_jobs/$1.exit" ] && return 0
+      return 9
+    fi
+    kill -0 $$ || return 8
+    hx_nap 0.2
+    hx_left=$((hx_left - 1))
+  done
+  return 8
+}
+hx_end() {
+  [ -s "$hx_jobs/$1.cmd" ] || return 0
+  hx_job=$1 hx_left=40
+  while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
+    hx_left=$((hx_left - 1)); hx_nap 0.05
+  done
+  [ -s "$hx_jobs/$1.exit" ] || { umask 077; printf '%s\n' "$2" >"$hx_jobs/$1.why"; }
+  shift 2
+  while [ "$#" -ge 2 ]; do
+    hx_alive "$hx_job" || return 0
+    hx_kill -s "$1" -- "-$hx_pg"
+    hx_nap 0.01
+    hx_left=$2
+    while [ "$hx_left" -gt 0 ]; do
+      hx_alive "$hx_job" || return 0
+      hx_left=$((hx_left - 1)); hx_nap 0.1
+    done
+    shift 2
+  done
+  hx_remains "$hx_job" && return 7
+  return 0
+}
+"""
+
+WATCH = _PROCESS + _WATCH
+"""The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
+
+SIGNALS = frozenset(
+    ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP", "ALRM", "ABRT", "WINCH")
+)
+"""What a job may be sent."""
+
+# JOB SOCKET UID SIGNAL TENTHS. The foreground process group of the pane's terminal is the job's; when it is the shell's
+# own, C-c ends what the shell itself does, and nothing else may be signalled.
+END_PANE_JOB = r"""
+set -- __ARGS__
+hx_pane= hx_shell=
+tmux -L "$2" list-panes -a -F '#{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null |
+while read -r uid pane shell; do
+  [ "$uid" = "$3" ] || continue
+  for signal in "$4" KILL; do
+    hx_left=$5
+    group=$(ps -o tpgid= -p "$shell" </dev/null | tr -d ' ')
+    if [ -z "$group" ] || [ "$group" = "$shell" ]; then
+      [ "$signal" = KILL ] || tmux -L "$2" send-keys -t "$pane" C-c </dev/null
+    else
+      hx_kill -s "$signal" -- "-$group"
+    fi
+    while [ "$hx_left" -gt 0 ]; do
+      [ -s "$hx_jobs/$1.exit" ] && break 3
+      hx_left=$((hx_left - 1)); hx_nap 0.1
+    done
+  done
+done
+"""
+
+STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7
+"""Exit codes of ``hx_wait`` and ``hx_end``."""
+
+PROLOGUE = "".join(
+    (
+        "\nhx_jobs=$hx_root/jobs\n",
+        f"hx_child={shlex.quote(_CHILD)}\n",
+        f"hx_child_other={shlex.quote(_CHILD_OTHER)}\n",
+        f"hx_reset={shlex.quote(_PERL)}\n",
+        _LAUNCHERS,
+        _FRAME_LOCK,
+        _REPLY,
+        _RUN,
+        _BACK,
+        WATCH,
+    )
+)
+"""For :meth:`HeldShell.define`, after :data:`state.PROLOGUE`."""
+
+
+class Fault(IntEnum):
+    """Frame codes that mean: nothing ran, and no record was kept."""
+
+    CWD_MISSING = 1001
+    CWD_NO_DIRECTORY = 1002
+    CWD_DENIED = 1003
+    NO_SPACE = 1004
+    NO_GROUP = 1005
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One call of ``hx_run``. ``start`` is shell text that replaces the subshell by the command: :func:`start_text`.
+
+    ``limit`` bounds the bytes of each stream in the reply frame; ``feed`` is shell text that writes ``N.in``.
+    """
+
+    job_id: str
+    record: str
+    start: str
+    cwd: str = ""
+    feed: str = ""
+    limit: int = 0
+    acknowledge: bool = False
+
+
+def launch_line(launch: Launch) -> Callable[[int], str]:
+    """The line that starts a job, as a function of the reply's id."""
+    words = (launch.job_id, launch.record, launch.cwd, launch.start, launch.feed, str(launch.limit))
+    rest = " ".join(map(shlex.quote, words)) + (" 1 .\n" if launch.acknowledge else " 0 .\n")
+    return lambda number: f"hx_run {number} {rest}"
+
+
+def background_line(script: str) -> Callable[[int], str]:
+    """The line that runs a script beside everything else in the held shell."""
+    rest = f"{shlex.quote(script)} .\n"
+    return lambda number: f"hx_back {number} {rest}"
+
+
+def preamble(env: tuple[tuple[str, str], ...]) -> str:
+    """Shell text that sets the environment. It travels over the held channel only: it is in no argv and no file."""
+    return "".join(f"export {name}={shlex.quote(value)}; " for name, value in env)
+
+
+def start_text(env: tuple[tuple[str, str], ...] = ()) -> str:
+    """Start the command as the login's user."""
+    return preamble(env) + 'hx_group "$hx_sh" -c "$hx_child" sh "$hx_job" "$hx_jobs" "$hx_umask"'
+
+
+def start_text_as(user_argv: tuple[str, ...], length: int) -> str:
+    """Start the command, the first ``length`` bytes of ``N.in``, through a program that changes the user."""
+    prefix = " ".join(map(shlex.quote, user_argv))
+    return f'hx_group {prefix} "$hx_sh" -c "$hx_child_other" sh {length} "$hx_umask"'
+
+
+def write_bytes(data: bytes, variable_path: str) -> str:
+    """Shell text that writes any bytes to a file with the builtin ``printf``."""
+    pieces = (f"printf '{octal(chunk)}'" for chunk in _chunks(data, 4096))
+    return "{ " + "; ".join(pieces) + f"; }} >{variable_path}" if data else f": >{variable_path}"
+
+
+def octal(data: bytes) -> str:
+    """Bytes as the format of ``printf``: letters, digits and blanks as they are, the rest as ``\\NNN``."""
+    return "".join(chr(b) if b in _PLAIN else f"\\{b:03o}" for b in data)
+
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789.,:;/=_+-\n")
+
+
+def _chunks(data: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a frame's code says: how the command ended, or what kept it from starting."""
+
+    status: Status
+    exit_code: int | None = None
+    fault: Fault | None = None
+
+
+def outcome(code: int) -> Outcome:
+    """Read the code of a reply frame of ``hx_run``."""
+    if code in Fault._value2member_map_:
+        return Outcome(Status.UNKNOWN, None, Fault(code))
+    if code >= 3000:
+        return Outcome(Status.INTERRUPTED, code - 3000)
+    if code >= 2000:
+        return Outcome(Status.TIMED_OUT)
+    return Outcome(Status.COMPLETED, code)
+
+
+def recorded(text: str) -> Outcome | None:
+    """Read the content of ``N.exit``; None while it is not whole."""
+    words = text.split()
+    if not text.endswith("\n") or not words or not words[0].isdecimal():
+        return None
+    try:
+        status = Status(words[1]) if len(words) > 1 else Status.COMPLETED
+    except ValueError:
+        status = Status.COMPLETED
+    return Outcome(status, None if status is Status.TIMED_OUT else int(words[0]))

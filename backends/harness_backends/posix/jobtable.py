@@ -1,0 +1,222 @@
+"""The jobs that the target keeps: listing, looking up, removing."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from harness.config import Config
+from harness.errors import JobNotFound
+from harness.results import Job, Status
+from harness.transport import Transport
+
+from .jobscript import recorded
+from .shell import HeldShell
+from .state import JobRecord, JobStore, parse_record
+
+__all__ = ["JobTable", "KeptJob", "clean_script", "list_script", "parse_table"]
+
+LISTED_LINES = 50
+LISTED_COLUMNS = 2000
+SHOWN_BYTES = 1 << 20
+MOST_JOBS = 10_000
+"""Ended jobs beyond this many are removed by clean(), whatever their size."""
+LIST_TIMEOUT = 120.0
+
+# For each record: "job N STATE CODE STATUS", STATE being ended, alive, gone or pane; then times; then the records.
+_LIST = r"""
+hx_state_of() {
+  hx_c= hx_w= hx_s=gone
+  if [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+    hx_s=ended
+  elif [ ! -e "$1.pid" ] && [ ! -e "$1.out" ]; then
+    hx_s=pane
+  elif hx_alive "$1"; then
+    hx_s=alive
+  elif [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+    hx_s=ended
+  fi 2>/dev/null
+  printf 'job %s %s %s %s\n' "$1" "$hx_s" "$hx_c" "$hx_w"
+}
+hx_each() {
+  for hx_f in $hx_names; do
+    [ -s "$hx_f" ] || continue
+    hx_state_of "${hx_f%.cmd}"
+  done
+}
+hx_panes() {
+  command -v tmux >/dev/null 2>&1 || return 0
+  tmux -L "$hx_socket" list-panes -a -F 'pane #{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null
+}
+hx_times() {
+  xargs stat -c 'time %n %Y' 2>/dev/null || xargs stat -f 'time %N %m' 2>/dev/null
+}
+cd "$hx_jobs" || exit 0
+"""
+
+_RECORDS = (
+    'awk \'FNR == 1 { print "record " FILENAME }'
+    f' FNR <= {LISTED_LINES} {{ print " " substr($0, 1, {LISTED_COLUMNS}) }}\''
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJob:
+    """A job and its record."""
+
+    job: Job
+    record: JobRecord
+
+
+def list_script(socket: str, job_id: str | None = None) -> str:
+    """The script whose output :func:`parse_table` reads: all jobs, or one with its whole record."""
+    head = f"{_LIST}\nhx_socket={shlex.quote(socket)}\n"
+    if job_id is not None:
+        names = f"hx_names={job_id}.cmd\n"
+        show = f"printf 'record %s\\n' {job_id}.cmd; head -c {SHOWN_BYTES} {job_id}.cmd | sed 's/^/ /'"
+        times = f"ls {job_id}.cmd {job_id}.exit 2>/dev/null | hx_times"
+        return f"{head}{names}[ -s {job_id}.cmd ] || exit 0\nhx_each\nhx_panes\n{times}\n{show}\n"
+    names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p")\n'
+    times = "ls | sed -n '/^[0-9]*\\.\\(cmd\\|exit\\)$/p' | hx_times"
+    return f'{head}{names}hx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
+
+
+def parse_table(text: str) -> list[KeptJob]:
+    """Read what :func:`list_script` wrote, oldest job first. Records that are empty or torn are left out."""
+    table = _Table()
+    for line in text.split("\n"):
+        table.line(line)
+    return sorted(table.jobs(), key=lambda kept: int(kept.job.job_id))
+
+
+class _Table:
+    """The lines of a listing, sorted into what they say."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, list[str]] = {}
+        self.times: dict[str, float] = {}
+        self.panes: set[str] = set()
+        self.records: dict[str, list[str]] = {}
+        self._record: list[str] = []
+
+    def line(self, line: str) -> None:
+        kind, _, rest = line.partition(" ")
+        match kind:
+            case "":
+                if line:
+                    self._record.append(rest)
+            case "record":
+                self._record = self.records.setdefault(rest.removesuffix(".cmd"), [])
+            case "job":
+                name, *words = rest.split()
+                self.states[name] = words
+            case "time":
+                name, _, seconds = rest.rpartition(" ")
+                self.times[name] = float(seconds) if seconds.isdecimal() else 0.0
+            case "pane":
+                self.panes.add(rest.split()[0])
+
+    def jobs(self) -> list[KeptJob]:
+        found = []
+        for job_id, words in self.states.items():
+            record = parse_record("\n".join(self.records.get(job_id, [])))
+            if record is not None:
+                found.append(KeptJob(self._job(job_id, words, record), record))
+        return found
+
+    def _job(self, job_id: str, words: list[str], record: JobRecord) -> Job:
+        outcome = recorded(" ".join(words[1:]) + "\n") if words[:1] == ["ended"] else None
+        started = record.started if record.started is not None else self.times.get(f"{job_id}.cmd")
+        ended = self.times.get(f"{job_id}.exit") if outcome else None
+        return Job(
+            job_id=job_id,
+            command=record.command,
+            status=outcome.status if outcome else self._unended(words[:1], record),
+            exit_code=outcome.exit_code if outcome else None,
+            started=started,
+            ended=max(ended, started or 0.0) if ended is not None else None,
+            pane=record.pane or None,
+            owner=record.owner or None,
+            cwd=record.cwd or None,
+        )
+
+    def _unended(self, state: list[str], record: JobRecord) -> Status:
+        if record.kind == "pane":
+            uid = record.log.split("/")[1:2]
+            return Status.RUNNING if uid and uid[0] in self.panes else Status.UNKNOWN
+        return Status.RUNNING if state in (["alive"], ["pane"]) else Status.UNKNOWN
+
+
+# Ended jobs that are too old, then the oldest while they are too big or too many. The newest id stays known in "last".
+_CLEAN = r"""
+cd "$hx_jobs" || exit 0
+hx_top=$(ls | sed -n 's/^\([0-9][0-9]*\)\.cmd$/\1/p' | sort -n | tail -n 1)
+hx_last=0
+{ read -r hx_last <last; } 2>/dev/null
+case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
+[ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
+hx_drop() {
+  [ -s "$1.exit" ] || return 0
+  rm -f "$1.cmd" "$1.run" "$1.out" "$1.err" "$1.in" "$1.pid" "$1.why" "$1.exit" && printf 'x'
+}
+find . -name '[0-9]*.exit' -mtime +__DAYS__ | sed 's/^\.\///; s/\.exit$//' | while read -r n; do hx_drop "$n"; done
+find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
+hx_kept=0 hx_count=0
+ls -s -k 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) \([0-9][0-9]*\)\.\([a-z]*\)$/\2 \1 \3/p' | sort -rn |
+while read -r n k suffix; do
+  hx_kept=$((hx_kept + k))
+  [ "$suffix" != cmd ] || hx_count=$((hx_count + 1))
+  if [ "$hx_kept" -gt __KILOBYTES__ ] || [ "$hx_count" -gt __JOBS__ ]; then hx_drop "$n"; fi
+done
+for f in "$hx_root/run/"*.*; do
+  case ${f##*.} in *[!0-9]*) ;; *) kill -0 "${f##*.}" 2>/dev/null || rm -f "$f" ;; esac
+done
+"""
+
+
+def clean_script(max_age: float, max_bytes: int) -> str:
+    """The script that removes ended jobs beyond the limits (seconds, bytes); it writes one letter for each."""
+    days = max(0, int(max_age // 86400) - 1) if max_age >= 86400 else 0
+    fields = {"__DAYS__": str(days), "__KILOBYTES__": str(max_bytes // 1024), "__JOBS__": str(MOST_JOBS)}
+    text = _CLEAN
+    for name, value in fields.items():
+        text = text.replace(name, value)
+    return text
+
+
+class JobTable:
+    """Every job on the target, of this and of other harness processes, with or without a terminal."""
+
+    def __init__(self, transport: Transport, shell: HeldShell, store: JobStore, config: Config) -> None:
+        self._transport = transport
+        self._shell = shell
+        self._store = store
+        self._config = config
+
+    async def list(self) -> list[Job]:
+        """Every job with a record, oldest first; commands are cut after some lines."""
+        reply = await self._shell.call(list_script(self._config.tmux_socket), timeout=LIST_TIMEOUT)
+        return [kept.job for kept in parse_table(reply.text)]
+
+    async def find(self, job_id: str) -> KeptJob:
+        """One job with its record.
+
+        Raises:
+            JobNotFound: there is none of that id.
+        """
+        if job_id.isdecimal():
+            reply = await self._shell.call(list_script(self._config.tmux_socket, str(int(job_id))))
+            for kept in parse_table(reply.text):
+                return kept
+        raise JobNotFound(
+            f"no job {job_id!r}", target=self._transport.target, hint="'harness jobs' lists those that are kept"
+        )
+
+    async def get(self, job_id: str) -> Job:
+        """One job."""
+        return (await self.find(job_id)).job
+
+    async def clean(self) -> int:
+        """Remove ended jobs beyond the limits; returns how many."""
+        script = clean_script(self._config.jobs_max_age, self._config.jobs_max_bytes)
+        return len((await self._shell.call(script, timeout=LIST_TIMEOUT)).stdout)
