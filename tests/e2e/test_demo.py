@@ -17,7 +17,7 @@ import pytest
 
 from harness.operate.demo import run_demo
 
-DEMO = [sys.executable, "-m", "harness.cli.main", "demo"]
+DEMO = [str(Path(sys.executable).with_name("harness")), "demo"]
 DETACH = "\x02d"
 
 
