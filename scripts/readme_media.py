@@ -38,15 +38,15 @@ COMMANDS = (
 )
 ATTACH = f"harness --ssh {HOST} attach"
 LAST = f"harness --ssh {HOST} --tmux run -- 'uptime -p; test -e /run/reboot-required'"
-WIDTH, HEIGHT = 92, 18
+WIDTH, HEIGHT = 92, 12
 TIMEOUT = 60.0
-PICTURE_FORMAT = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {terminal_width} {terminal_height}">
+PICTURE_FORMAT = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {terminal_height}">
 <style>{styles}
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   font-size: {char_height}px; line-height: {line_height}px; }}
 </style>
 <rect width="100%" height="100%" rx="8" fill="#101418"/>
-<g class="{unique_id}-matrix" transform="translate(8, 8)">{matrix}</g>
+<g class="{unique_id}-matrix" transform="translate(12, 12)">{backgrounds}{matrix}</g>
 </svg>
 """
 
@@ -151,7 +151,8 @@ async def _screen_with(socket: str, environment: Mapping[str, str], text: str) -
 def _picture(screen: str) -> str:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(screen), no_wrap=True)
-    return console.export_svg(code_format=PICTURE_FORMAT, unique_id="screen")
+    picture = console.export_svg(code_format=PICTURE_FORMAT, unique_id="screen")
+    return re.sub(r' clip-path="[^"]*"|<text[^>]*>\n</text>', "", picture)
 
 
 def shape(text: str) -> str:
