@@ -1,0 +1,117 @@
+"""Jobs: commands that are not waited for, and the record of all of them on the target."""
+
+from __future__ import annotations
+
+import anyio
+
+from ...context import ExecutionContext
+from ...errors import JobNotFound
+from ...results import Status
+from ._commands import completed, usable
+from ._limits import gate, open_gate
+from ._registry import check, scratch
+
+UNKNOWN_ID = "99999999"
+
+
+@check("wait=False returns at once with a job id; the result can be waited for and is exact.")
+async def background_jobs_can_be_waited_for(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        result = await ctx.run_shell(f"echo a; {gate(directory)}; printf b; (exit 4)", wait=False)
+        assert (result.status, result.exit_code) == (Status.RUNNING, None), result
+        assert result.job_id, result
+        assert (await ctx.job(result.job_id)).status is Status.RUNNING
+        await open_gate(ctx, directory)
+        done = await ctx.wait(result.job_id, timeout=30)
+        assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 4, "a\nb"), done
+        again = await ctx.wait(result.job_id, timeout=30)
+        assert (again.exit_code, again.stdout) == (4, "a\nb"), again
+
+
+@check("A job can be waited for by several callers at once.")
+async def jobs_have_many_waiters(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        result = await ctx.run_shell(f"{gate(directory)}; echo end", wait=False)
+        outputs: list[str] = []
+
+        async def wait() -> None:
+            outputs.append(completed(await ctx.wait(result.job_id or "", timeout=30)).stdout)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(wait)
+            await open_gate(ctx, directory)
+    assert outputs == ["end\n"] * 3
+
+
+@check("follow gives the output live until the job ends, and from any byte on.")
+async def jobs_can_be_followed(ctx: ExecutionContext) -> None:
+    whole = b"first\n" + b"".join(b"%d\n" % number for number in range(1, 5001))
+    async with scratch(ctx) as directory:
+        result = await ctx.run_shell(f"echo first; {gate(directory)}; seq 1 5000", wait=False)
+        data = b""
+        async for chunk in ctx.follow(result.job_id or ""):
+            data += chunk
+            if data == b"first\n":
+                await open_gate(ctx, directory)
+        assert data == whole, data[-100:]
+        rest = b"".join([chunk async for chunk in ctx.follow(result.job_id or "", offset=6)])
+        assert rest == whole[6:], rest[:100]
+        assert b"".join([chunk async for chunk in ctx.follow(result.job_id or "", offset=len(whole))]) == b""
+
+
+@check("kill ends a job, and its record says that it is over.")
+async def jobs_can_be_killed(ctx: ExecutionContext) -> None:
+    result = await ctx.run_shell("echo started; sleep 300", wait=False)
+    job = await ctx.kill(result.job_id or "")
+    assert job.status not in (Status.RUNNING, Status.UNKNOWN), job
+    done = await ctx.wait(result.job_id or "", timeout=20)
+    assert done.status not in (Status.RUNNING, Status.UNKNOWN), done
+    await usable(ctx)
+
+
+@check("kill ends a job that ignores the signal, after the grace.")
+async def stubborn_jobs_can_be_killed(ctx: ExecutionContext) -> None:
+    result = await ctx.run_shell("sh -c \"trap '' TERM; echo started; while :; do sleep 1; done\"", wait=False)
+    async for _ in ctx.follow(result.job_id or ""):
+        break
+    job = await ctx.kill(result.job_id or "", grace=0.5)
+    assert job.status not in (Status.RUNNING, Status.UNKNOWN), job
+    await usable(ctx)
+
+
+@check("Killing a job that has ended changes nothing.")
+async def ended_jobs_stay_ended(ctx: ExecutionContext) -> None:
+    result = completed(await ctx.run_shell("echo x; (exit 3)"), 3)
+    job = await ctx.kill(result.job_id or "")
+    assert (job.status, job.exit_code) == (Status.COMPLETED, 3), job
+    again = await ctx.wait(result.job_id or "")
+    assert (again.exit_code, again.stdout) == (3, "x\n"), again
+
+
+@check("Every command is a job on the target: id, text, status, exit code and times; ids are never used again.")
+async def jobs_are_listed(ctx: ExecutionContext) -> None:
+    text = "echo 'a %s\n\tjob' é; (exit 6)"
+    first = completed(await ctx.run_shell(text), 6)
+    second = completed(await ctx.run_shell("true"))
+    assert int(second.job_id or "0") > int(first.job_id or "0"), (first, second)
+    listed = {job.job_id: job for job in await ctx.jobs()}
+    job = listed[first.job_id or ""]
+    assert job.command == text, job
+    assert (job.status, job.exit_code) == (Status.COMPLETED, 6), job
+    assert job == await ctx.job(job.job_id)
+    assert job.started is not None, job
+    assert job.ended is None or job.ended >= job.started - 1, job
+    assert list(listed) == sorted(listed, key=int), list(listed)
+
+
+@check("A job id that the target does not know is JobNotFound, also for one that is no number.")
+async def unknown_jobs_are_refused(ctx: ExecutionContext) -> None:
+    for job_id in (UNKNOWN_ID, "x", "../../etc/passwd", ""):
+        for operation in (ctx.job, ctx.wait, ctx.kill):
+            try:
+                await operation(job_id)
+            except JobNotFound as error:
+                assert str(ctx.target) in str(error), error
+            else:
+                raise AssertionError(f"{operation.__name__}({job_id!r}) did not raise JobNotFound")

@@ -1,0 +1,180 @@
+"""Limits: time, output, cancellation, and many commands at once. What was ended is proved gone."""
+
+from __future__ import annotations
+
+import anyio
+
+from ...context import ExecutionContext
+from ...results import Status
+from ._commands import MIB, completed, usable
+from ._registry import check, scratch, until
+
+# A process tree that is hard to end: ignored signals, a grandchild that holds the output, all writing their ids first.
+STUBBORN = """echo started
+trap '' TERM INT
+sh -c 'trap "" TERM INT HUP; echo $$ >{0}/grandchild; while :; do sleep 5; done' &
+sh -c 'trap "" TERM INT HUP; echo $$ >{0}/child; while :; do sleep 5; done'
+"""
+POLITE = "echo started; sh -c 'echo $$ >{0}/grandchild; exec sleep 300' & sh -c 'echo $$ >{0}/child; exec sleep 300'"
+
+
+async def _pids(ctx: ExecutionContext, directory: str) -> list[int]:
+    """The ids that the process tree has written, once both are there."""
+
+    async def both() -> bool:
+        sizes = {entry.name: entry.size for entry in await ctx.list_dir(directory)}
+        return all(sizes.get(name, 0) > 1 for name in ("child", "grandchild"))
+
+    await until(both, "the processes have started")
+    return [int((await ctx.read_file(f"{directory}/{name}")).text) for name in ("child", "grandchild")]
+
+
+async def _gone(ctx: ExecutionContext, directory: str, pids: list[int]) -> None:
+    """Assert that the processes are no more, looking past the context's own bookkeeping."""
+
+    async def none_left() -> bool:
+        states = [await _state(ctx, pid) for pid in pids]
+        return all(state in ("", "Z") for state in states)
+
+    await until(none_left, f"processes {pids} have ended", timeout=5)
+
+
+async def _state(ctx: ExecutionContext, pid: int) -> str:
+    command = f"ps -o stat= -p {pid} 2>/dev/null || grep State: /proc/{pid}/status 2>/dev/null | cut -f 2; true"
+    return completed(await ctx.run_shell(command, tty=False)).stdout.strip()[:1]
+
+
+async def _ended_at_its_deadline(ctx: ExecutionContext, script: str) -> None:
+    async with scratch(ctx) as directory:
+        started = anyio.current_time()
+        result = await ctx.run_shell(script.format(directory), timeout=2, on_timeout="kill")
+        assert result.status is Status.TIMED_OUT, result
+        assert result.exit_code is None, result
+        assert result.stdout.splitlines()[0] == "started", result
+        assert anyio.current_time() - started < 20
+        await _gone(ctx, directory, await _pids(ctx, directory))
+    await usable(ctx)
+
+
+@check("At its deadline a command with on_timeout='kill' is ended with everything it started, and its output is kept.")
+async def timeout_kills_the_whole_group(ctx: ExecutionContext) -> None:
+    await _ended_at_its_deadline(ctx, POLITE)
+
+
+@check("Programs that ignore TERM and INT are ended at the deadline too.")
+async def timeout_kills_what_ignores_signals(ctx: ExecutionContext) -> None:
+    await _ended_at_its_deadline(ctx, STUBBORN)
+
+
+@check("With on_timeout='keep' a command runs on, and its result can be had later by its job id.")
+async def timeout_keeps(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        script = f"echo one; {gate(directory)}; echo two; (exit 7)"
+        result = await ctx.run_shell(script, timeout=1, on_timeout="keep")
+        assert result.status is Status.RUNNING, result
+        assert result.exit_code is None, result
+        assert result.stdout == "one\n", result
+        assert result.job_id, result
+        early = await ctx.wait(result.job_id, timeout=0.5)
+        assert (early.status, early.stdout) == (Status.RUNNING, "one\n"), early
+        await open_gate(ctx, directory)
+        late = await ctx.wait(result.job_id, timeout=30)
+        assert (late.status, late.exit_code, late.stdout) == (Status.COMPLETED, 7, "one\ntwo\n"), late
+    await usable(ctx)
+
+
+@check("wait may be a number of seconds or a duration such as '1s'.")
+async def wait_takes_durations(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        result = await ctx.run_shell(gate(directory), wait="500ms", on_timeout="keep")
+        assert result.status is Status.RUNNING, result
+        await open_gate(ctx, directory)
+        completed(await ctx.wait(result.job_id or "", timeout=30))
+
+
+@check("Cancelling the caller ends the command with everything it started; the context stays usable.")
+async def cancelling_ends_the_command(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        pids: list[int] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.run_shell, POLITE.format(directory))
+            pids = await _pids(ctx, directory)
+            tasks.cancel_scope.cancel()
+        await _gone(ctx, directory, pids)
+    await usable(ctx)
+
+
+@check("Beyond max_output the head and the tail are returned, and truncated counts exactly what is between.")
+async def long_output_keeps_head_and_tail(ctx: ExecutionContext) -> None:
+    whole = b"".join(b"%d\n" % number for number in range(1, 100_001))
+    for limit in (10_000, 1000, 10):
+        result = completed(await ctx.run_shell("seq 1 100000", max_output=limit))
+        kept = result.stdout_bytes
+        assert 0 < len(kept) <= limit, (limit, len(kept))
+        assert result.truncated == len(whole) - len(kept), result.truncated
+        head = next(size for size in range(len(kept), -1, -1) if whole.startswith(kept[:size]))
+        assert whole.endswith(kept[head:]), (limit, head)
+        assert 0 < head < len(kept), (limit, head)
+    result = completed(await ctx.run_shell("seq 1 100000", max_output=len(whole)))
+    assert (result.stdout_bytes, result.truncated) == (whole, 0)
+
+
+@check("max_output=0 returns no output and counts all of it.")
+async def no_output_wanted(ctx: ExecutionContext) -> None:
+    result = completed(await ctx.run_shell("printf 12345", max_output=0))
+    assert (result.stdout_bytes, result.truncated) == (b"", 5), result
+
+
+@check("The whole of a truncated output stays with the job.")
+async def truncated_output_is_kept(ctx: ExecutionContext) -> None:
+    result = completed(await ctx.run_shell("seq 1 100000", max_output=100))
+    data = b"".join([chunk async for chunk in ctx.follow(result.job_id or "")])
+    assert data == b"".join(b"%d\n" % number for number in range(1, 100_001))
+
+
+@check("on_output receives the output as it comes, all of it, in order.")
+async def output_is_reported_live(ctx: ExecutionContext) -> None:
+    chunks: list[bytes] = []
+    seen = anyio.Event()
+
+    def receive(data: bytes) -> None:
+        chunks.append(data)
+        seen.set()
+
+    async with scratch(ctx) as directory, anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            script = f"echo first; {gate(directory)}; seq 1 20000"
+            completed(await ctx.run_shell(script, on_output=receive, max_output=MIB))
+
+        tasks.start_soon(run)
+        with anyio.fail_after(20):
+            await seen.wait()  # before the command can end
+        await open_gate(ctx, directory)
+    assert b"".join(chunks) == b"first\n" + b"".join(b"%d\n" % number for number in range(1, 20_001))
+
+
+@check("200 commands from 20 tasks at once: each gets its own output and its own exit code.")
+async def many_commands_at_once(ctx: ExecutionContext) -> None:
+    ids: list[str] = []
+
+    async def worker(first: int) -> None:
+        for number in range(first, 200, 20):
+            result = completed(await ctx.run_shell(f"echo {number}; (exit {number % 256})"), number % 256)
+            assert result.stdout == f"{number}\n", result
+            ids.append(result.job_id or "")
+
+    async with anyio.create_task_group() as tasks:
+        for first in range(20):
+            tasks.start_soon(worker, first)
+    assert len(set(ids)) == 200, "every command has a job id of its own"
+
+
+def gate(directory: str) -> str:
+    """Shell text that waits until :func:`open_gate`."""
+    return f"while ! [ -e {directory}/go ]; do sleep 0.1; done"
+
+
+async def open_gate(ctx: ExecutionContext, directory: str) -> None:
+    """Let a command that waits at the gate go on; it goes around the terminal."""
+    await ctx.write_file(f"{directory}/go", b"")

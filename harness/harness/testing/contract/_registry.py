@@ -1,0 +1,84 @@
+"""What a check is, how checks are collected, and how one is run."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+
+__all__ = ["CHECK_TIMEOUT", "Check", "Needs", "check", "checks", "run_check", "scratch", "until"]
+
+CHECK_TIMEOUT = 90.0
+"""Seconds for one check, on a slow machine."""
+
+Needs = Literal["any", "plain", "terminal"]
+Run = Callable[[ExecutionContext], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One requirement of the contract and the program that proves it.
+
+    ``needs`` says for which contexts it holds: any, only those without a terminal, or only those with one.
+    """
+
+    name: str
+    requirement: str
+    run: Run
+    needs: Needs = "any"
+
+    def applies_to(self, *, terminal: bool) -> bool:
+        """True when the requirement holds for contexts with (or without) a terminal."""
+        return self.needs == "any" or (self.needs == "terminal") == terminal
+
+
+_registry: list[Check] = []
+
+
+def check(requirement: str, needs: Needs = "any") -> Callable[[Run], Run]:
+    """Add a function to the contract, under its own name."""
+
+    def register(run: Run) -> Run:
+        _registry.append(Check(run.__name__, requirement, run, needs))
+        return run
+
+    return register
+
+
+def checks() -> tuple[Check, ...]:
+    """Every check, in the order of definition."""
+    return tuple(_registry)
+
+
+async def run_check(item: Check, ctx: ExecutionContext) -> None:
+    """Run one check, bounded in time; it raises when the requirement does not hold."""
+    with anyio.fail_after(CHECK_TIMEOUT):
+        await item.run(ctx)
+
+
+@asynccontextmanager
+async def scratch(ctx: ExecutionContext) -> AsyncIterator[str]:
+    """A new directory on the target, removed afterwards."""
+    path = f"/tmp/hx-check-{secrets.token_hex(6)}"
+    await ctx.mkdir(path)
+    try:
+        yield path
+    finally:
+        with anyio.CancelScope(shield=True), suppress(HarnessError):
+            await ctx.remove(path, recursive=True)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str, timeout: float = 20.0) -> None:
+    """Wait for something that can only be seen by looking: the state of a process or of a screen on the target."""
+    with anyio.move_on_after(timeout):
+        while not await condition():  # noqa: ASYNC110  # the target cannot signal it
+            await anyio.sleep(0.05)
+        return
+    raise AssertionError(f"not within {timeout:g} s: {what}")
