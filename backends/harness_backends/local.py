@@ -22,6 +22,7 @@ __all__ = ["LocalTransport", "open_backend"]
 
 TERM_GRACE = 1.0
 KILL_GRACE = 2.0
+DRAIN_GRACE = 0.5
 
 
 class LocalProcess(Process):
@@ -56,6 +57,9 @@ class LocalProcess(Process):
             await self.send_eof()
             await self._end()
             for stream in (self._process.stdout, self._process.stderr):
+                with anyio.move_on_after(DRAIN_GRACE):
+                    while await _receive(stream, 1 << 20):
+                        pass  # the pipe is closed only once its end was seen
                 assert stream is not None
                 await stream.aclose()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.backend import Capabilities
@@ -28,6 +29,7 @@ class Flavour:
     shell: tuple[str, ...]
     busybox: bool = False
     without: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
 
 
@@ -40,10 +42,11 @@ BARE = Flavour(  # busybox's own shell would find its applets without PATH
     ("dash",),
     busybox=True,
     without=("stat", "sha256sum", "readlink", "realpath", "flock", "timeout", "base64", "openssl"),
+    system=("cksum",),
 )
 FLAVOURS = (DASH, BASH, MKSH, BUSYBOX, BARE)
 BUSYBOX_APPLETS = """
-    awk base64 cat chgrp chmod chown cksum cp cut date dd df echo env false find flock grep head id ln ls mkdir mktemp
+    awk base64 cat chgrp chmod chown cp cut date dd df echo env false find flock grep head id ln ls mkdir mktemp
     mv od printf readlink realpath rm rmdir sed sh sha256sum sleep stat sync tail test timeout touch tr true uname wc
 """
 
@@ -81,6 +84,9 @@ def _path(flavour: Flavour, directory: Path) -> str:
     for applet in BUSYBOX_APPLETS.split():
         if applet not in flavour.without and not (directory / applet).exists():
             (directory / applet).symlink_to(busybox)
+    for program in flavour.system:
+        if not (directory / program).exists():
+            (directory / program).symlink_to(_absolute((program,))[0])
     return str(directory)
 
 
@@ -103,3 +109,16 @@ async def open_file_target(flavour: Flavour, directory: Path) -> AsyncIterator[F
     async with open_held_shell(transport) as shell:
         capabilities = Capabilities(home=str(home), uid=os.getuid())
         yield FileTarget(PosixFiles(shell, transport, capabilities), home, transport)
+
+
+@asynccontextmanager
+async def unprivileged_target(flavour: Flavour) -> AsyncIterator[FileTarget]:
+    """As :func:`open_file_target`, as a user who may not do everything; the test's own files are somebody else's."""
+    with tempfile.TemporaryDirectory(prefix="harness-files-") as name:
+        directory = Path(name)
+        os.chmod(directory, 0o755)
+        user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.getuid() == 0 else ()
+        async with open_file_target(replace(flavour, prefix=user), directory) as target:
+            if user:
+                os.chown(target.home, 65534, 65534)
+            yield target

@@ -86,7 +86,7 @@ class PosixFiles(Files):
         Raises:
             FileError: there are more than ``max_entries``; nothing is returned then.
         """
-        return await search(self._calls, Search(path, "walk"), max_entries)
+        return await search(self._calls, Search(path, "search"), max_entries)
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
         """Paths that match, relative to ``root`` when the pattern is; see :mod:`.glob` for the rules.

@@ -253,16 +253,25 @@ hxf_tree() {
   hxf_existing
   [ -d "$real" ] || exit 73
   { [ -r "$real" ] && cd "$real" 2>/dev/null; } || exit 71
-  shape=$2 mark=$3 depth=$5 links=$6
-  if [ "$4" = 0 ]; then hxf_entry; else hxf_entry | hxf_head "$4"; fi
+  shape=$2 mark=$3 pattern=$5
+  case $shape in expand) found=hxf_expand ;; *) found=hxf_entry ;; esac
+  if [ "$4" = 0 ]; then "$found"; else "$found" | hxf_head "$4"; fi
 }
 hxf_scan() {
   case $shape in
     list) find . ! -name . -prune "$@" ;;
-    walk) find . ! -name . "$@" ;;
-    glob) find $links . ! -name . \( ! -path "$depth" -o -prune \) "$@" ;;
-    plain) find $links . ! -name . \( ! -name '.?*' -o -prune -name . \) \( ! -path "$depth" -o -prune \) "$@" ;;
+    search) find . ! -name . "$@" ;;
+    visible) find . ! -name . \( ! -name '.?*' -o -prune -name . \) "$@" ;;
   esac
+}
+hxf_expand() {
+  IFS=
+  for name in $pattern; do
+    [ -e "$name" ] || [ -L "$name" ] || continue
+    type=f
+    [ ! -d "$name" ] || type=d
+    printf '%s%s 0 %s\n' "$mark" "$type" "$name"
+  done
 }
 """
 

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.errors import FileError, FileNotFound
+from harness.errors import FileError, FileNotFound, NotADirectory
 from harness.results import DirEntry
 
 from .filecalls import FileCalls
@@ -28,16 +28,15 @@ MAX_LISTED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search below ``path``: the library's ``shape``, and for globs the depth to stop at."""
+    """A search below ``path``: the library's ``shape``, and for ``expand`` the pattern."""
 
     path: str
     shape: str
-    depth_pattern: str = "-"
-    follow: bool = False
+    pattern: str = ""
 
     def script(self, mark: str, cap: int) -> str:
         """The call, with at most ``cap`` bytes of answer (0: any)."""
-        return call("hxf_tree", self.path, self.shape, mark, cap, self.depth_pattern, "-L" if self.follow else "-P")
+        return call("hxf_tree", self.path, self.shape, mark, cap, self.pattern)
 
 
 class _TooMany(Exception):
@@ -122,10 +121,10 @@ async def glob_paths(calls: FileCalls, pattern: str, root: str, maximum: int) ->
     def choose(entry: DirEntry) -> list[DirEntry]:
         return [DirEntry(name, entry.type, entry.size) for name in plan.match(entry)]
 
-    wanted = Search(_join(root, plan.prefix), plan.shape, plan.depth_pattern, follow=plan.depth is not None)
+    wanted = Search(_join(root, plan.prefix), plan.shape, plan.expansion or "")
     try:
         found = await search(calls, wanted, maximum, choose)
-    except FileNotFound:
+    except (FileNotFound, NotADirectory):
         if not plan.prefix:
             raise
         return []
@@ -139,6 +138,6 @@ def _join(root: str, path: str) -> str:
 async def _exists(calls: FileCalls, path: str) -> bool:
     try:
         await calls.run(path, call("hxf_status", path, 0))
-    except FileNotFound:
+    except (FileNotFound, NotADirectory):
         return False
     return True

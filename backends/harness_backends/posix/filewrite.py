@@ -89,7 +89,8 @@ hxf_unstage() {
 hxf_stage() {
   hxf_staged=$stage
   [ -f "$stage" ] || hxf_copy hxf_into
-  [ "$(wc -c <"$stage")" -eq "$size" ] || exit 84
+  set -- $(hxf_stat "$stage")
+  [ "$3" = "$size" ] || exit 84
   if [ -n "$sha256" ]; then
     hxf_hash "$stage"
     case $hash in "$sha256" | "$cksum") ;; *) exit 84 ;; esac

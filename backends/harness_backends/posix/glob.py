@@ -1,7 +1,8 @@
-"""Glob patterns as ``glob.glob(recursive=True)`` reads them: compiled to one expression and a plan for ``find``. Pure.
+"""Glob patterns as ``glob.glob(recursive=True)`` reads them: as an expression and a plan for the target. Pure.
 
 ``*``, ``?`` and ``[...]`` stay within one name; ``**`` as a whole component is any number of directories. A name that
-begins with a dot matches only a component that begins with a dot. ``**`` does not follow links.
+begins with a dot matches only a component that begins with a dot. A pattern with ``**`` follows no links; any other one
+does, as a shell would.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from harness.results import DirEntry
 __all__ = ["GlobPlan", "plan_glob"]
 
 _MAGIC = re.compile(r"[*?[]")
+_SIMPLE = re.compile(r"[A-Za-z0-9_.-]+")
 _VISIBLE = r"(?!\.)"
+_NO_DOTS = r"(?!\.\.?(?:/|\Z))"
 _PRESENT = r"(?=[^/])"
 
 
@@ -22,25 +25,23 @@ _PRESENT = r"(?=[^/])"
 class GlobPlan:
     """How to answer one pattern: look below ``prefix`` and keep what ``expression`` matches.
 
-    ``prefix`` is the literal beginning, with its ``/``. ``depth`` is how many levels to look at, None for all.
-    ``hidden`` tells whether names that begin with a dot can matter. ``expression`` is None for a pattern without magic.
+    ``prefix`` is the literal beginning, with its ``/``. ``expression`` is None for a pattern without magic.
+    ``expansion`` is a pattern that a shell expands to at least what matches, None when only a search of everything
+    below will do; ``hidden`` tells whether that search must look at names that begin with a dot.
     """
 
     prefix: str
     expression: re.Pattern[str] | None
-    depth: int | None
+    expansion: str | None
     hidden: bool
     directories_only: bool
 
     @property
     def shape(self) -> str:
         """The library's name for the search."""
-        return "glob" if self.hidden else "plain"
-
-    @property
-    def depth_pattern(self) -> str:
-        """What ``find -path`` matches at the lowest level of interest, or something that never matches."""
-        return "-" if self.depth is None else "./" + "/".join("*" * self.depth)
+        if self.expansion is not None:
+            return "expand"
+        return "search" if self.hidden else "visible"
 
     @property
     def includes_prefix(self) -> bool:
@@ -73,15 +74,21 @@ def plan_glob(pattern: str) -> GlobPlan:
     if ".." in rest:
         raise ValueError(f"{pattern!r}: '..' may not follow a wildcard")
     if not rest:
-        return GlobPlan(pattern, None, 0, False, pattern.endswith("/"))
+        return GlobPlan(pattern, None, None, False, pattern.endswith("/"))
     names = [part for part in rest if part]
     return GlobPlan(
         prefix,
         re.compile(_expression(rest), re.DOTALL),
-        None if "**" in names else len(names),
+        None if "**" in names else "/".join(map(_expansion, names)),
         any(part.startswith(".") for part in names),
         not rest[-1],
     )
+
+
+def _expansion(part: str) -> str:
+    if _SIMPLE.fullmatch(part):
+        return part
+    return ".*" if part.startswith(".") else "*"
 
 
 def _expression(parts: list[str]) -> str:
@@ -97,7 +104,7 @@ def _directories() -> str:
 
 
 def _component(part: str) -> str:
-    text = _PRESENT if part.startswith(".") else _PRESENT + _VISIBLE
+    text = _PRESENT + (_NO_DOTS if part.startswith(".") else _VISIBLE)
     index = 0
     while index < len(part):
         end = _class_end(part, index)
