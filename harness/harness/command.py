@@ -35,8 +35,8 @@ def parse_duration(text: str | float) -> float:
 class Command:
     """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds.
 
-    ``on_output`` gets every byte of standard output (in a terminal: of both streams) in order, as it arrives;
-    ``on_stderr`` those of standard error where that is a stream of its own. Neither is cut by ``max_output``.
+    ``on_output`` gets every byte of standard output in order, as it arrives, and of standard error too unless
+    ``on_stderr`` takes that where it is a stream of its own. Neither is cut by ``max_output``.
     """
 
     command: str

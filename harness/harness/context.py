@@ -86,9 +86,8 @@ class ExecutionContext:
             user: run it as this user (needs root or password-less sudo).
             pane: a managed pane's name or tmux id, instead of the default one.
             tty: False asks for separate, byte-exact streams in a terminal context.
-            on_output: called with each chunk of standard output (in a terminal: of both streams) as it arrives; it
-                gets every byte, whatever ``max_output`` is.
-            on_stderr: the same for standard error where that is a stream of its own.
+            on_output: called with each chunk of output as it arrives; it gets every byte, whatever ``max_output`` is.
+            on_stderr: takes standard error instead, where that is a stream of its own.
             max_output: beyond this many bytes the head and the tail are returned; the whole stays with the job.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 
-from harness.command import OutputCallback
+from harness.command import Command, OutputCallback
 from harness.errors import ConnectError, UnsupportedOperation
 from harness.results import Status
 from harness.transport import Transport
@@ -19,7 +19,7 @@ from .markers import MarkerScanner, NewlineUnmapper
 from .shell import HeldShell, Reply
 from .state import JobRecord, JobStore
 
-__all__ = ["CallbackError", "JobFollower", "PaneLog"]
+__all__ = ["CallbackError", "JobFollower", "PaneLog", "callbacks_of"]
 
 # $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link.
 _FOLLOW_BOTH = r"""
@@ -45,6 +45,10 @@ kill "$hx_guard" "$hx_tail"
 
 
 FOREVER = 10 * 365 * 86400.0
+
+
+Callbacks = tuple[OutputCallback, OutputCallback]
+"""For standard output and for standard error."""
 
 
 class CallbackError(Exception):
@@ -94,7 +98,7 @@ class JobFollower:
     # -- while run() waits
 
     async def during(
-        self, job_id: str, reply: Callable[[], Awaitable[Reply]], callback: OutputCallback, delivered: list[int]
+        self, job_id: str, reply: Callable[[], Awaitable[Reply]], callbacks: Callbacks, delivered: list[int]
     ) -> Reply:
         """Wait for ``reply`` and call back with output meanwhile; ``delivered`` counts it for each stream.
 
@@ -108,7 +112,9 @@ class JobFollower:
         async with process, anyio.create_task_group() as tasks:
             failures: list[CallbackError] = []
             for number, receive in enumerate((process.receive, process.receive_stderr)):
-                tasks.start_soon(self._pass_on, receive, callback, delivered, number, failures, tasks.cancel_scope)
+                tasks.start_soon(
+                    self._pass_on, receive, callbacks[number], delivered, number, failures, tasks.cancel_scope
+                )
             result = await reply()
             tasks.cancel_scope.cancel()
         if failures:
@@ -135,17 +141,17 @@ class JobFollower:
                 return
 
     async def deliver_rest(
-        self, job_id: str, callback: OutputCallback | None, delivered: list[int], reply: Reply | None
+        self, job_id: str, callbacks: Callbacks | None, delivered: list[int], reply: Reply | None
     ) -> None:
         """Call back with what has not been delivered yet; the job has ended."""
-        if callback is None:
+        if callbacks is None:
             return
         failures: list[CallbackError] = []
         for number, suffix in enumerate(("out", "err")):
             whole = (reply.stdout, reply.stderr)[number] if reply else None
             async for data in self._rest(job_id, suffix, whole, delivered[number]):
                 delivered[number] += len(data)
-                if not call_back(callback, data, failures):
+                if not call_back(callbacks[number], data, failures):
                     raise failures[0]
 
     async def _rest(self, job_id: str, suffix: str, whole: bytes | None, start: int) -> AsyncIterator[bytes]:
@@ -234,6 +240,18 @@ class JobFollower:
         async for data in self._follow_pane(record, 0, live=False):
             kept.feed(data)
         return kept.kept()
+
+
+def callbacks_of(command: Command) -> Callbacks | None:
+    """Who gets the output of a command; None when nobody asked."""
+    if command.on_output is None and command.on_stderr is None:
+        return None
+    out = command.on_output or _ignore
+    return out, command.on_stderr or out
+
+
+def _ignore(data: bytes) -> None:
+    pass
 
 
 def pane_uid(record: JobRecord) -> str:

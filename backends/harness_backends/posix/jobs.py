@@ -30,7 +30,7 @@ from harness.results import Job, ShellResult, Status
 from harness.transport import Transport
 
 from . import joboutput, jobscript
-from .jobfollow import CallbackError, JobFollower, pane_uid
+from .jobfollow import CallbackError, JobFollower, callbacks_of, pane_uid
 from .joboutput import JobOutput, Kept, cut
 from .jobscript import PROLOGUE, SIGNALS, Fault, Launch, Outcome
 from .jobtable import JobTable, KeptJob
@@ -163,11 +163,12 @@ class PosixJobs(Jobs):
 
     async def _reply(self, run: _Run) -> Reply:
         """Wait for the end; hand the output to ``on_output`` meanwhile, if it takes longer than a moment."""
-        if run.command.on_output is None:
+        callbacks = callbacks_of(run.command)
+        if callbacks is None:
             return await run.ticket.reply()
         with anyio.move_on_after(FOLLOW_AFTER):
             return await run.ticket.reply()
-        return await self._follower.during(run.job_id, run.ticket.reply, run.command.on_output, run.delivered)
+        return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered)
 
     async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
         outcome = jobscript.outcome(reply.exit_code)
@@ -177,7 +178,7 @@ class PosixJobs(Jobs):
             output = await self._output(run.job_id, limit)
         else:
             output = JobOutput(cut(reply.stdout, limit), cut(reply.stderr, limit))
-        await self._follower.deliver_rest(run.job_id, run.command.on_output, run.delivered, reply)
+        await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, reply)
         return self._result(run, outcome, output)
 
     def _check(self, outcome: Outcome, command: Command) -> None:
@@ -230,7 +231,7 @@ class PosixJobs(Jobs):
     async def _time_out(self, run: _Run) -> ShellResult:
         run.ticket.forget()
         gone = await self._end(run.job_id, Status.TIMED_OUT, ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
-        await self._follower.deliver_rest(run.job_id, run.command.on_output, run.delivered, None)
+        await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, None)
         if gone:
             return await self._partial(run, Outcome(Status.TIMED_OUT))
         return await self._partial(run, Outcome(Status.RUNNING), "it was killed at its deadline and is still there")
