@@ -4,55 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
-from tests.support.sshd import SshServer
+from tests.support.sshd import MakeSshd, SshServer, master_pids
+from tests.support.transports import connected, run
 
-from harness.config import Config
-from harness.errors import ConnectionLost
-from harness.target import Target
-from harness.transport import Process, Transport
-from harness_backends.ssh.master import list_masters
-from harness_backends.ssh.openssh import open_openssh_transport
-
-TIME = 30.0
-
-
-@asynccontextmanager
-async def connected(server: SshServer, config: Config | None = None) -> AsyncIterator[Transport]:
-    with anyio.fail_after(TIME):
-        async with open_openssh_transport(Target.parse(server.target), config or server.config()) as transport:
-            yield transport
-
-
-async def read_all(process: Process) -> tuple[bytes, bytes]:
-    streams: dict[str, bytes] = {"out": b"", "err": b""}
-
-    async def read(name: str) -> None:
-        receive = process.receive if name == "out" else process.receive_stderr
-        while data := await receive():
-            streams[name] += data
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read, "out")
-        tasks.start_soon(read, "err")
-    return streams["out"], streams["err"]
-
-
-async def run(transport: Transport, *argv: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-    async with await transport.open_process(argv) as process:
-
-        async def feed() -> None:
-            await process.send(stdin)
-            await process.send_eof()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(feed)
-            out, err = await read_all(process)
-        return await process.wait(), out, err
+from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
 
 
 @pytest.mark.parametrize(
@@ -83,16 +42,140 @@ async def test_a_second_connection_costs_no_login(sshd: SshServer) -> None:
     assert sum("Accepted publickey" in line for line in sshd.log) == 1
 
 
-async def test_a_killed_master_is_a_lost_connection_at_once(sshd: SshServer) -> None:
+async def test_a_killed_master_is_a_lost_connection_at_once(sshd: SshServer, ssh_runtime: Path) -> None:
     async with connected(sshd) as transport:
         async with await transport.open_process(["sh", "-c", "echo go; sleep 60"]) as process:
             assert await process.receive() == b"go\n"
-            (master,) = await list_masters()
-            assert master.pid is not None
-            os.kill(master.pid, signal.SIGKILL)
+            (pid,) = master_pids(ssh_runtime)
+            os.kill(pid, signal.SIGKILL)
             with anyio.fail_after(2):
                 assert await process.receive() == b""
                 with pytest.raises(ConnectionLost):
                     await process.wait()
         assert await run(transport, "echo", "again") == (0, b"again\n", b"")
     assert sum("Accepted publickey" in line for line in sshd.log) == 2
+
+
+async def test_reads_are_partial_and_cancelling_one_loses_nothing(sshd: SshServer) -> None:
+    async with connected(sshd) as transport, await transport.open_process(["cat"]) as process:
+        with anyio.move_on_after(0.05):
+            await process.receive()
+        await process.send(b"abc")
+        assert await process.receive(2) == b"ab"
+        assert await process.receive() == b"c"
+        await process.send_eof()
+        assert [await process.receive(), await process.receive()] == [b"", b""]
+        assert [await process.wait(), await process.wait()] == [0, 0]
+
+
+async def test_a_program_that_reads_no_more_breaks_the_pipe(sshd: SshServer) -> None:
+    async with connected(sshd) as transport, await transport.open_process(["sh", "-c", "exit 3"]) as process:
+        assert await process.wait() == 3
+        await process.receive()  # the end of the output
+        with pytest.raises(BrokenPipeError):
+            await process.send(b"x" * (8 << 20))
+
+
+async def test_the_status_arrives_although_a_grandchild_holds_the_output(sshd: SshServer) -> None:
+    async with connected(sshd) as transport:
+        async with await transport.open_process(["sh", "-c", "sleep 20 & echo $!"]) as process:
+            child = int(await process.receive())
+            with anyio.fail_after(5):
+                assert await process.wait() == 0
+        os.kill(child, signal.SIGKILL)
+
+
+async def test_closing_wakes_whoever_reads_writes_or_waits(sshd: SshServer) -> None:
+    ends: list[str] = []
+
+    async with connected(sshd) as transport:
+        process = await transport.open_process(["sleep", "30"])
+
+        async def reads() -> None:
+            ends.append(repr(await process.receive()))
+
+        async def writes() -> None:
+            try:
+                await process.send(b"x" * (8 << 20))
+            except BrokenPipeError:
+                ends.append("broken pipe")
+
+        async def waits() -> None:
+            try:
+                await process.wait()
+            except ConnectionLost:
+                ends.append("lost")
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for task in (reads, writes, waits):
+                    tasks.start_soon(task)
+                await anyio.wait_all_tasks_blocked()
+                await process.aclose()
+                await process.aclose()
+    assert sorted(ends) == ["b''", "broken pipe", "lost"]
+
+
+async def test_a_cancelled_start_leaves_nothing_open(sshd: SshServer) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    async with connected(sshd) as transport:
+        inside = len(os.listdir("/proc/self/fd"))
+        for delay in (0, 0.001, 0.003, 0.01, 0.03):
+            with anyio.move_on_after(delay):
+                async with await transport.open_process(["sleep", "30"]):
+                    pass
+        assert len(os.listdir("/proc/self/fd")) == inside
+        assert await run(transport, "echo", "fine") == (0, b"fine\n", b"")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("sessions", [2, 10])
+async def test_more_programs_than_the_server_allows_wait_their_turn(make_sshd: MakeSshd, sessions: int) -> None:
+    server = make_sshd(f"MaxSessions {sessions}")
+    results: list[bytes] = []
+
+    async with connected(server) as transport:
+
+        async def one(number: int) -> None:
+            results.append((await run(transport, "sh", "-c", f"sleep 0.05; echo {number}"))[1])
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(one, number)
+        assert transport.max_channels == min(sessions, 9)
+    assert sorted(results) == sorted(f"{number}\n".encode() for number in range(20))
+    assert sum("Accepted publickey" in line for line in server.log) == 1
+
+
+async def test_a_server_with_one_session_serves_one_program_after_the_other(make_sshd: MakeSshd) -> None:
+    server = make_sshd("MaxSessions 1")
+    async with connected(server) as transport:
+        for number in range(5):
+            assert await run(transport, "echo", str(number)) == (0, f"{number}\n".encode(), b"")
+
+
+async def test_a_server_with_one_session_says_what_is_lost(make_sshd: MakeSshd) -> None:
+    server = make_sshd("MaxSessions 1")
+    async with connected(server, connect_timeout=1.0) as transport, await transport.open_process(["cat"]) as process:
+        with pytest.raises(UnsupportedOperation, match="MaxSessions"):
+            await transport.open_process(["true"])
+        assert transport.max_channels == 1
+        await process.send(b"still here")
+        assert await process.receive() == b"still here"
+    assert sum("Accepted publickey" in line for line in server.log) == 1
+
+
+async def test_a_server_without_sessions_is_an_error_that_says_so(make_sshd: MakeSshd) -> None:
+    async with connected(make_sshd("MaxSessions 0")) as transport:
+        with pytest.raises(ConnectError, match="MaxSessions"):
+            await transport.open_process(["true"])
+
+
+async def test_the_users_variables_are_sent(make_sshd: MakeSshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_sshd("AcceptEnv FROM_*")
+    monkeypatch.setenv("FROM_HERE", "yes it is")
+    monkeypatch.setenv("NOT_FROM_HERE", "secret")
+    server.ssh_config.write_text("Host *\n  SendEnv FROM_*\n  SetEnv FROM_CONFIG=set\n")
+    async with connected(server) as transport:
+        _, out, _ = await run(transport, "sh", "-c", "echo $FROM_HERE,$FROM_CONFIG,$NOT_FROM_HERE")
+    assert out == b"yes it is,set,\n"

@@ -1,5 +1,8 @@
 """A real OpenSSH server per test: own keys, own port on loopback, a client that never sees the developer's ``~/.ssh``.
 
+Sessions of the current user have a throw-away ``HOME`` too (:attr:`SshServer.home`), so the developer's start-up files
+do not run, and cannot be cut short.
+
 ``sshd`` is a running server; ``make_sshd`` starts others (``make_sshd("MaxSessions 1")``); ``make_user`` makes accounts
 of the system, with a login shell and a password of their own, for the length of a test (needs root).
 """
@@ -62,6 +65,11 @@ class SshServer:
     def ssh_config(self) -> Path:
         """The client's configuration file: empty at first, and the test's to write."""
         return self.directory / "ssh_config"
+
+    @property
+    def home(self) -> Path:
+        """``$HOME`` of the sessions of the current user (they still start in the real one)."""
+        return self.directory / "home"
 
     @property
     def pid(self) -> int:
@@ -171,6 +179,7 @@ def start_sshd(directory: Path, *options: str) -> SshServer:
         _keygen(directory / name)
     (directory / "authorized_keys").write_text((directory / "client_key.pub").read_text())
     (directory / "ssh_config").touch()
+    (directory / "home").mkdir(mode=0o700, exist_ok=True)
     for attempt in range(ATTEMPTS):
         server = SshServer(directory, free_port(), options)
         _write_server_files(server)
@@ -185,8 +194,10 @@ def start_sshd(directory: Path, *options: str) -> SshServer:
 
 def _write_server_files(server: SshServer) -> None:
     directory = server.directory
+    matches = [number for number, option in enumerate(server.options) if option.startswith("Match ")]
+    first_match = matches[0] if matches else len(server.options)
     lines = [
-        *server.options,  # first, because sshd takes the first value of a keyword
+        *server.options[:first_match],  # first, because sshd takes the first value of a keyword
         f"Port {server.port}",
         "ListenAddress 127.0.0.1",
         f"HostKey {directory}/host_key",
@@ -203,6 +214,9 @@ def _write_server_files(server: SshServer) -> None:
         "UseDNS no",
         "MaxStartups 1000",
         *(["PerSourcePenalties no"] if _openssh_version() >= (9, 8) else []),
+        *server.options[first_match:],  # a Match block lasts until the next
+        f"Match User {server.user}",
+        f"  SetEnv HOME={server.home}",
     ]
     (directory / "sshd_config").write_text("\n".join(lines) + "\n")
     key = " ".join((directory / "host_key.pub").read_text().split()[:2])

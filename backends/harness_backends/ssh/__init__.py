@@ -10,7 +10,9 @@ from harness.config import Config
 from harness.target import Target
 from harness.transport import Transport
 
-__all__ = ["open_backend", "open_transport"]
+from .master import MasterInfo, disconnect, list_masters
+
+__all__ = ["MasterInfo", "disconnect", "list_masters", "open_backend", "open_transport"]
 
 
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
