@@ -85,7 +85,7 @@ async def _web1(home: Path) -> AsyncIterator[dict[str, str]]:
         try:
             yield environment
         finally:
-            await _run("harness disconnect --all", environment)
+            await _run(f"harness --ssh {HOST} disconnect", environment)
             await anyio.run_process(["tmux", "-L", "harness", "kill-server"], env=environment, check=False)
 
 
