@@ -119,6 +119,7 @@ printf '\n'
 
 Kind = Literal["plain", "pane"]
 
+PANE_SHOWN = "#| "
 _SAFE = " /:=,@+~._-"
 _REFUSALS = {
     "link": ("is a symbolic link", "remove it, or set XDG_STATE_HOME on the target"),
@@ -148,8 +149,11 @@ class JobRecord:
     user: str = ""
 
 
-def render_record(record: JobRecord) -> str:
-    """The text of the ``.cmd`` file: a header that a shell skips, then the command verbatim."""
+def render_record(record: JobRecord, shown: str = "") -> str:
+    """The text of the ``.cmd`` file: a header that a shell skips, then the command verbatim.
+
+    ``shown`` is what a pane shows in place of a command's text; it holds no newline.
+    """
     fields = (
         ("job", record.job_id),
         ("started", "" if record.started is None else f"{record.started:.6f}"),
@@ -162,9 +166,10 @@ def render_record(record: JobRecord) -> str:
         ("nonce", record.nonce),
         ("user", record.user),
     )
-    lines = [f"#% {key}: {_encode(value)}\n" for key, value in fields if value]
-    end = "hxc #%%\n" if record.kind == "pane" else "#%%\n"
-    return "".join(lines) + end + record.command
+    lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
+    if record.kind == "pane":  # a shell reads this file: one line of ours, so that its messages count lines well
+        return f"hxc {' '.join(lines)} {PANE_SHOWN}{shown} #%%\n{record.command}"
+    return "\n".join([*lines, "#%%"]) + f"\n{record.command}"
 
 
 def parse_record(text: str) -> JobRecord | None:
@@ -177,11 +182,17 @@ def parse_record(text: str) -> JobRecord | None:
     while (end := text.find("\n", position)) >= 0:
         line, position = text[position:end], end + 1
         if line.endswith("#%%"):
+            fields |= _fields(line.partition(f" {PANE_SHOWN}")[0])
             return _record(fields, text[position:])
         key, colon, value = line.removeprefix("#% ").partition(": ")
         if colon and line.startswith("#% "):
             fields[key] = unquote(value, errors="surrogateescape")
     return None
+
+
+def _fields(line: str) -> dict[str, str]:
+    pairs = (part.partition(": ") for part in line.removeprefix("hxc ").removeprefix("#% ").split(" #% "))
+    return {key: unquote(value, errors="surrogateescape") for key, colon, value in pairs if colon}
 
 
 def _encode(value: str) -> str:

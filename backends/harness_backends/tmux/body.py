@@ -35,7 +35,7 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     if not wrapped:
         return Body()
     quote = fish_quote if kind == "fish" else shlex.quote
-    source = f"source {quote(store.path(job_id, 'sh'))}" if kind == "fish" else f". {quote(store.path(job_id, 'sh'))}"
+    source = f"source {quote(store.path(job_id, 'cmd'))}" if kind == "fish" else f". {quote(store.path(job_id, 'cmd'))}"
     inner = _as_user(command, quote, target) if command.user else source
     redirect = _redirections(command, job_id, store, quote)
     text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect)

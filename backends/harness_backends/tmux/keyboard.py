@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
 from .protocol import control_line
 from .setup import fish_quote
 
-__all__ = ["BUSY", "dispatch", "release", "save_file", "script_line", "type_text"]
+__all__ = ["BUSY", "Dispatch", "release", "save_file", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
 
 
-def script_line(kind: str, job_id: str, suffix: str = "sh") -> str:
-    """The line that runs a job's file in a shell of this kind. The shell replaces it on the screen by the command."""
-    words = f" hx {job_id}" if suffix == "sh" else f" hx {job_id} {suffix}"
-    if kind == "fish":
-        return f"{words}; source $hxf; hxd"
-    if kind == "zsh":  # an interrupt ends the list, and zsh then writes its end-of-line mark before any hook
-        return f'{words}; {{ . "$hxf" }} always {{ {{ hxd; }} 2>/dev/null }}'
-    return f'{words}; . "$hxf"; {{ hxd; }} 2>/dev/null'
-
-
 def eval_line(kind: str, job_id: str, command: str) -> str:
-    """As :func:`script_line`, with the command in the line, for a shell that cannot read our files."""
+    """The line that runs a command in a shell that cannot read our files."""
     if kind == "fish":
-        return f" hx {job_id}; eval {fish_quote('hxc' + chr(10) + command)}; hxd"
-    return f" hx {job_id}; eval {shlex.quote('hxc' + chr(10) + command)}; {{ hxd; }} 2>/dev/null"
+        return f" hxb {job_id}; eval {fish_quote('hxc' + chr(10) + command)}; hxd"
+    return f" hxb {job_id}; eval {shlex.quote('hxc' + chr(10) + command)}; {{ hxd; }} 2>/dev/null"
 
 
 def save_file(path: str, text: str, buffer: str) -> list[tuple[str, ...]]:
@@ -49,23 +40,55 @@ def _last_semicolon(piece: str) -> str:
     return f"{piece[:-1]}\\;" if piece.endswith(";") else piece
 
 
-def dispatch(pane: str, window: str, job_id: str, line: str, *, lock: bool) -> tuple[str, ...]:
-    """The command that types ``line`` unless somebody else holds the pane; then it prints ``busy:HOLDER``.
+def slot_text(job_id: str, suffix: str = "") -> str:
+    """What the slot of a pane holds: which of the job's files its shell is to read next."""
+    return f"{job_id} {suffix}".rstrip() + "\n"
 
-    The test and the typing are one step of the tmux server, so two harnesses cannot both pass.
-    """
-    steps: list[tuple[str, ...]] = [
-        ("set-option", "-w", "-t", window, "@harness_busy", job_id),
-        ("if-shell", "-F", "-t", pane, "#{pane_in_mode}", _nested(("send-keys", "-t", pane, "-X", "cancel"))),
-        ("select-pane", "-t", pane, "-e"),
-        ("send-keys", "-t", pane, "C-e", "C-u"),
-        *type_text(pane, line),
-        ("send-keys", "-t", pane, "Enter"),
-    ]
-    if lock:
-        steps.append(("select-pane", "-t", pane, "-d"))
-    told = _nested(("display-message", "-p", "-t", pane, f"{BUSY}#{{@harness_busy}}"))
-    return ("if-shell", "-F", "-t", pane, "#{@harness_busy}", told, _nested(*steps))
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What to type where: a job's slot, or, in a nested shell, a whole line. ``lock``: keep the operator's keys out."""
+
+    pane: str
+    window: str
+    job_id: str
+    kind: str
+    slot: str = ""
+    suffix: str = ""
+    line: str = ""
+    lock: bool = True
+
+    def command(self) -> tuple[str, ...]:
+        """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
+
+        The test and the typing are one step of the tmux server, so two harnesses cannot both pass.
+        """
+        steps: list[tuple[str, ...]] = [
+            ("set-option", "-w", "-t", self.window, "@harness_busy", self.job_id),
+            (
+                "if-shell",
+                "-F",
+                "-t",
+                self.pane,
+                "#{pane_in_mode}",
+                _nested(("send-keys", "-t", self.pane, "-X", "cancel")),
+            ),
+            ("select-pane", "-t", self.pane, "-e"),
+            *self._keys(),
+        ]
+        if self.lock:
+            steps.append(("select-pane", "-t", self.pane, "-d"))
+        told = _nested(("display-message", "-p", "-t", self.pane, f"{BUSY}#{{@harness_busy}}"))
+        return ("if-shell", "-F", "-t", self.pane, "#{@harness_busy}", told, _nested(*steps))
+
+    def _keys(self) -> list[tuple[str, ...]]:
+        clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
+        if self.line:
+            return [clear, *type_text(self.pane, self.line), enter]
+        slot = save_file(self.slot, slot_text(self.job_id, self.suffix), f"hx{self.job_id}")
+        if self.kind == "fish":
+            return [*slot, clear, *type_text(self.pane, " hxa; source $hxf; hxd"), enter]
+        return [*slot, (*clear, "Space", "h", "x", "Enter")]
 
 
 def release(pane: str, window: str) -> list[tuple[str, ...]]:

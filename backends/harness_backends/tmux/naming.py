@@ -14,10 +14,9 @@ __all__ = [
     "PANE_FORMAT",
     "PaneRow",
     "check_name",
-    "display_lines",
     "parse_panes",
     "record_text",
-    "script_text",
+    "shown_text",
 ]
 
 DEFAULT_PANE = "main"
@@ -88,25 +87,15 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def display_lines(command: str) -> list[str]:
-    """What people see of a command: its first lines, without anything that a terminal would act on."""
+def shown_text(command: str) -> str:
+    """What people see of a command: its first lines, without anything that a terminal would act on but NEXT LINE."""
     lines = [_CONTROL.sub("?", line)[:400] for line in command.strip("\n").split("\n")]
     shown, hidden = lines[:_SHOWN_LINES], len(lines) - _SHOWN_LINES
     if hidden > 0:
         shown.append(f"... ({hidden} more lines)")
-    return [line + " " if line.endswith("#%%") else line for line in shown]
-
-
-def script_text(command: str) -> str:
-    """The file that the pane's shell reads.
-
-    The call that marks the start stands on the command's own first line, so that the shell's messages name the lines
-    that the caller wrote.
-    """
-    return f"hxc; {command}"
+    return "\x1bE".join(shown)
 
 
 def record_text(record: JobRecord) -> str:
-    """The record of a pane's job, with what people are to see of the command in front."""
-    shown = "".join(f"#| {line}\n" for line in display_lines(record.command))
-    return shown + render_record(record)
+    """The file that the pane's shell reads: the record in one line, then the command."""
+    return render_record(record, shown_text(record.command))

@@ -32,12 +32,12 @@ def hook_lines(kind: str, nonce: str, *, tag: bool) -> list[str]:
     """The lines to type. The last one installs the hooks and clears the screen of what was typed."""
     if kind == "fish":
         source = _minify(hook_sources()["hooks.fish"])
-        head = f"set -g hxdir ''\nset -g hxn {nonce}\nset -g hxt {fish_quote('1' if tag else '')}\n"
+        head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote('1' if tag else '')}\n"
         pieces = _pieces(_pack(head + source))
         lines = [f" set -g hxz {fish_quote('')}", *(f" set -g hxz $hxz{fish_quote(piece)}" for piece in pieces)]
         return [*lines, " printf '%b' $hxz | source; printf '\\e[H\\e[2J'"]
     source = _minify(hook_sources()["hooks.sh"])
-    head = f"hxdir= hxn={nonce} hxk={kind or 'sh'} hxt={'1' if tag else ''}\n"
+    head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={'1' if tag else ''}\n"
     lines = [" hxz=", *(f" hxz=$hxz'{piece}'" for piece in _pieces(_pack(head + source)))]
     return [*lines, ' eval "$(command printf %b "$hxz")"; command printf \'\\033[H\\033[2J\'']
 

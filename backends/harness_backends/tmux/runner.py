@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,9 +19,9 @@ from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, dispatch, eval_line, release, save_file, script_line, type_text
+from .keyboard import BUSY, Dispatch, eval_line, release, save_file, type_text
 from .link import Link
-from .naming import record_text, script_text
+from .naming import record_text
 from .nested import hook_lines, probe_line, probe_line_fish
 from .output import OutputCollector
 from .pane import NestedShell, Pane
@@ -94,11 +94,15 @@ class PaneRunner:
 
     async def _first_prompt(self, pane: Pane) -> None:
         config = self.link.setup.config
-        if await self._until_prompt(pane, config.prompt_timeout) or await self.adopt(pane):
+        if await self._until_prompt(pane, config.prompt_timeout):
+            return
+        front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
+        if front.is_shell and front.wants_input and front.raw and await self.adopt(pane):
             return
         screen = await self.screen(pane)
         raise ShellNotReady(
-            f"the shell in pane {pane.name!r} showed no prompt within {config.prompt_timeout:g} s; its screen: {screen!r}",
+            f"the shell in pane {pane.name!r} showed no prompt within {config.prompt_timeout:g} s "
+            f"({front.describe()}); its screen: {screen!r}",
             target=self._target,
             hint="attach and look; a start-up file of the shell may be waiting for something",
         )
@@ -171,12 +175,12 @@ class PaneRunner:
         )
         body = compose(command, job_id, self.store, pane.shell.kind, self._target)
         await self._upload(body, job_id)
-        line, files = self._line(pane, job, body)
+        action, files = self._action(pane, job, body)
         pane.jobs.append(job)
         on_job(pane, job)
         try:
             for _ in range(2):
-                holder = await self._send(pane, job, files, line)
+                holder = await self._send(pane, job, files, action)
                 if holder is None:
                     return job
                 await self._wait_for_holder(pane, holder)
@@ -186,7 +190,8 @@ class PaneRunner:
                 pane.jobs.remove(job)
             raise
 
-    def _line(self, pane: Pane, job: PaneJob, body: Body) -> tuple[str, list[tuple[str, ...]]]:
+    def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[tuple[str, ...]]]:
+        """What to type, and the commands that write its files first."""
         record = JobRecord(
             job_id=job.job_id,
             command=job.command.command,
@@ -200,20 +205,29 @@ class PaneRunner:
         )
         buffer = f"hx{job.job_id}"
         files = save_file(self.store.path(job.job_id, "cmd"), record_text(record), buffer)
-        if pane.shell.files:
-            files += save_file(self.store.path(job.job_id, "sh"), script_text(job.command.command), buffer)
-        if body.run is not None:
-            files += save_file(self.store.path(job.job_id, "run"), body.run, buffer)
-        suffix = "sh" if body.run is None else "run"
-        if pane.shell.files:
-            return script_line(pane.shell.kind, job.job_id, suffix), files
+        action = Dispatch(
+            pane=pane.pane_id,
+            window=pane.window_id,
+            job_id=job.job_id,
+            kind=pane.shell.kind,
+            slot=f"{self.link.setup.pane_dir(pane.uid)}/next",
+            lock=self.link.setup.config.keyboard_lock,
+        )
+        if not pane.shell.files:
+            self._check_plain(body)
+            return replace(action, line=eval_line(pane.shell.kind, job.job_id, job.command.command)), files
+        if body.run is None:
+            return action, files
+        files += save_file(self.store.path(job.job_id, "run"), body.run, buffer)
+        return replace(action, suffix="run"), files
+
+    def _check_plain(self, body: Body) -> None:
         if body.run is not None:
             raise TerminalError(
                 "cwd, env, stdin, user and tty=False cannot be given in a nested shell",
                 target=self._target,
                 hint="write them into the command, or leave the nested shell first",
             )
-        return eval_line(pane.shell.kind, job.job_id, job.command.command), files
 
     async def _upload(self, body: Body, job_id: str) -> None:
         if body.stdin is not None:
@@ -224,14 +238,11 @@ class PaneRunner:
                 await process.send_eof()
                 await process.wait()
 
-    async def _send(self, pane: Pane, job: PaneJob, files: list[tuple[str, ...]], line: str) -> str | None:
-        """Type the line; returns who holds the pane when it was not typed."""
-        config = self.link.setup.config
+    async def _send(self, pane: Pane, job: PaneJob, files: list[tuple[str, ...]], action: Dispatch) -> str | None:
+        """Type it; returns who holds the pane when it was not typed."""
         freed = release(pane.pane_id, pane.window_id) if pane.held else []
         pane.held = True
-        blocks = await self.link.request(
-            *freed, *files, dispatch(pane.pane_id, pane.window_id, job.job_id, line, lock=config.keyboard_lock)
-        )
+        blocks = await self.link.request(*freed, *files, action.command())
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
         if holder is None:
             self.tasks.start_soon(self._release_after, pane, job)

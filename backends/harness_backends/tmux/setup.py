@@ -96,6 +96,7 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
     folder = setup.pane_dir(pane.uid)
     settings = {
         "hxdir": f"{setup.root}/jobs",
+        "hxslot": f"{setup.pane_dir(pane.uid)}/next",
         "hxn": pane.nonce,
         "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
         "hxt": "1" if setup.config.prompt_tag else "",

@@ -10,15 +10,26 @@ end
 function hxst
 return $argv[1]
 end
-function hx
+function hxb
 set -g hxr $status
 set -g hxi $argv[1]
-set -l kind sh
-set -q argv[2]
-and set kind $argv[2]
-set -g hxf $hxdir/$hxi.$kind
-test -n "$hxdir"
-and hxy >/dev/tty 2>/dev/null
+set -g hxf /dev/null
+hxm "C;$hxn;$hxi"
+end
+function hxa
+set -g hxr $status
+set -g hxf /dev/null
+set -l slot
+read -d ' ' -a slot <$hxslot
+echo -n >$hxslot
+set -g hxi 0
+string match -qr '^[0-9]+$' -- "$slot[1]"
+or return 0
+set -g hxi $slot[1]
+set -q slot[2]
+or set slot[2] cmd
+set -g hxf $hxdir/$hxi.$slot[2]
+hxy >/dev/tty 2>/dev/null
 hxm "C;$hxn;$hxi"
 end
 function hxc
@@ -47,17 +58,11 @@ and printf '[harness %s: %s] ' $hxl $hxx
 hxst $hxr
 set -l prompt (hxuserprompt)
 printf '%s' $prompt[-1]
-while read -l line
-switch $line
-case '#| *'
-string sub -s 4 -- $line
-case '*'
-break
-end
-end <$hxdir/$hxi.cmd
+read -l line <$hxdir/$hxi.cmd
+string replace -r '^.*?#\| (.*) #%%$' '$1' -- $line
 end
 function hxpre --on-event fish_preexec
-string match -q ' hx *' -- $argv[1]
+string match -q ' hx*' -- $argv[1]
 or hxm "C;$hxn;0"
 end
 functions -q fish_prompt
