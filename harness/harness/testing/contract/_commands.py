@@ -177,7 +177,7 @@ async def leading_dash(ctx: ExecutionContext) -> None:
 
 @check("A command of 1 MB runs as given.")
 async def a_megabyte_of_command(ctx: ExecutionContext) -> None:
-    body = "".join(f"line {number} \t ' \" $x `y` !\n" for number in range(40_000))
+    body = "".join(f"line {number} \t ' \" $x `y` !\n" for number in range(50_000))
     assert len(body) > MIB
     result = completed(await ctx.run_shell(f"cat <<'END'\n{body}END", max_output=4 * MIB))
     assert result.stdout == body
