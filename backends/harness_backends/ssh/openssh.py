@@ -64,12 +64,15 @@ class OpenSSHTransport(Transport):
 
     async def _open(self, command: bytes, nonce: str) -> MuxProcess:
         """Open a session; when the server opens no more of them, wait for one of ours to end."""
+        patience = anyio.current_time() + self._master.config.connect_timeout
         while True:
             ticket = await self._take_ticket()
             try:
                 return await self._open_patiently(command, nonce, ticket)
             except MuxRefused as error:
                 self._note_refusal(ticket, error)
+                if anyio.current_time() > patience:
+                    raise self._all_in_use() from error
             except BaseException:
                 self._budget.give_back(ticket)
                 raise
@@ -78,11 +81,14 @@ class OpenSSHTransport(Transport):
         try:
             return await self._budget.take(self._master.config.connect_timeout)
         except TimeoutError:
-            raise UnsupportedOperation(
-                f"all sessions that the server allows on one connection ({self._budget.limit}) are in use",
-                target=self.target,
-                hint="raise MaxSessions in the server's sshd_config, or end what runs on this connection",
-            ) from None
+            raise self._all_in_use() from None
+
+    def _all_in_use(self) -> UnsupportedOperation:
+        return UnsupportedOperation(
+            f"all sessions that the server allows on one connection ({self._budget.limit}) are in use",
+            target=self.target,
+            hint="raise MaxSessions in the server's sshd_config, or end what runs on this connection",
+        )
 
     def _note_refusal(self, ticket: Ticket, error: MuxRefused) -> None:
         if not self._budget.refused(ticket):
@@ -91,8 +97,9 @@ class OpenSSHTransport(Transport):
                 target=self.target,
                 hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
             ) from error
-        self.max_channels = self._budget.limit
-        logger.warning("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
+        if self.max_channels != self._budget.limit:
+            self.max_channels = self._budget.limit
+            logger.warning("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
 
     async def _open_patiently(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
         for pause in REFUSAL_PAUSES:
@@ -118,6 +125,7 @@ class OpenSSHTransport(Transport):
             raise self._session_error(error) from error
         finally:
             pipes.close_theirs()
+        self._budget.opened(ticket)
         return MuxProcess(self.target, session, pipes, nonce, partial(self._budget.give_back, ticket))
 
     def _session_error(self, error: BaseException) -> BaseException:
