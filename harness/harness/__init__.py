@@ -47,5 +47,5 @@ __all__ = [
     "__version__",
     "connect",
     "load_config",
-    *_errors.__all__,
 ]
+__all__ += _errors.__all__

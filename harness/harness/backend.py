@@ -173,6 +173,6 @@ class Backend(ABC):
 
 
 BackendFactory = Callable[[Target, Config, "Transport | None"], AbstractAsyncContextManager[Backend]]
-"""``(target, config, transport of target.base or None)`` → an open backend. Named in entry point ``harness.backends``."""
+"""``(target, config, transport of target.base or None)`` → a backend. Found by entry point ``harness.backends``."""
 
 Argv = Sequence[str]

@@ -168,7 +168,7 @@ class ExecutionContext:
         include_alternate_screen: bool = False,
         delay: float = 0.0,
     ) -> str:
-        """What is on the pane's screen now, or after ``delay`` seconds; with ``job_id`` that job's part of the scrollback.
+        """What is on the pane's screen, now or after ``delay`` seconds; with ``job_id``, what that job left there.
 
         ``start`` and ``end`` are line numbers as in ``tmux capture-pane -S -E`` (0 is the first visible line, negative
         numbers are in the history); ``"-"`` is the beginning of the history, or the end of the screen.
@@ -198,7 +198,7 @@ class ExecutionContext:
         target: str | None = None,
         delay: float = 0.0,
     ) -> None:
-        """Type into a pane: first ``literal_text``, then ``keys`` (tmux names such as ``"C-c"``, ``"Up"``), then Enter."""
+        """Type into a pane: ``literal_text``, then ``keys`` (tmux names such as ``"C-c"``, ``"Up"``), then Enter."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         request = Keys(names, literal_text, enter, pane or (self._pane if target is None else None), target, delay)
         await self._need_terminal("send_keys").send_keys(request)
@@ -382,6 +382,8 @@ async def connect(
             return
         session = tmux if isinstance(tmux, str) else settings.session
         async with backend.open_terminal(session) as terminal:
+            if pane is not None:
+                await terminal.ensure_pane(pane)
             yield ExecutionContext(backend, terminal, settings, pane)
 
 
