@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import anyio
-from anyio.abc import ByteReceiveStream
+import anyio.lowlevel
 from anyio.abc import Process as AnyioProcess
 
 from harness.backend import Backend
@@ -22,46 +21,78 @@ __all__ = ["LocalTransport", "open_backend"]
 
 TERM_GRACE = 1.0
 KILL_GRACE = 2.0
-DRAIN_GRACE = 0.5
+
+
+class Pipe:
+    """Our end of a pipe. It is ours alone, so that it can be closed while a grandchild still holds the other end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._open = True
+        os.set_blocking(descriptor, False)
+
+    async def read(self, max_bytes: int) -> bytes:
+        """The next bytes, ``b""`` at the end."""
+        await anyio.lowlevel.checkpoint()
+        while self._open:
+            try:
+                return os.read(self._descriptor, max_bytes)
+            except BlockingIOError:
+                with suppress(anyio.ClosedResourceError):
+                    await anyio.wait_readable(self._descriptor)
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """Write everything; :exc:`BrokenPipeError` when nobody reads any more."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        rest = memoryview(data)
+        while rest:
+            if not self._open:
+                raise BrokenPipeError("the process's input is closed")
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:
+                with suppress(anyio.ClosedResourceError):
+                    await anyio.wait_writable(self._descriptor)
+
+    def close(self) -> None:
+        """Close it; who waits on it wakes."""
+        if self._open:
+            self._open = False
+            anyio.notify_closing(self._descriptor)
+            os.close(self._descriptor)
 
 
 class LocalProcess(Process):
     """A child process in a session of its own."""
 
-    def __init__(self, process: AnyioProcess) -> None:
+    def __init__(self, process: AnyioProcess, stdin: Pipe, stdout: Pipe, stderr: Pipe) -> None:
         self._process = process
+        self._stdin = stdin
+        self._stdout = stdout
+        self._stderr = stderr
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        return await _receive(self._process.stdout, max_bytes)
+        return await self._stdout.read(max_bytes)
 
     async def receive_stderr(self, max_bytes: int = 65536) -> bytes:
-        return await _receive(self._process.stderr, max_bytes)
+        return await self._stderr.read(max_bytes)
 
     async def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        try:
-            await self._process.stdin.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise BrokenPipeError("the process closed its input") from error
+        await self._stdin.write(data)
 
     async def send_eof(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(anyio.BrokenResourceError):
-            await self._process.stdin.aclose()
+        self._stdin.close()
 
     async def wait(self) -> int:
         return exit_status(await self._process.wait())
 
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):
-            await self.send_eof()
+            self._stdin.close()
             await self._end()
-            for stream in (self._process.stdout, self._process.stderr):
-                with anyio.move_on_after(DRAIN_GRACE):
-                    while await _receive(stream, 1 << 20):
-                        pass  # the pipe is closed only once its end was seen
-                assert stream is not None
-                await stream.aclose()
+            self._stdout.close()
+            self._stderr.close()
 
     async def _end(self) -> None:
         for number, grace in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_GRACE)):
@@ -80,18 +111,20 @@ class LocalTransport(Transport):
         self.target = target
 
     async def open_process(self, argv: Sequence[str]) -> Process:
+        with ExitStack() as ours, ExitStack() as theirs:
+            pipes = [_pipe(ours, theirs, reading=reading) for reading in (False, True, True)]
+            process = await self._start(argv, *(child for _, child in pipes))
+            ours.pop_all()
+            return LocalProcess(process, *(pipe for pipe, _ in pipes))
+
+    async def _start(self, argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> AnyioProcess:
         try:
-            process = await anyio.open_process(
-                list(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+            return await anyio.open_process(
+                list(argv), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
             )
         except OSError as error:
             reason = error.strerror or "it could not be started"
             raise ConnectError(f"{argv[0]}: {reason.lower()}", target=self.target) from error
-        return LocalProcess(process)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -100,17 +133,19 @@ class LocalTransport(Transport):
         return "local"
 
 
+def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[Pipe, int]:
+    """A new pipe: our end, and the child's, each closed with its stack."""
+    source, sink = os.pipe()
+    mine, child = (source, sink) if reading else (sink, source)
+    theirs.callback(os.close, child)
+    pipe = Pipe(mine)
+    ours.callback(pipe.close)
+    return pipe, child
+
+
 def exit_status(returncode: int) -> int:
     """A shell's view of a return code: death by signal N is 128 + N."""
     return 128 - returncode if returncode < 0 else returncode
-
-
-async def _receive(stream: ByteReceiveStream | None, max_bytes: int) -> bytes:
-    assert stream is not None
-    try:
-        return await stream.receive(max_bytes)
-    except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return b""
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from harness.backend import Capabilities
 from harness.errors import ConnectError
 from harness.target import Target
 from harness.transport import Process
-from harness_backends.local import LocalTransport
+from harness_backends.local import LocalProcess, LocalTransport
 from harness_backends.posix.files import PosixFiles
 from harness_backends.posix.shell import open_held_shell
 
@@ -60,13 +61,22 @@ class FlavouredTransport(LocalTransport):
         self._prefix = (*flavour.prefix, "env", "-i", f"HOME={home}", f"PATH={path}", f"TMPDIR={home}")
         self.opened = 0
         self.single = False
+        self.last: LocalProcess | None = None
+
+    def kill_last(self) -> None:
+        """Kill the newest process and all that it started, as a crash or a lost link would."""
+        assert self.last is not None
+        os.killpg(self.last._process.pid, signal.SIGKILL)
 
     async def open_process(self, argv: Sequence[str]) -> Process:
         if self.single and self.opened:
             raise ConnectError("no more channels", target=self.target)
         self.opened += 1
         words = [*_absolute(self._shell), *argv[1:]] if argv[0] == "sh" else list(argv)
-        return await super().open_process([*self._prefix, *words])
+        process = await super().open_process([*self._prefix, *words])
+        assert isinstance(process, LocalProcess)
+        self.last = process
+        return process
 
 
 def _absolute(shell: tuple[str, ...]) -> list[str]:

@@ -83,8 +83,8 @@ async def test_walk_names_everything_below_and_follows_no_link(target: FileTarge
 
 
 PATTERNS = [
-    "*", "*.py", "*/*.py", "d1/*.py", "**/*.py", "d1/**", "*/", ".*", ".git/*", "d?/d*/[a-b].*", "to_d1/*.py", "t*/*.txt",
-    "**/.h*",
+    "*", "*.py", "*/*.py", "d1/*.py", "**/*.py", "d1/**", "*/", ".*", ".git/*", "d?/d*/[a-b].*",
+    "to_d1/*.py", "t*/*.txt", "**/.h*", "./*.py", ".*/*.txt",
 ]  # fmt: skip
 
 

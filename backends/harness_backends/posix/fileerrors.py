@@ -41,7 +41,11 @@ _KINDS = {
     Refusal.STALE: _Kind(StaleFileError, "is not the version that was expected", "read it again and repeat the change"),
     Refusal.LOOP: _Kind(FileError, "is a link that leads to itself", "repair the link"),
     Refusal.SPECIAL: _Kind(FileError, "is a pipe, a socket or a device, not a file", "use a command for it"),
-    Refusal.BUSY: _Kind(FileError, "its directory stayed locked by another writer", "try again"),
+    Refusal.BUSY: _Kind(
+        FileError,
+        "its directory stayed locked by another writer",
+        "try again; a .hx-lock there that is left is broken after a minute",
+    ),
     Refusal.NO_USER: _Kind(FileNotFound, "no such user on the target", "write ./~name for a file of that name"),
     Refusal.NOT_EMPTY: _Kind(FileError, "the directory is not empty", "remove it with recursive=True"),
     Refusal.PROTECTED: _Kind(

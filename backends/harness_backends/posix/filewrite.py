@@ -4,8 +4,10 @@ A write stages its content in a hidden file beside the real one, proves that all
 on the directory, compares what is there with what the caller expects and renames. Whatever stops it removes the hidden
 file; what a kill leaves behind is removed by a later write in that directory once it is a day old.
 
-The lock is ``flock`` on the directory where there is such a program, because the kernel releases it; elsewhere it is a
-directory ``.hx-lock``, which counts as left behind after a minute.
+The lock is a directory ``.hx-lock``: every target can make one, so that harnesses with different tools at hand, in a
+container and outside it for example, exclude each other. It is held for a few milliseconds (a large file is hashed
+before, and only its stamp is compared under the lock) and counts as left behind after a minute. Only who appends to a
+file in a directory that they may not write to cannot make one; ``flock`` on the directory is the best that is left.
 """
 
 from __future__ import annotations
@@ -105,49 +107,65 @@ hxf_sync() {
   esac
 }
 hxf_acquire() {
-  tries=100 code=1
-  if hxf_has flock && [ -r "$dir" ] && (: <"$dir") 2>/dev/null; then
-    exec 9<"$dir"
-    until flock -n 9 2>/dev/null; do
-      code=$?
-      [ "$code" = 1 ] || break
-      hxf_pause
-      code=0
-    done
-    [ "$code" -gt 1 ] || return 0
+  tries=200 lock=$dir/.hx-lock
+  if [ ! -w "$dir" ]; then
+    hxf_acquire_unwritable
+    return 0
   fi
-  [ -w "$dir" ] || return 0
-  until mkdir "$dir/.hx-lock" 2>/dev/null; do
+  until mkdir "$lock" 2>/dev/null; do
+    if [ ! -e "$lock" ]; then
+      mkdir "$lock" && break
+      [ -e "$lock" ] || exit 1
+    fi
     hxf_break
     hxf_pause
   done
-  hxf_locked=$dir/.hx-lock
+  hxf_locked=$lock
+}
+hxf_acquire_unwritable() {
+  hxf_has flock && [ -r "$dir" ] || return 0
+  exec 9<"$dir"
+  until flock -n 9 2>/dev/null; do
+    [ $? = 1 ] || return 0
+    hxf_pause
+  done
 }
 hxf_pause() {
   tries=$((tries - 1))
   [ "$tries" -gt 0 ] || exit 79
-  sleep 0.1 2>/dev/null || sleep 1
+  sleep 0.05 2>/dev/null || sleep 1
 }
 hxf_break() {
-  [ -n "$(find "$dir/.hx-lock" -prune -mmin +1 2>/dev/null)" ] || return 0
-  mv "$dir/.hx-lock" "$stage.lock" 2>/dev/null && rmdir "$stage.lock"
+  [ -n "$(find "$lock" -prune -mmin +1 2>/dev/null)" ] || return 0
+  mv "$lock" "$stage.lock" 2>/dev/null && rmdir "$stage.lock"
 }
 hxf_guard() {
+  want=${expect#=} before=
+  case $expect in =sha256:* | =cksum:*) hxf_prepare ;; esac
   hxf_acquire
   case $expect in
     any) return 0 ;;
     none) [ ! -e "$real" ] || exit 76; return 0 ;;
   esac
   [ -f "$real" ] || exit 76
-  want=${expect#=}
+  if [ -z "$before" ] || ! hxf_stamp "$real" || [ "$stamp" != "$before" ]; then hxf_current; fi
+  [ "$hash" = "$want" ] || exit 76
+  hash=
+}
+hxf_prepare() {
+  [ -f "$real" ] || exit 76
+  set -- $(hxf_stat "$real")
+  [ "$3" -gt 1048576 ] && hxf_stamp "$real" || return 0
+  before=$stamp
+  hxf_current
+}
+hxf_current() {
   case $want in
     stat:*) hxf_stamp "$real" || exit 85; hash=$stamp ;;
     "$hxf_scheme":*) hxf_hash "$real" ;;
     cksum:*) hash=$(hxf_scheme=cksum; hxf_hash "$real"; printf %s "$hash") ;;
     *) exit 85 ;;
   esac
-  [ "$hash" = "$want" ] || exit 76
-  hash=
 }
 hxf_dress() {
   if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; fi
