@@ -90,14 +90,18 @@ hx_reply() {
 """
 
 # hx_run ID JOB RECORD CWD START FEED LIMIT ACK . : the dot proves that the line came whole. The record is written here,
-# so that whatever follows in the held shell finds it.
+# so that whatever follows in the held shell finds it. Where printf is a program (pdksh), print is a builtin.
 _RUN = r"""
+case $(command -v printf) in
+  /*) hx_put() { print -rn -- "$1"; } ;;
+  *) hx_put() { printf '%s' "$1"; } ;;
+esac
 hx_run() {
   [ "$#" = 9 ] && [ "$9" = . ] || return 0
   jobs >/dev/null 2>&1
   umask 077
   hx_code=0
-  { printf '%s' "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
+  { hx_put "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
   umask "$hx_umask"
   hx_work "$@" </dev/null &
 }
