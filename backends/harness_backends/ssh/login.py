@@ -115,12 +115,25 @@ async def _run_on_terminal(argv: list[str], log: IO[bytes], dialogue: _Dialogue)
         async with _started(["sh", "-c", _ON_TERMINAL, terminal.name, *argv], log, environ) as process:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_hang_up_after, process, terminal)
-                while (prompt := await terminal.next_prompt()) is not None:
-                    answer = await dialogue.answer(prompt, secret=terminal.hides_input())
-                    if answer is None:
-                        raise dialogue.declined(prompt, _text(log))
-                    terminal.type(answer)
+                error = await _converse(terminal, dialogue, log)
+                if error is not None:
+                    tasks.cancel_scope.cancel()
+            if error is not None:  # raised here, so that it does not come out in an exception group
+                raise error
             return await process.wait()
+
+
+async def _converse(terminal: _Terminal, dialogue: _Dialogue, log: IO[bytes]) -> Exception | None:
+    """Pass questions and answers on until ssh has ended; returns why that was given up."""
+    while (prompt := await terminal.next_prompt()) is not None:
+        try:
+            answer = await dialogue.answer(prompt, secret=terminal.hides_input())
+        except Exception as error:  # the prompter's own: it belongs to the caller
+            return error
+        if answer is None:
+            return dialogue.declined(prompt, _text(log))
+        terminal.type(answer)
+    return None
 
 
 async def _hang_up_after(process: AnyioProcess, terminal: _Terminal) -> None:
@@ -171,16 +184,21 @@ class _Terminal:
         from pexpect import EOF, TIMEOUT
 
         if self._spawn.expect([_PROMPT, TIMEOUT, EOF], timeout=STEP) == 1:
-            pending = self._spawn.before or b""
+            pending = _bytes(self._spawn.before)
             if not pending or pending.endswith(b"\n") or self._spawn.expect([_ALL, TIMEOUT], timeout=0) == 1:
                 return b""
-        return b"".join(part for part in (self._spawn.before, self._spawn.after) if isinstance(part, bytes))
+        return _bytes(self._spawn.before) + _bytes(self._spawn.after)
 
     def type(self, answer: str) -> None:
         """Type a line. Control characters are quoted, so that the terminal takes them as they are."""
         self._echoed = not self.hides_input()
         raw = answer.encode("utf-8", "surrogateescape")
         os.write(self._keyboard, _CONTROL.sub(lambda found: b"\x16" + found[0], raw) + b"\n")
+
+
+def _bytes(part: object) -> bytes:
+    """What pexpect matched; it holds a class instead of bytes where nothing was."""
+    return part if isinstance(part, bytes) else b""
 
 
 class _Dialogue:
