@@ -66,6 +66,10 @@ class Terminal(ABC):
         """
 
     @abstractmethod
+    async def ensure_pane(self, name: str) -> None:
+        """Make the pane unless it is there; from now on it is made anew, with a notice, when it was lost."""
+
+    @abstractmethod
     async def kill_pane(self, name: str) -> None:
         """End a managed pane and what runs in it. The default pane is refused."""
 

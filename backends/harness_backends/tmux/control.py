@@ -36,10 +36,13 @@ class ControlClient:
     request ends with a line that prints a token of its own: what comes before that token answers the request.
     """
 
-    def __init__(self, process: Process, on_event: Callable[[Event], None], target: object) -> None:
+    def __init__(
+        self, process: Process, on_event: Callable[[Event], None], target: object, *, legacy: bool = False
+    ) -> None:
         self._process = process
         self._on_event = on_event
         self._target = target
+        self._legacy = legacy
         self._waiters: deque[_Waiter] = deque()
         self._sending = anyio.Lock()
         self.closed = anyio.Event()
@@ -86,7 +89,7 @@ class ControlClient:
     async def send(self, *commands: tuple[str, ...]) -> _Waiter:
         """As :meth:`request`, without waiting for the answer."""
         token = b"hx-" + secrets.token_hex(4).encode()
-        line = control_line(*commands) + b"display-message -p " + token + b"\n"
+        line = control_line(*commands, legacy=self._legacy) + b"display-message -p " + token + b"\n"
         waiter = _Waiter(token)
         async with self._sending:
             if self.closed.is_set():

@@ -31,13 +31,9 @@ def save_file(path: str, text: str, buffer: str) -> list[tuple[str, ...]]:
 
 
 def type_text(pane: str, text: str) -> list[tuple[str, ...]]:
-    """Type characters; long text in pieces, since one argument of send-keys ends at 16 kB. A final ``;`` survives."""
+    """Type characters; long text in pieces, since one argument of send-keys ends at 16 kB."""
     pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
-    return [("send-keys", "-t", pane, "-l", "--", _last_semicolon(piece)) for piece in pieces]
-
-
-def _last_semicolon(piece: str) -> str:
-    return f"{piece[:-1]}\\;" if piece.endswith(";") else piece
+    return [("send-keys", "-t", pane, "-l", "--", piece) for piece in pieces]
 
 
 def slot_text(job_id: str, suffix: str = "") -> str:

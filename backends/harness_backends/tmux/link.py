@@ -71,7 +71,7 @@ class Link:
 
     async def _attach(self) -> None:
         process = await self.transport.open_process(control_argv(self.setup))
-        client = ControlClient(process, self._on_event, self.transport.target)
+        client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
         self._tasks.start_soon(self._hold, client, process.aclose)
         commands: list[tuple[str, ...]] = [("display-message", "-p", "#{pid}")]
         if not self.setup.version.window_size:

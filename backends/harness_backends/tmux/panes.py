@@ -42,6 +42,8 @@ class PaneTable:
         self._notices: dict[str, list[str]] = {}
         self._new: dict[str, NewPane] = {}
         self.by_id: dict[str, Pane] = {}
+        self.kept = {DEFAULT_PANE}
+        """The names of panes that are made anew when they are lost."""
 
     def by_name(self, name: str) -> Pane | None:
         """A live pane by our name for it, or by tmux's id."""
@@ -114,11 +116,11 @@ class PaneTable:
         pane.restarted = None
         return pane
 
-    async def find(self, name: str, *, create: bool) -> Pane:
-        """A managed pane by name or id.
+    async def find(self, name: str) -> Pane:
+        """A managed pane by name or id; a kept one is made when it is missing.
 
         Raises:
-            PaneGone: there is none, and it is not to be made.
+            PaneGone: there is none, and it is not a kept one.
         """
         pane = self.by_name(name)
         if pane is None:
@@ -126,7 +128,7 @@ class PaneTable:
             pane = self.by_name(name)
         if pane is not None:
             return pane
-        if not create or name.startswith("%"):
+        if name not in self.kept:
             raise PaneGone(
                 f"there is no managed pane {name!r}",
                 target=self._link.transport.target,

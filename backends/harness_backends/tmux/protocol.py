@@ -65,10 +65,18 @@ def quote(argument: str) -> str:
     return f'"{argument}"'
 
 
-def control_line(*commands: tuple[str, ...]) -> bytes:
-    """One line that runs several commands in order; every word is quoted, so none is read as syntax."""
-    line = " ; ".join(" ".join((name, *map(_word, args))) for name, *args in commands)
-    return line.encode("utf-8", "surrogateescape") + b"\n"
+def control_line(*commands: tuple[str, ...], legacy: bool = False) -> bytes:
+    """One line that runs several commands in order; every word is quoted, so none is read as syntax.
+
+    ``legacy``: before 3.0 a final ``;`` of an argument ends the command even inside quotes, unless a backslash is
+    before it.
+    """
+    words = (" ".join((name, *(_word(_guard(arg, legacy)) for arg in args))) for name, *args in commands)
+    return " ; ".join(words).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _guard(argument: str, legacy: bool) -> str:
+    return f"{argument[:-1]}\\;" if legacy and argument.endswith(";") else argument
 
 
 def _word(argument: str) -> str:

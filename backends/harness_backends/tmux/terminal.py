@@ -89,9 +89,9 @@ class TmuxTerminal(Terminal):
 
     async def _pane_for(self, command: Command) -> Pane:
         if command.pane is not None:
-            return await self._table.find(command.pane, create=True)
+            return await self._table.find(command.pane)
         if command.wait:
-            return await self._table.find(DEFAULT_PANE, create=True)
+            return await self._table.find(DEFAULT_PANE)
         return await self._table.background(command.cwd)
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
@@ -160,7 +160,7 @@ class TmuxTerminal(Terminal):
             await anyio.sleep(request.delay)
 
     async def _target_pane(self, name: str | None) -> Pane:
-        return await self._table.find(name or DEFAULT_PANE, create=name is None)
+        return await self._table.find(name or DEFAULT_PANE)
 
     # -- panes and sessions
 
@@ -171,8 +171,12 @@ class TmuxTerminal(Terminal):
         await self._table.create(check_name(name, "pane"), cwd)
         return next(info for info in await self.list_panes() if info.name == name)
 
+    async def ensure_pane(self, name: str) -> None:
+        self._table.kept.add(check_name(name, "pane"))
+        await self._table.find(name)
+
     async def kill_pane(self, name: str) -> None:
-        pane = await self._table.find(name, create=False)
+        pane = await self._table.find(name)
         if pane.name == DEFAULT_PANE:
             raise TerminalError("the default pane is protected", target=self._link.transport.target)
         await self._link.request(("kill-window", "-t", pane.window_id))

@@ -38,6 +38,11 @@ class TmuxVersion:
         """The option ``window-size`` and the command ``resize-window`` (2.9)."""
         return self >= TmuxVersion(2, 9)
 
+    @property
+    def legacy_quoting(self) -> bool:
+        """A final ``;`` ends a command even in quotes (before 3.0)."""
+        return self < TmuxVersion(3, 0)
+
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}{self.patch}"
 

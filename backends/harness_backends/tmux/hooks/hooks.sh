@@ -67,7 +67,7 @@ hxze() { [[ $1 == " hx"* ]] || hxm "C;$hxn;0"; }
 hxzp() {
 hxs=$?
 if [[ $hxi != 0 ]]; then hxx=$hxs; hxend; else hxm "D;$hxs;$hxn;0"; fi
-[[ $PROMPT == "$hxw" ]] || hxu=$PROMPT
+[[ ${PROMPT-} == "$hxw" ]] || hxu=${PROMPT-}
 hxw="%{$hxj$hxl$hxg%}${hxt:+[harness $hxl: $hxx] }$hxu"
 PROMPT=$hxw
 return $hxs
@@ -76,14 +76,14 @@ hxyp() { print -Pn -- "${hxu##*$hxnl}"; }
 zshaddhistory_functions+=(hxza)
 hxza() { [[ $1 != " hx"* ]]; }
 alias hx="hxa; { . \"\$hxf\" } always { { hxd } 2>/dev/null }"
-PROMPT2="%{$hxv%}$PROMPT2"
+PROMPT2="%{$hxv%}${PROMPT2-}"
 hxh
 '
 elif [ -n "${BASH_VERSION-}" ]; then eval '
 hxh() {
-case $PS1 in "$hxP"*) ;; *) hxu=$PS1; PS1=$hxP$PS1 ;; esac
+case ${PS1-} in "$hxP"*) ;; *) hxu=${PS1-}; PS1=$hxP$hxu ;; esac
 case "${PS0-}" in "$hxq"*) ;; *) PS0=$hxq${PS0-} ;; esac
-case $PS2 in "\[$hxv"*) ;; *) PS2="\[$hxv\]$PS2" ;; esac
+case ${PS2-} in "\[$hxv"*) ;; *) PS2="\[$hxv\]${PS2-}" ;; esac
 case "${PROMPT_COMMAND[*]-}" in *hxpc*) ;; *) hxhc ;; esac
 case ":${HISTIGNORE-}:" in *": hx*:"*) ;; *) HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} hx*" ;; esac
 }
@@ -100,9 +100,8 @@ case $BASH_VERSION in [1-4].* | 5.0*) ;; *) eval 'hxhc() { PROMPT_COMMAND=("{ hx
 hxh
 else
 hxh() {
-case $PS1 in *"$hxP"*) ;; *) hxu=$PS1; [ -z "${KSH_VERSION-}" ] || PS1="$hxL$hxcr$PS1"
-PS1=${PS1%"$hxu"}$hxP$hxu ;; esac
-case $PS2 in "$hxv"*) ;; *) PS2=$hxv$PS2 ;; esac
+case ${PS1-} in *"$hxP"*) ;; *) hxu=${PS1-}; PS1=${KSH_VERSION:+$hxL$hxcr}$hxP$hxu ;; esac
+case ${PS2-} in "$hxv"*) ;; *) PS2=$hxv${PS2-} ;; esac
 }
 hxh
 fi
