@@ -117,7 +117,7 @@ def channel_refused(target: Target, open_channels: int, limit: int | None) -> Ha
 
 def _text(error: Exception) -> str:
     if isinstance(error, asyncssh.Error):
-        return error.reason or type(error).__name__
+        return getattr(error, "reason", "") or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -8,7 +8,8 @@ requirement does not hold. To test a backend of your own with pytest::
         async with connect("k8s://pod") as ctx:
             await run_check(item, ctx)
 
-or, without pytest, ``await run_contract(opener)``. A backend's known gap is data, a :class:`Gap` with its reason, and
+A transport alone can be tested the same way, with :func:`transport_checks` and :func:`run_transport_check`. Without
+pytest, ``await run_contract(opener)``. A backend's known gap is data, a :class:`Gap` with its reason, and
 is reported as soon as it closes.
 """
 
@@ -23,6 +24,7 @@ from ...context import ExecutionContext
 # Importing these modules fills the registry.
 from . import _commands, _files, _jobs, _limits, _terminal  # noqa: F401
 from ._registry import CHECK_TIMEOUT, Check, Needs, check, checks, run_check, scratch, until
+from ._transport import TransportCheck, run_program, run_transport_check, transport_checks
 
 __all__ = [
     "CHECK_TIMEOUT",
@@ -30,11 +32,15 @@ __all__ = [
     "Gap",
     "Needs",
     "Outcome",
+    "TransportCheck",
     "check",
     "checks",
     "run_check",
     "run_contract",
+    "run_program",
+    "run_transport_check",
     "scratch",
+    "transport_checks",
     "until",
 ]
 

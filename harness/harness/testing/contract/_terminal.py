@@ -121,7 +121,7 @@ async def panes_can_be_captured(ctx: ExecutionContext) -> None:
 async def keys_answer_programs(ctx: ExecutionContext) -> None:
     for text in ("hello", "-dash", "semi;", 'it\'s "q" $HOME !', "é漢"):
         asked = await ctx.run_shell("printf 'name? '; read -r line; echo \"got:$line\"", wait=False)
-        await until(lambda: _screen_shows(ctx, "name?", asked.pane), "the question is on the screen")
+        await _until_shown(ctx, "name?", asked.pane)
         await ctx.send_keys(literal_text=text, enter=True, pane=asked.pane)
         result = completed(await ctx.wait(asked.job_id or "", timeout=20))
         assert result.stdout.endswith(f"got:{text}\n"), result
@@ -147,16 +147,19 @@ async def interactive_programs(ctx: ExecutionContext) -> None:
         return
     running = await ctx.run_shell("python3 -q", timeout=2)
     assert running.status is Status.RUNNING, running
-    await until(lambda: _screen_shows(ctx, ">>>"), "python's prompt is on the screen")
+    await _until_shown(ctx, ">>>")
     await ctx.send_keys(literal_text="print(6 * 7)", enter=True)
-    await until(lambda: _screen_shows(ctx, "\n42"), "the answer is on the screen")
+    await _until_shown(ctx, "\n42")
     await ctx.send_keys(literal_text="raise SystemExit(5)", enter=True)
     completed(await ctx.wait(running.job_id or "", timeout=20), 5)
     await usable(ctx)
 
 
-async def _screen_shows(ctx: ExecutionContext, text: str, pane: str | None = None) -> bool:
-    return text in await ctx.capture_pane(pane=pane)
+async def _until_shown(ctx: ExecutionContext, text: str, pane: str | None = None) -> None:
+    async def shown() -> bool:
+        return text in await ctx.capture_pane(pane=pane)
+
+    await until(shown, f"the screen shows {text!r}")
 
 
 @check("A pane that a job holds is PaneBusy, which says so; it is free again when the job ends.", "terminal")
