@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 ANSWER_TIMEOUT = 5.0
 END_TIMEOUT = 5.0
 DEAD_TIMEOUT = 0.2
-PRIVATE_PERSIST = 10.0
+PRIVATE_PERSIST = 3.0
 """Seconds that a private master outlives a harness that was killed."""
 
 

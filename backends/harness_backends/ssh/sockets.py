@@ -55,7 +55,7 @@ def socket_path(key: str, name: str) -> str:
     """
     for directory in socket_directories():
         room = MAX_PATH - len(os.fsencode(directory)) - 1
-        file = f"{key}.{name}"[:room]
+        file = f"{key}.{name}"[: max(0, room)]
         if len(file) >= len(key):
             _make(directory)
             return str(directory / file)
