@@ -30,7 +30,7 @@ def scratch() -> Iterator[Path]:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    here = {"HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
+    here = {"HOME": str(scratch), "TMPDIR": str(scratch / "tmp"), "XDG_RUNTIME_DIR": str(scratch)}
     return here | {"PATH": os.environ["PATH"], "TERM": "xterm", "LANG": "C.UTF-8"}
 
 
@@ -54,7 +54,8 @@ def survivors(scratch: Path) -> list[str]:
     return [line for line in listing.splitlines() if str(scratch) in line]
 
 
-async def test_the_demo_tells_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_demo_tells_what_happens(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(scratch))
     lines: list[str] = []
     await run_demo(say=lines.append)
     story = "\n".join(lines)
@@ -69,7 +70,7 @@ async def test_the_demo_tells_what_happens(capsys: pytest.CaptureFixture[str]) -
 def test_the_command_leaves_nothing_behind(scratch: Path) -> None:
     with start(scratch) as demo:
         output, errors = demo.communicate(timeout=60)
-    assert (demo.returncode, errors) == (0, "")
+    assert (demo.returncode, errors) == (0, ""), output
     assert "Cleaned up" in output
     assert survivors(scratch) == []
     assert list((scratch / "tmp").iterdir()) == []
