@@ -19,6 +19,7 @@ from tests.support.transports import connected, run
 
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost
+from harness.login import LoginQuestion
 from harness.target import Target
 from harness_backends.ssh import disconnect, list_masters
 from harness_backends.ssh.master import plan_master
@@ -26,6 +27,7 @@ from harness_backends.ssh.master import plan_master
 OTHER_PROCESS = """
 import anyio, sys
 from harness.config import Config
+from harness.login import LoginQuestion, use_prompter
 from harness.target import Target
 from harness_backends.ssh import open_transport
 
@@ -260,7 +262,15 @@ async def test_a_changed_alias_is_another_master(make_sshd: MakeSshd) -> None:
     assert out.split()[-1] == str(second.port)
 
 
-async def test_a_jump_host_is_passed(make_sshd: MakeSshd) -> None:
+class Nobody:
+    """Could answer, so that ssh gets a terminal for its login."""
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("prompter", [None, Nobody()], ids=["silent", "on a terminal"])
+async def test_a_jump_host_is_passed(make_sshd: MakeSshd, prompter: Nobody | None) -> None:
     jump, inner = make_sshd(), make_sshd()
     options = [f"  UserKnownHostsFile {jump.directory}/both", f"  IdentityFile {jump.identity}", "  IdentitiesOnly yes"]
     (jump.directory / "both").write_text(jump.known_hosts.read_text() + inner.known_hosts.read_text())

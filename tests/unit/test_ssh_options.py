@@ -1,0 +1,169 @@
+"""Command lines of ssh, and what its log means."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from harness.config import Config
+from harness.errors import AuthenticationError, ConfigError, ConnectError, HostKeyError, TargetNotFound
+from harness.target import Hop, Target
+from harness_backends.ssh.diagnosis import diagnose
+from harness_backends.ssh.login import classify
+from harness_backends.ssh.options import Settings, interactive_argv, master_argv, master_key, master_name
+from harness_backends.ssh.sockets import split_name
+
+HOP = Target.parse("ssh://deploy@web1:2222").last
+
+
+def values(argv: list[str]) -> dict[str, str]:
+    """Options as ssh takes them: the first value counts."""
+    found: dict[str, str] = {}
+    for flag, word in pairwise(argv):
+        if flag == "-o":
+            name, _, value = word.partition("=")
+            found.setdefault(name.lower(), value)
+    return found
+
+
+def test_the_master_is_ours_whatever_the_user_passes() -> None:
+    config = Config(
+        ssh_options=("ControlPath=/mine", "ControlPersist=yes", "RemoteCommand=x", "BatchMode=no", "Port=9")
+    )
+    argv = master_argv(HOP, config, "/run/s", questions=False, persist=600.0)
+    options = values(argv)
+    assert argv[argv.index("-S") + 1] == "/run/s"
+    assert (options["controlpersist"], options["remotecommand"], options["batchmode"]) == ("600", "none", "yes")
+    assert argv[-4:] == ["-p", "2222", "--", "deploy@web1"]
+
+
+@pytest.mark.parametrize(("persist", "seconds"), [(0.0, "1"), (0.2, "1"), (1.5, "2"), (600.0, "600")])
+def test_no_time_means_for_ever(persist: float, seconds: str) -> None:
+    assert values(master_argv(HOP, Config(), "/s", questions=False, persist=persist))["controlpersist"] == seconds
+
+
+def test_host_keys_are_left_to_the_user() -> None:
+    for questions in (False, True):
+        assert "stricthostkeychecking" not in values(master_argv(HOP, Config(), "/s", questions=questions, persist=1))
+
+
+def test_a_persons_command_is_short_where_nothing_needs_switching_off() -> None:
+    settings = Settings.parse("user deploy\nsessiontype default\nstdinnull no\ntunnel false\nforwardx11 no\n")
+    argv = interactive_argv(Hop("ssh", "web1"), Config(), "/run/s", settings, ["tmux", "attach"])
+    assert argv == ["ssh", "-t", "-S", "/run/s", "-o", "ControlMaster=no", "--", "web1", "exec tmux attach"]
+
+
+def test_a_persons_command_switches_off_what_would_break_it() -> None:
+    settings = Settings.parse("remotecommand foo\nsessiontype none\nlocalforward 1 [x]:2\nlocalforward 2 [x]:2\n")
+    options = values(interactive_argv(HOP, Config(), "/s", settings, ["sh"]))
+    assert options == {
+        "controlmaster": "no",
+        "remotecommand": "none",
+        "sessiontype": "default",
+        "clearallforwardings": "yes",
+    }
+
+
+def test_files_of_the_user_are_absolute() -> None:
+    argv = master_argv(HOP, Config(identity="~/k", ssh_config="c"), "/s", questions=False, persist=1)
+    assert argv[argv.index("-i") + 1] == os.path.expanduser("~/k")
+    assert argv[argv.index("-F") + 1] == os.path.abspath("c")
+
+
+def test_the_key_changes_with_everything_that_matters() -> None:
+    settings = [Settings((("hostname", "a"),)), Settings((("hostname", "b"),))]
+    configs = [Config(), Config(control_persist=1.0), Config(keepalive_interval=1)]
+    assert len({master_key(value, config) for value in settings for config in configs}) == 6
+    assert len(master_key(settings[0], Config())) == 16
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [("ssh://web1", "web1"), ("ssh://a@b:22", "a@b:22"), ("ssh://a@[::1]:22", "a@_::1_:22"), ("ssh://ü@x", "_@x")],
+)
+def test_names_of_sockets_are_plain(target: str, name: str) -> None:
+    assert master_name(Target.parse(target).last) == name
+
+
+def test_only_our_own_names_are_sockets_of_ours() -> None:
+    assert split_name(Path("/x/0123456789abcdef.web1")) == ("0123456789abcdef", "web1")
+    assert split_name(Path("/x/0123456789abcdef")) == ("0123456789abcdef", "")
+    assert split_name(Path("/x/master-web1")) is None
+
+
+def test_variables_are_those_of_the_users_patterns() -> None:
+    settings = Settings.parse("sendenv LANG\nsendenv LC_*\nsendenv -LC_X\n")
+    environ = {"LANG": "C", "LC_ALL": "C", "HOME": "/", "AWS_SECRET": "x"}
+    assert settings.environment(environ) == [b"LANG=C", b"LC_ALL=C"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("forwardagent no", False), ("forwardagent yes", True), ("forwardagent $X", True), ("", False)],
+)
+def test_agents_are_forwarded_as_the_user_says(value: str, expected: bool) -> None:
+    assert Settings.parse(value).forwards_agent is expected
+
+
+CHANGED = """debug1: Server host key: ssh-ed25519 SHA256:abc
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+Offending ED25519 key in /home/me/.ssh/known_hosts:3
+Host key verification failed.
+"""
+JUMP = """me@bastion: Permission denied (publickey).
+Connection closed by UNKNOWN port 65535
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "says"),
+    [
+        (CHANGED, HostKeyError, "known_hosts:3"),
+        (
+            "debug1: Server host key: ssh-ed25519 SHA256:abc\nHost key verification failed.\n",
+            HostKeyError,
+            "SHA256:abc",
+        ),
+        ("ssh: Could not resolve hostname web9: Name or service not known\n", TargetNotFound, "web9"),
+        ("me@web1: Permission denied (publickey,password).\n", AuthenticationError, "publickey"),
+        ("Received disconnect from x: 2: Too many authentication failures\n", AuthenticationError, "Too many"),
+        (JUMP, AuthenticationError, "bastion"),
+        ("ssh: connect to host web1 port 22: Connection refused\n", ConnectError, "refused"),
+        ("ssh: connect to host web1 port 22: Connection timed out\n", ConnectError, "timed out"),
+        ("kex_exchange_identification: Connection closed by remote host\n", ConnectError, "kex"),
+        ("nc: no\nConnection closed by UNKNOWN port 65535\n", ConnectError, "nc: no"),
+        ("/home/me/.ssh/config: line 3: Bad configuration option: foo\n", ConfigError, "line 3"),
+        ("Bad owner or permissions on /home/me/.ssh/config\n", ConfigError, "permissions"),
+        ("debug1: nothing else\n", ConnectError, "without a word"),
+        ("", ConnectError, "without a word"),
+    ],
+)
+def test_the_log_says_why_a_login_failed(log: str, kind: type[ConnectError], says: str) -> None:
+    error = diagnose(log, "ssh://web1")
+    assert type(error) is kind
+    assert says in str(error)
+    assert "debug1" not in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "kind"),
+    [
+        ("deploy@web1's password: ", True, "password"),
+        ("(deploy@web1) Password: ", True, "password"),
+        ("Enter passphrase for key '/home/me/.ssh/id': ", True, "passphrase"),
+        ("Enter PIN for ED25519-SK key /home/me/.ssh/id: ", True, "passphrase"),
+        ("Verification code: ", True, "otp"),
+        ("(deploy@web1) One-time password (OATH) for `deploy': ", True, "otp"),
+        ("Duo two-factor login\n\nPasscode or option (1-2): ", False, "otp"),
+        ("Are you sure you want to continue connecting (yes/no/[fingerprint])? ", False, "hostkey"),
+        ("Please type 'yes', 'no' or the fingerprint: ", False, "hostkey"),
+        ("What is your quest? ", False, "other"),
+    ],
+)
+def test_questions_are_told_apart(text: str, secret: bool, kind: str) -> None:
+    assert classify(text, secret=secret) == kind
