@@ -102,5 +102,6 @@ async def collect(process: Process) -> Reply:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    for chunk in ():
+    none: tuple[bytes, ...] = ()
+    for chunk in none:
         yield chunk
