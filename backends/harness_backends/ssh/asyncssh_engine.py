@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -52,6 +52,10 @@ class AsyncsshTransport(Transport):
         self._channels: set[Channel] = set()
         self._slots = anyio.CapacityLimiter(self.max_channels)
         self._opening: set[asyncio.Task[Channel]] = set()
+        self._freed = anyio.Event()
+        self._opened_before = False
+        self._peak = 0
+        """How many channels the server has allowed at once so far."""
 
     @property
     def connection(self) -> asyncssh.SSHClientConnection:
@@ -83,34 +87,40 @@ class AsyncsshTransport(Transport):
         return process
 
     async def _open_channel(self, command: str, nonce: str) -> SshProcess:
-        import asyncssh
-
-        from .asyncssh_errors import FOREIGN, translate
-
-        while True:
-            slot = object()
-            await self._slots.acquire_on_behalf_of(slot)
-            try:
-                return await self._create(command, nonce, slot)
-            except asyncssh.ChannelOpenError as error:
-                if self._lost is not None:
-                    raise self._link_lost() from error
-                self._learn_limit(error)
-            except FOREIGN as error:
-                if self._lost is not None:
-                    raise self._link_lost() from error
-                raise translate(error, self.target, connected=True) from error
-
-    def _learn_limit(self, error: asyncssh.ChannelOpenError) -> None:
-        """The server opened no more channels: with some of ours open, wait for one of them; with none, fail."""
+        """Open a channel; while the server allows no more, wait for one of ours to close, within the time limit."""
         from .asyncssh_errors import channel_refused
 
-        allowed = len(self._channels)
-        if allowed == 0:
-            raise channel_refused(self.target, allowed, None) from error
-        _log.info("%s: sshd allows %d sessions at once", self.target, allowed)
-        self.max_channels = min(self.max_channels or allowed, allowed)
-        self._slots.total_tokens = max(1, self.max_channels)
+        with anyio.move_on_after(self._config.connect_timeout):
+            for delay in _pauses():
+                slot = object()
+                await self._slots.acquire_on_behalf_of(slot)
+                process = await self._try_open(command, nonce, slot)
+                if process is not None:
+                    return process
+                with anyio.move_on_after(delay):
+                    await self._freed.wait()
+        raise channel_refused(self.target, len(self._channels))
+
+    async def _try_open(self, command: str, nonce: str, slot: object) -> SshProcess | None:
+        import asyncssh
+
+        from .asyncssh_errors import FOREIGN, channel_refused, translate
+
+        first, self._opened_before = not self._opened_before, True
+        try:
+            return await self._create(command, nonce, slot)
+        except asyncssh.ChannelOpenError as error:
+            if self._lost is not None:
+                raise self._link_lost() from error
+            if first:
+                raise channel_refused(self.target, 0) from error
+            self.max_channels = max(1, self._peak)
+            self._freed = anyio.Event()
+            return None  # nothing was started
+        except FOREIGN as error:
+            if self._lost is not None:
+                raise self._link_lost() from error
+            raise translate(error, self.target, connected=True) from error
 
     async def _create(self, command: str, nonce: str, slot: object) -> SshProcess:
         from .asyncssh_process import SshProcess
@@ -124,6 +134,7 @@ class AsyncsshTransport(Transport):
             raise
         self._opening.discard(task)
         self._channels.add(channel)
+        self._peak = max(self._peak, len(self._channels))
         if self._lost is not None:
             channel.end_of_link()
         return SshProcess(channel, self.target, lambda: self._closed(channel, slot))
@@ -147,6 +158,7 @@ class AsyncsshTransport(Transport):
     def _closed(self, channel: Channel, slot: object) -> None:
         self._channels.discard(channel)
         self._slots.release_on_behalf_of(slot)
+        self._freed.set()
 
     def _link_lost(self) -> ConnectionLost:
         return ConnectionLost(f"the link was lost: {self._lost}", target=self.target)
@@ -168,6 +180,14 @@ class AsyncsshTransport(Transport):
             with anyio.move_on_after(CLOSE_TIMEOUT):
                 await self._connection.wait_closed()
             self._connection.abort()
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between attempts: sshd counts a session until it has buried the program, a moment after the channel."""
+    pause = 0.005
+    while True:
+        yield pause
+        pause = min(pause * 2, 0.25)
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,19 +106,20 @@ def translated(target: Target, *, connected: bool = False) -> Iterator[None]:
         raise translate(error, target, connected=connected) from error
 
 
-def channel_refused(target: Target, open_channels: int, limit: int | None) -> HarnessError:
-    """The server would not open one more channel."""
-    known = f" (its limit seems to be {limit})" if limit else ""
+def channel_refused(target: Target, open_channels: int) -> HarnessError:
+    """The server would not open one more channel, or all that it allows are in use."""
     return ConnectError(
-        f"the server refused another session while {open_channels} of ours are open{known}",
+        f"the server allows no further session while {open_channels} of ours are open",
         target=target,
-        hint="raise MaxSessions in its sshd_config, or lower max_channels",
+        hint="raise MaxSessions in its sshd_config",
     )
 
 
 def _text(error: Exception) -> str:
     if isinstance(error, asyncssh.Error):
         return getattr(error, "reason", "") or type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text names only the address
     return str(error) or type(error).__name__

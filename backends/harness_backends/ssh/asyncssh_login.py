@@ -173,8 +173,13 @@ class _Login:
                 return None
             try:
                 return await to_thread.run_sync(_read_key, path, passphrase)
-            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
-                continue
+            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+                if "bcrypt" in str(error):
+                    raise AuthenticationError(
+                        f"{path} cannot be unlocked without the bcrypt library",
+                        target=self.endpoint.target,
+                        hint="pip install 'harness-ops[asyncssh]', or load the key into an agent",
+                    ) from error
         raise AuthenticationError(f"the passphrase for {path} is wrong", target=self.endpoint.target)
 
 
