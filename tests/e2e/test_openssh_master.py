@@ -126,6 +126,28 @@ async def test_sockets_of_killed_masters_are_removed_by_the_next_login(make_sshd
         assert not stale.exists()
 
 
+async def test_what_a_killed_login_left_is_removed_by_the_next(sshd: SshServer, ssh_runtime: Path) -> None:
+    path = Path((await plan_master(Target.parse(sshd.target), sshd.config(fresh_connection=True))).path)
+    left = Path(f"{path}.lock")
+    left.touch()
+    async with connected(sshd):
+        assert not left.exists()
+
+
+async def test_a_frozen_master_is_replaced_before_the_next_program(
+    sshd: SshServer, ssh_runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness_backends.ssh.master.ANSWER_TIMEOUT", 0.3)
+    async with connected(sshd) as transport:
+        (pid,) = master_pids(ssh_runtime)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with anyio.fail_after(10):
+                assert await run(transport, "echo", "on") == (0, b"on\n", b"")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
 async def test_a_socket_where_nobody_answers_is_not_waited_for_long(
     sshd: SshServer, ssh_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -44,7 +44,8 @@ async def run(transport: Transport, *argv: str, stdin: bytes = b"") -> tuple[int
     async with await transport.open_process(argv) as process:
 
         async def feed() -> None:
-            await process.send(stdin)
+            with suppress(BrokenPipeError):  # a program may end without reading
+                await process.send(stdin)
             await process.send_eof()
 
         async with anyio.create_task_group() as tasks:

@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process as AnyioProcess
 
-from harness.errors import AuthenticationError, ConnectError, HostKeyError
+from harness.errors import AuthenticationError, ConnectError, HarnessError, HostKeyError
 from harness.login import LoginQuestion, Prompter, current_prompter
 from harness.target import Target
 
@@ -72,7 +72,14 @@ async def log_in(argv: Callable[[bool], list[str]], target: Target, timeout: flo
                 f"{error.filename} was not found", target=target, hint="install the OpenSSH client"
             ) from error
         if status != 0:
-            raise diagnose(_text(log), target)
+            raise _refusal(_text(log), target, asked=prompter is not None)
+
+
+def _refusal(log: str, target: Target, *, asked: bool) -> HarnessError:
+    error = diagnose(log, target)
+    if isinstance(error, AuthenticationError) and not asked:
+        error.hint += "; there was no terminal to ask for a password or passphrase"
+    return error
 
 
 def _has_askpass() -> bool:

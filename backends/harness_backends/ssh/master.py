@@ -18,11 +18,20 @@ from harness.errors import ConfigError, ConnectError
 from harness.target import Hop, Target
 
 from .login import log_in
-from .mux import MuxConnection, MuxError, connect_mux
+from .mux import MuxConnection, MuxError, MuxGone, connect_mux
 from .options import Settings, master_argv, master_key, master_name, query_argv
-from .sockets import MAX_PATH, find_sockets, lock, nobody_listens, socket_path, split_name
+from .sockets import MAX_PATH, find_sockets, lock, nobody_listens, remove_unused_locks, socket_path, split_name
 
-__all__ = ["Master", "MasterInfo", "acquire", "disconnect", "end_master", "list_masters", "plan_master"]
+__all__ = [
+    "Master",
+    "MasterInfo",
+    "acquire",
+    "connect_in_time",
+    "disconnect",
+    "end_master",
+    "list_masters",
+    "plan_master",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -104,17 +113,25 @@ async def acquire(master: Master) -> MuxConnection:
         ) from None
 
 
+async def connect_in_time(path: str) -> MuxConnection:
+    """Connect to the master at ``path``.
+
+    Raises:
+        MuxError: nobody listens there, or does not answer in time.
+    """
+    try:
+        with anyio.fail_after(ANSWER_TIMEOUT):
+            return await connect_mux(path)
+    except TimeoutError:
+        raise MuxGone(f"{path}: no answer within {ANSWER_TIMEOUT:g} s") from None
+
+
 async def _lease(path: str) -> MuxConnection | None:
     """A connection to the master at ``path``, if one answers there in time."""
-    with suppress(MuxError), anyio.move_on_after(ANSWER_TIMEOUT):
-        lease = await connect_mux(path)
-        try:
-            await lease.alive()
-        except BaseException:
-            lease.close()
-            raise
-        return lease
-    return None
+    try:
+        return await connect_in_time(path)
+    except MuxError:
+        return None
 
 
 async def _start(master: Master) -> MuxConnection:
@@ -135,7 +152,8 @@ async def _start(master: Master) -> MuxConnection:
 
 
 async def _remove_dead() -> None:
-    """Remove the sockets of masters that were killed; nobody else would."""
+    """Remove what masters and harnesses that were killed have left; nobody else would."""
+    remove_unused_locks()
     for path in find_sockets():
         if nobody_listens(path):
             with suppress(TimeoutError):

@@ -23,6 +23,7 @@ __all__ = ["MuxConnection", "MuxError", "MuxGone", "MuxRefused", "Packet", "Pack
 VERSION = 4
 MAX_PACKET = 256 * 1024
 NO_ESCAPE = 0xFFFFFFFF
+SEND_TIMEOUT = 5.0
 
 
 class Message(IntEnum):
@@ -149,9 +150,10 @@ class MuxConnection:
         Raises:
             MuxRefused: the server opens no more sessions, or the master was told not to.
             MuxGone: the master ended; the command may have been started.
+            TimeoutError: the master reads nothing.
         """
         self._requests += 1
-        with anyio.CancelScope(shield=True):  # the master waits, with everybody's sessions, until it has all three
+        with anyio.fail_after(SEND_TIMEOUT, shield=True):  # the master stops for everybody until it has all three
             await self._send(encode_session(self._requests, command, environment, forward_agent=forward_agent))
             for descriptor in descriptors:
                 await self._send_descriptor(descriptor)

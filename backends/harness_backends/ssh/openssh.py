@@ -17,8 +17,8 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from .budget import SessionBudget, Ticket
-from .master import Master, acquire, end_master, plan_master
-from .mux import MuxConnection, MuxError, MuxGone, MuxRefused, connect_mux
+from .master import Master, acquire, connect_in_time, end_master, plan_master
+from .mux import MuxConnection, MuxError, MuxGone, MuxRefused
 from .options import interactive_argv
 from .process import MuxProcess, open_pipes
 from .remote import new_nonce, remote_command
@@ -160,11 +160,11 @@ class OpenSSHTransport(Transport):
 
     async def _connect(self) -> MuxConnection:
         try:
-            return await connect_mux(self._master.path)
+            return await connect_in_time(self._master.path)
         except MuxError:
             await self._renew()
         try:
-            return await connect_mux(self._master.path)
+            return await connect_in_time(self._master.path)
         except MuxError as error:
             raise ConnectionLost("the connection was lost again", target=self.target) from error
 

@@ -8,21 +8,34 @@ import os
 import re
 import socket
 import stat
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 
 from harness.errors import ConnectError
 
-__all__ = ["MAX_PATH", "find_sockets", "lock", "nobody_listens", "socket_directories", "socket_path", "split_name"]
+__all__ = [
+    "MAX_PATH",
+    "find_sockets",
+    "lock",
+    "nobody_listens",
+    "remove_unused_locks",
+    "socket_directories",
+    "socket_path",
+    "split_name",
+]
 
 MAX_PATH = 90
 """Bytes; ssh binds a name that is 17 longer first, and the system takes 107."""
 
 LOCK_PAUSE = 0.05
 
+MAKING_TIME = 60.0
+
+_TEMPORARY = re.compile(r"\.[A-Za-z0-9]{16}$")
 _NAME = re.compile(r"(?P<key>[0-9a-f]{16})(?:\.(?P<name>[A-Za-z0-9._@:-]+))?")
 
 
@@ -70,11 +83,18 @@ def split_name(path: Path) -> tuple[str, str] | None:
 
 def find_sockets() -> list[Path]:
     """The control sockets of this user, live or not."""
-    found = []
-    for directory in socket_directories():
-        if _is_private(directory):
-            found += [path for path in directory.iterdir() if split_name(path) and path.is_socket()]
-    return sorted(found)
+    return [path for path in _files() if split_name(path) and path.is_socket() and not _is_being_made(path)]
+
+
+def _files() -> list[Path]:
+    return sorted(path for place in socket_directories() if _is_private(place) for path in place.iterdir())
+
+
+def _is_being_made(path: Path) -> bool:
+    """True for the name under which ssh binds a socket for a moment, before it listens there."""
+    with suppress(OSError):
+        return _TEMPORARY.search(path.name) is not None and time.time() - path.stat().st_mtime < MAKING_TIME
+    return True
 
 
 def nobody_listens(path: Path) -> bool:
@@ -130,6 +150,24 @@ async def _acquire(name: str) -> int:
             raise
         os.close(descriptor)
         await anyio.sleep(LOCK_PAUSE)  # a lock cannot be waited for without blocking a thread for good
+
+
+def remove_unused_locks() -> None:
+    """Remove the locks of processes that were killed while they held one."""
+    for path in _files():
+        if path.name.endswith(".lock"):
+            with suppress(OSError):
+                _remove_unused(str(path))
+
+
+def _remove_unused(name: str) -> None:
+    descriptor = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_same_file(descriptor, name):
+            os.unlink(name)
+    finally:
+        os.close(descriptor)
 
 
 def _is_same_file(descriptor: int, name: str) -> bool:
