@@ -120,9 +120,10 @@ class _Channel:
 
     async def pump(self, receive: Callable[[], Awaitable[bytes]], stream: str) -> None:
         reader = FrameReader(self.nonce)
-        while data := await receive():
-            for number, code, body in reader.feed(data):
-                self._deliver(number, code, body, stream)
+        with anyio.CancelScope(shield=True):  # a cancelled caller still needs answers; closing the process ends this
+            while data := await receive():
+                for number, code, body in reader.feed(data):
+                    self._deliver(number, code, body, stream)
         self.lose()
 
     def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
