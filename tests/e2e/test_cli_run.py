@@ -134,7 +134,7 @@ def test_a_signal_interrupts_the_command_and_waits_until_it_is_gone(
     with program.start("run", f"echo begun; echo $$ > {pid_file}; exec sleep 600") as process:
         pid = int(wait_for(pid_file))
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=20)
     assert process.returncode == code
     assert b"Traceback" not in err
     assert gone(pid)
