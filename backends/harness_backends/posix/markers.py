@@ -4,7 +4,8 @@ The shell in a pane writes OSC 133 sequences that carry the pane's nonce and the
 pane's log and the control-mode stream carry them. A marker with another nonce is data::
 
     ESC ] 133 ; C ; NONCE ; ID BEL          the command of job ID starts
-    ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed)
+    ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed);
+                                            zsh and dash give what ``return`` was given, also -1 or 1000
     ESC ] 133 ; A ; NONCE ; ID BEL          the shell shows its prompt; ID is the last job
     ESC ] 133 ; P ; NONCE BEL               the shell shows its continuation prompt
     ESC ] 133 ; W ; NONCE ; DIRECTORY BEL   the working directory, just before an end
@@ -24,6 +25,7 @@ Kind = Literal["start", "end", "prompt", "continue", "cwd", "exit"]
 
 _KINDS: dict[bytes, Kind] = {b"C": "start", b"A": "prompt", b"D": "end", b"P": "continue", b"W": "cwd", b"X": "exit"}
 _HEAD = b"\x1b]133;"
+_PRINTING = re.compile(rb"[^\x00-\x1f]*")
 _LONGEST = 4200
 
 
@@ -46,9 +48,9 @@ class MarkerScanner:
         self._pattern = re.compile(
             _HEAD + b"(?:"
             rb"([CA]);" + secret + rb";(\d{1,18})"
-            rb"|(D);(\d{1,3});" + secret + rb";(\d{1,18})"
+            rb"|(D);(-?\d{1,10});" + secret + rb";(\d{1,18})"
             rb"|(P);" + secret + rb"|(W);" + secret + rb";([^\x00-\x1f\x7f]{0,4096})"
-            rb"|(X);(\d{1,3});" + secret + rb")(?:\x07|\x1b\\)"
+            rb"|(X);(-?\d{1,10});" + secret + rb")(?:\x07|\x1b\\)"
         )  # fmt: skip
         self._held = b""
 
@@ -95,12 +97,11 @@ def _partial(buffer: bytes, start: int) -> int:
     index = buffer.rfind(b"\x1b", floor)
     if index < 0:
         return len(buffer)
-    if buffer[index:] == b"\x1b" and (before := buffer.rfind(_HEAD, floor, index)) >= 0:
-        index = before  # the first half of a two-byte terminator
+    if index == len(buffer) - 1:  # the first half of a two-byte terminator, or of another marker
+        before = buffer.rfind(_HEAD, floor, index)
+        return before if before >= 0 and _PRINTING.fullmatch(buffer, before + 1, index) else index
     tail = buffer[index:]
-    if _HEAD.startswith(tail):
-        return index
-    plausible = tail.startswith(_HEAD) and not any(byte < 0x20 for byte in tail[1:].rstrip(b"\x1b"))
+    plausible = _HEAD.startswith(tail) or (tail.startswith(_HEAD) and _PRINTING.fullmatch(tail, 1))
     return index if plausible else len(buffer)
 
 

@@ -1,0 +1,201 @@
+"""Where one command's output begins and ends: the marker scanner, on any stream in any pieces."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+from harness_backends.posix.markers import (
+    JobOutput,
+    Mark,
+    MarkerScanner,
+    NewlineUnmapper,
+    extract_output,
+    unmap_newlines,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+N = "a1b2"
+OTHER = "c3d4"
+BEL, ST = b"\x07", b"\x1b\\"
+
+
+def mark(body: str, end: bytes = BEL) -> bytes:
+    return b"\x1b]133;" + body.encode() + end
+
+
+MARKS = [
+    (mark(f"C;{N};7"), Mark("start", 7, nonce=N)),
+    (mark(f"A;{N};7"), Mark("prompt", 7, nonce=N)),
+    (mark(f"D;42;{N};7"), Mark("end", 7, 42, nonce=N)),
+    (mark(f"D;-1;{N};7"), Mark("end", 7, -1, nonce=N)),
+    (mark(f"D;1000;{N};7"), Mark("end", 7, 1000, nonce=N)),
+    (mark(f"P;{N}"), Mark("continue", nonce=N)),
+    (mark(f"W;{N};/tmp/ä;b c"), Mark("cwd", text="/tmp/ä;b c", nonce=N)),
+    (mark(f"W;{N};"), Mark("cwd", nonce=N)),
+    (mark(f"X;129;{N}"), Mark("exit", code=129, nonce=N)),
+    (mark(f"C;{N};7", ST), Mark("start", 7, nonce=N)),
+    (mark(f"W;{N};/tmp", ST), Mark("cwd", text="/tmp", nonce=N)),
+    (mark(f"D;0;{OTHER};9"), Mark("end", 9, 0, nonce=OTHER)),
+]
+LOOKALIKES = [
+    mark("D;0;forged;7"),
+    mark(f"D;0;{N}x;7"),
+    mark(f"D;0;{N};7x"),
+    mark(f"D;;{N};7"),
+    mark(f"D;0;.{{4}};7"),  # a nonce is no pattern
+    mark(f"Z;{N};7"),
+    mark(f"D;0;{N};7", b"\n"),
+    b"\x1b]133;",
+    b"\x1b]133;D;0;" + N.encode(),
+    b"\x1b]133;W;" + N.encode() + b";/tmp\n\x07",
+    b"\x1b]0;title\x07",
+    b"\x1b",
+    b"\x1b\x1b",
+    b"\x1b[31m",
+    b"]133;D;0;a1b2;7\x07",
+    b"\x07",
+    b"\x1b\\",
+    b"\r\n",
+    b"text",
+]
+
+
+def scan(pieces: list[bytes], *nonces: str) -> tuple[list[bytes | Mark], bytes]:
+    """Everything found, with neighbouring data joined, and the rest."""
+    scanner = MarkerScanner(*nonces or (N, OTHER))
+    found: list[bytes | Mark] = []
+    for chunk in pieces:
+        for item in scanner.feed(chunk):
+            assert item != b""
+            if isinstance(item, bytes) and found and isinstance(last := found[-1], bytes):
+                found[-1] = last + item
+            else:
+                found.append(item)
+    if rest := scanner.flush():
+        if found and isinstance(last := found[-1], bytes):
+            found[-1] = last + rest
+        else:
+            found.append(rest)
+    return found, scanner.flush()
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(index % (len(data) + 1) for index in at)})
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+@pytest.mark.parametrize(("raw", "expected"), MARKS)
+def test_each_kind_of_mark_is_found_whatever_surrounds_it(raw: bytes, expected: Mark) -> None:
+    assert scan([raw]) == ([expected], b"")
+    assert scan([b"before\x1b" + raw + b"after"]) == ([b"before\x1b", expected, b"after"], b"")
+
+
+@pytest.mark.parametrize("data", LOOKALIKES)
+def test_what_only_looks_like_a_mark_is_data_and_is_kept_whole(data: bytes) -> None:
+    assert scan([data]) == ([data], b"")
+    assert scan([data[index : index + 1] for index in range(len(data))]) == ([data], b"")
+
+
+@pytest.mark.parametrize("before", LOOKALIKES)
+@pytest.mark.parametrize(("raw", "expected"), MARKS[::3])
+def test_a_mark_after_a_look_alike_is_found_at_every_split(before: bytes, raw: bytes, expected: Mark) -> None:
+    data = before + raw
+    for index in range(len(data) + 1):
+        assert scan([data[:index], data[index:]])[0] == [before, expected], (index, data)
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from([raw for raw, _ in MARKS]), st.sampled_from(LOOKALIKES), st.binary(max_size=9))),
+    st.lists(st.integers(min_value=0, max_value=4000), max_size=12),
+)
+def test_any_chunking_gives_the_same_data_and_marks(parts: list[bytes], at: list[int]) -> None:
+    data = b"".join(parts)
+    whole = scan([data])
+    assert scan(cut(data, at)) == whole
+    assert scan([data[index : index + 1] for index in range(len(data))]) == whole
+
+
+@given(st.lists(st.one_of(st.sampled_from(LOOKALIKES), st.binary(max_size=20)), max_size=12))
+def test_a_stream_without_our_nonce_comes_back_byte_for_byte(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    found, _ = scan([data[index : index + 3] for index in range(0, len(data), 3)], "0123456789abcdef")
+    assert found == ([data] if data else [])
+
+
+@pytest.mark.parametrize("nonce", ["a.b", "a|b", "(", "a+", "[x]", "\\d"])
+def test_a_nonce_with_the_characters_of_patterns_means_itself(nonce: str) -> None:
+    assert scan([mark(f"C;{nonce};1")], nonce)[0] == [Mark("start", 1, nonce=nonce)]
+    assert scan([mark("C;axb;1")], nonce)[0] == [mark("C;axb;1")]
+
+
+def test_data_that_cannot_begin_a_mark_is_given_out_at_once() -> None:
+    scanner = MarkerScanner(N)
+    assert scanner.feed(b"progress 50%\r") == [b"progress 50%\r"]
+    assert scanner.feed(b"\x1b[31mred") == [b"\x1b[31mred"]
+    assert scanner.feed(b"\x1b]0;title") == [b"\x1b]0;title"]
+    assert scanner.feed(b"x\x1b") == [b"x"]
+    assert scanner.feed(b"[0m") == [b"\x1b[0m"]
+
+
+def test_what_is_held_back_is_bounded() -> None:
+    scanner = MarkerScanner(N)
+    out = b"".join(item for _ in range(3000) for item in scanner.feed(b"\x1b]133;W;" + b"x" * 5) if isinstance(item, bytes))
+    assert 3000 * 13 - len(out) <= 4200
+    assert out + scanner.flush() == (b"\x1b]133;W;" + b"x" * 5) * 3000
+
+
+@pytest.mark.parametrize("unit", [b"\x1b", b"\x1b]133;", mark("D;0;forged;7"), b"\x1b]133;W;" + N.encode() + b";", b"plain"])
+def test_the_time_to_scan_grows_with_the_length(unit: bytes) -> None:
+    data = unit * (4_000_000 // len(unit))
+    began = time.process_time()
+    scan([data[index : index + 65536] for index in range(0, len(data), 65536)])
+    assert time.process_time() - began < 10
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(min_value=0, max_value=60), max_size=6))
+def test_newlines_are_unmapped_alike_in_any_pieces(data: bytes, at: list[int]) -> None:
+    mapped = data.replace(b"\n", b"\r\n")
+    unmapper = NewlineUnmapper()
+    out = b"".join(unmapper.feed(piece) for piece in cut(mapped, at)) + unmapper.flush()
+    assert out == unmap_newlines(mapped) == data
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [(b"a\rb", b"a\rb"), (b"a\r", b"a\r"), (b"a\r\r\n", b"a\r\n"), (b"\r\n\r\n", b"\n\n"), (b"50%\r100%\r\n", b"50%\r100%\n")],
+)
+def test_carriage_returns_of_the_program_stay(raw: bytes, expected: bytes) -> None:
+    unmapper = NewlineUnmapper()
+    pieces = [unmapper.feed(raw[index : index + 1]) for index in range(len(raw))]
+    assert b"".join(pieces) + unmapper.flush() == expected
+
+
+C7, D7 = mark(f"C;{N};7"), mark(f"D;3;{N};7")
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (b"", JobOutput(b"", False, False)),
+        (b"$ " + C7 + b"out\r\n" + D7 + b"prompt", JobOutput(b"out\n", True, True, 3)),
+        (C7 + b"noise of a trace\r\n" + C7 + b"out" + D7, JobOutput(b"out", True, True, 3)),
+        (C7 + b"a" + mark(f"C;{N};6") + b"b" + mark(f"D;0;{N};6") + b"c" + D7, JobOutput(b"abc", True, True, 3)),
+        (C7 + mark("D;0;forged;7") + D7, JobOutput(mark("D;0;forged;7"), True, True, 3)),
+        (C7 + b"so far", JobOutput(b"so far", True, False)),
+        (C7 + b"so far\x1b]133;D;0", JobOutput(b"so far\x1b]133;D;0", True, False)),
+        (b"the end only" + D7, JobOutput(b"", False, True, 3)),
+        (mark(f"C;{N};77") + b"x" + mark(f"D;0;{N};77"), JobOutput(b"", False, False)),
+    ],
+)
+def test_a_job_is_found_in_a_log(log: bytes, expected: JobOutput) -> None:
+    assert extract_output([log], N, 7) == expected
+    assert extract_output((log[index : index + 1] for index in range(len(log))), N, 7) == expected
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(min_value=0, max_value=400), max_size=8))
+def test_any_output_between_two_marks_comes_back_exactly(data: bytes, at: list[int]) -> None:
+    log = C7 + data.replace(b"\n", b"\r\n") + D7
+    assert extract_output(cut(log, at), N, 7) == JobOutput(data, True, True, 3)
