@@ -15,10 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-
-from ..config import Config
-from ..errors import UnsupportedOperation
+from ..tasks import background_tasks
 from .delay import DelayProxy, delay_proxy
 
 if TYPE_CHECKING:
@@ -121,7 +118,7 @@ async def embedded_ssh_server(
         max_sessions=max_sessions,
     )
     with tempfile.TemporaryDirectory(prefix="harness-sshd-") as directory:
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             host = Host(account, tasks)
             try:
                 async with _listen(host, Path(directory), delay) as server:
