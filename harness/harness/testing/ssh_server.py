@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..config import Config
+from ..errors import UnsupportedOperation
 from ..tasks import background_tasks
 from .delay import DelayProxy, delay_proxy
 
