@@ -12,6 +12,8 @@ from anyio.abc import ByteReceiveStream, ByteStream, SocketAttribute, SocketStre
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from ..tasks import background_tasks
+
 __all__ = ["DelayProxy", "delay_proxy"]
 
 CHUNK = 65536
@@ -135,9 +137,6 @@ async def delay_proxy(host: str, port: int, delay: float = 0.0) -> AsyncIterator
     proxy = DelayProxy(host, port, delay)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     proxy.port = listener.extra_attributes[SocketAttribute.local_port]()
-    async with listener, anyio.create_task_group() as tasks:
+    async with listener, background_tasks() as tasks:
         tasks.start_soon(listener.serve, proxy.serve)
-        try:
-            yield proxy
-        finally:
-            tasks.cancel_scope.cancel()
+        yield proxy

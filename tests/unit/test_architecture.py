@@ -1,0 +1,141 @@
+"""The layers of the design, as rules about imports: no arrow points up, and nothing heavy is loaded unasked."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "harness": ROOT / "harness/harness",
+    "harness_backends": ROOT / "backends/harness_backends",
+    "harness_tools": ROOT / "tools/harness_tools",
+}
+MAY_IMPORT = {"harness": {"harness"}, "harness_backends": {"harness"}, "harness_tools": {"harness"}}
+
+# Who may import a heavy library at the top of a module; such modules are themselves imported where they are used.
+OWNERS = {
+    "asyncssh": ("backends/harness_backends/ssh/asyncssh_", "harness/harness/testing/_sshd.py"),
+    "pexpect": ("backends/harness_backends/ssh/login.py",),
+    "docker": ("backends/harness_backends/container/",),
+    "libtmux": ("backends/harness_backends/tmux/",),
+    "click": ("harness/harness/cli/",),
+    "rich": ("harness/harness/cli/",),
+    "pydantic": ("harness/harness/settings", "harness/harness/toolkit/"),
+}
+HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools")
+
+# The core's layers, lowest first; a module may import from its own layer and from those below.
+LAYERS = (
+    ("errors", "results", "command", "config", "target", "login", "tasks"),
+    ("transport", "terminal", "settings_schema", "settings"),
+    ("backend",),
+    ("discovery",),
+    ("context",),
+    ("toolkit",),
+    ("operate", "mcp", "agent", "testing"),
+    ("cli",),
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: the file, the module it names, how many dots, and whether it runs at import time."""
+
+    path: str
+    module: str
+    level: int
+    top: bool
+
+    @property
+    def root(self) -> str:
+        return self.module.partition(".")[0]
+
+
+def imports_of(package: str) -> Iterator[Import]:
+    for path in sorted(PACKAGES[package].rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        top = set(map(id, _executed(tree)))
+        for node in ast.walk(tree):
+            relative = str(path.relative_to(ROOT))
+            if isinstance(node, ast.Import):
+                yield from (Import(relative, alias.name, 0, id(node) in top) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is None:
+                yield from (Import(relative, alias.name, node.level, id(node) in top) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield Import(relative, node.module or "", node.level, id(node) in top)
+
+
+def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run when the module is imported, without those for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+        yield from _executed(node)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_is_below_them(package: str) -> None:
+    others = set(PACKAGES) - MAY_IMPORT[package] - {package}
+    assert [item for item in imports_of(package) if item.level == 0 and item.root in others] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_inside_a_package_are_relative(package: str) -> None:
+    assert [item for item in imports_of(package) if item.level == 0 and item.root == package] == []
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_heavy_libraries_are_imported_at_the_top_by_their_owners_only(library: str) -> None:
+    found = [item for package in PACKAGES for item in imports_of(package) if item.level == 0 and item.root == library]
+    assert [item for item in found if item.top and not item.path.startswith(OWNERS[library])] == []
+
+
+def test_raw_asyncio_is_used_by_the_asyncssh_engine_only() -> None:
+    found = [item for package in PACKAGES for item in imports_of(package) if item.root == "asyncio" and item.level == 0]
+    assert [item for item in found if not item.path.startswith("backends/harness_backends/ssh/asyncssh_")] == []
+
+
+def test_no_arrow_points_up_inside_the_core() -> None:
+    rank = {name: number for number, names in enumerate(LAYERS) for name in names}
+    wrong = []
+    for item in imports_of("harness"):
+        place = Path(item.path).relative_to("harness/harness").with_suffix("").parts
+        if item.level != len(place) or place == ("__init__",):
+            continue  # an import inside one folder, or of the package itself
+        if rank[item.root] > rank[place[0]]:
+            wrong.append(item)
+    assert wrong == []
+
+
+def test_every_module_of_the_core_has_a_layer() -> None:
+    known = {name for names in LAYERS for name in names} | {"__init__", "__main__", "py"}
+    assert {path.stem for path in PACKAGES["harness"].iterdir() if path.suffix == ".py"} <= known
+    assert {path.name for path in PACKAGES["harness"].iterdir() if path.is_dir() and path.name[0] != "_"} <= known
+
+
+def test_importing_harness_loads_nothing_heavy() -> None:
+    script = "import sys, harness; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY) == set()
+
+
+def test_importing_the_testing_package_loads_no_extras() -> None:
+    script = "import sys, harness.testing.contract, harness.testing.ssh_server, harness.testing.memory; "
+    done = subprocess.run(
+        [sys.executable, "-c", script + "print(' '.join(sys.modules))"], capture_output=True, text=True, check=True
+    )
+    assert {name.partition(".")[0] for name in done.stdout.split()} & {
+        "asyncssh",
+        "pytest",
+        "harness_backends",
+    } == set()

@@ -1,0 +1,130 @@
+"""The public names are a promise: what each public module offers is listed, sorted and complete."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import harness
+import harness.testing
+
+PUBLIC = [
+    "harness",
+    "harness.backend",
+    "harness.command",
+    "harness.config",
+    "harness.context",
+    "harness.discovery",
+    "harness.errors",
+    "harness.login",
+    "harness.results",
+    "harness.target",
+    "harness.terminal",
+    "harness.testing.contract",
+    "harness.testing.delay",
+    "harness.testing.memory",
+    "harness.testing.ssh_server",
+    "harness.transport",
+]
+
+NAMES = {
+    "harness": {
+        *(
+            "ANY",
+            "Capabilities",
+            "Config",
+            "ExecutionContext",
+            "Hop",
+            "Target",
+            "__version__",
+            "connect",
+            "load_config",
+        ),
+        *("DirEntry", "FileContent", "FileStat", "Job", "PaneInfo", "SessionInfo", "ShellResult", "Status"),
+        *("WriteResult", "AuthenticationError", "ConfigError", "ConnectError", "ConnectionLost", "FileError"),
+        *("FileExists", "FileNotFound", "HarnessError", "HostKeyError", "IsADirectory", "JobNotFound", "NoSpace"),
+        *("NotADirectory", "PaneBusy", "PaneGone", "PermissionDenied", "ShellNotReady", "StaleFileError"),
+        *("TargetNotFound", "TerminalError", "ToolError", "UnsupportedOperation"),
+    },
+    "harness.login": {"LoginQuestion", "Prompter", "TerminalPrompter", "current_prompter", "use_prompter"},
+    "harness.testing.delay": {"DelayProxy", "delay_proxy"},
+    "harness.testing.ssh_server": {"EmbeddedSshServer", "embedded_ssh_server"},
+    "harness.transport": {"Process", "Transport"},
+    "harness.terminal": {"Terminal"},
+}
+
+CONTEXT = {
+    *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
+    *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session"),
+    *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
+    *("attach_command", "attach_command_read_only", "capabilities", "describe", "target", "has_terminal", "files"),
+}
+
+RESULT = {
+    *("command", "status", "exit_code", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "truncated", "duration"),
+    *("cwd", "job_id", "pane", "notices", "ok"),
+}
+
+
+def load(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def modules_of(package: ModuleType) -> list[str]:
+    """Every module of a package whose path has no private part."""
+    found = [item.name for item in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return [name for name in found if not any(part.startswith("_") for part in name.split("."))]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_lists_what_it_defines_in_order(name: str) -> None:
+    module = load(name)
+    listed = list(module.__all__)
+    own = listed if name != "harness" else [item for item in listed if item not in load("harness.errors").__all__]
+    assert own == sorted(own)
+    assert len(set(listed)) == len(listed)
+    assert [item for item in listed if not hasattr(module, item)] == []
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_class_and_function_is_listed_and_documented(name: str) -> None:
+    module = load(name)
+    for attribute, value in vars(module).items():
+        if attribute.startswith("_") or not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        if value.__module__ == name:
+            assert attribute in module.__all__, f"{name}.{attribute} is not in __all__"
+            assert inspect.getdoc(value), f"{name}.{attribute} has no docstring"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_public_names_are_these(name: str) -> None:
+    assert set(load(name).__all__) == NAMES[name]
+
+
+def test_the_operations_of_a_context_are_these() -> None:
+    assert {name for name in dir(harness.ExecutionContext) if not name.startswith("_")} == CONTEXT
+
+
+@pytest.mark.parametrize("name", sorted(CONTEXT))
+def test_every_operation_is_documented(name: str) -> None:
+    assert inspect.getdoc(getattr(harness.ExecutionContext, name))
+
+
+def test_the_fields_of_a_result_are_these() -> None:
+    assert {name for name in dir(harness.ShellResult) if not name.startswith("_")} == RESULT
+
+
+def test_every_module_of_the_testing_package_is_known_here() -> None:
+    assert {name for name in modules_of(harness.testing) if name.count(".") == 2} <= set(PUBLIC)
+
+
+def test_options_are_given_by_name() -> None:
+    for name in ("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "wait", "kill"):
+        parameters = list(inspect.signature(getattr(harness.ExecutionContext, name)).parameters.values())[1:]
+        positional = [item.name for item in parameters if item.kind is not inspect.Parameter.KEYWORD_ONLY]
+        assert len(positional) <= (2 if name == "write_file" else 1), (name, positional)
