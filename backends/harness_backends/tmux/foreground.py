@@ -93,7 +93,7 @@ class Foreground:
     def describe(self) -> str:
         """One phrase for notices."""
         what = f"{self.command.strip()[:80] or self.name or 'a program'}"
-        if self.reading and not self.echo:
+        if not self.echo and not self.raw:
             return f"{what} asks for something that is not shown (a password?)"
         if self.wants_input:
             return f"{what} is waiting for input"

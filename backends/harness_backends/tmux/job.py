@@ -33,6 +33,8 @@ class PaneJob:
     exit_code: int | None = None
     cwd: str | None = None
     interrupted: bool = False
+    attention: bool = False
+    """Its program waits for a person, and the caller has been told."""
     notices: list[str] = field(default_factory=list)
     active: anyio.Event = field(default_factory=anyio.Event)
     """Replaced at every piece of output; set when there is more."""

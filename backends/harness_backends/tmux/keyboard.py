@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 from .protocol import control_line
-from .setup import fish_quote
 
 __all__ = ["BUSY", "Dispatch", "release", "save_file", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
-
-
-def eval_line(kind: str, job_id: str, command: str) -> str:
-    """The line that runs a command in a shell that cannot read our files."""
-    if kind == "fish":
-        return f" hxb {job_id}; eval {fish_quote('hxc' + chr(10) + command)}; hxd"
-    return f" hxb {job_id}; eval {shlex.quote('hxc' + chr(10) + command)}; {{ hxd; }} 2>/dev/null"
 
 
 def save_file(path: str, text: str, buffer: str) -> list[tuple[str, ...]]:
@@ -43,7 +34,7 @@ def slot_text(job_id: str, suffix: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What to type where: a job's slot, or, in a nested shell, a whole line. ``lock``: keep the operator's keys out."""
+    """What to type where: a job's slot, or, in a nested shell, whole lines. ``lock``: keep the operator's keys out."""
 
     pane: str
     window: str
@@ -51,7 +42,7 @@ class Dispatch:
     kind: str
     slot: str = ""
     suffix: str = ""
-    line: str = ""
+    lines: tuple[str, ...] = ()
     lock: bool = True
 
     def command(self) -> tuple[str, ...]:
@@ -79,17 +70,18 @@ class Dispatch:
 
     def _keys(self) -> list[tuple[str, ...]]:
         clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
-        if self.line:
-            return [clear, *type_text(self.pane, self.line), enter]
+        if self.lines:
+            return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
         slot = save_file(self.slot, slot_text(self.job_id, self.suffix), f"hx{self.job_id}")
         if self.kind == "fish":
             return [*slot, clear, *type_text(self.pane, " hxa; source $hxf; hxd"), enter]
         return [*slot, (*clear, "Space", "h", "x", "Enter")]
 
 
-def release(pane: str, window: str) -> list[tuple[str, ...]]:
-    """Give the pane back: no holder, and the operator's keyboard works."""
-    return [("set-option", "-w", "-u", "-t", window, "@harness_busy"), ("select-pane", "-t", pane, "-e")]
+def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:
+    """Give the pane back for one holder: no holder, and the operator's keyboard works. Nothing when another holds it."""
+    steps = (("set-option", "-w", "-u", "-t", window, "@harness_busy"), ("select-pane", "-t", pane, "-e"))
+    return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
 
 
 def _nested(*commands: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Teaching the markers to a shell that was started inside the pane's own: ``su -``, ``ssh``, ``sudo -i``, ``bash``.
 
 Its files and its user may be others, so everything is typed. First one line that any POSIX shell answers with its
-kind, then the hooks, packed into lines that the smallest terminal buffer (4095 bytes) takes.
+kind, then the hooks, packed into lines that the smallest line editor takes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import re
 
 from .setup import fish_quote, hook_sources
 
-__all__ = ["hook_lines", "probe_line", "probe_line_fish"]
+__all__ = ["command_lines", "hook_lines", "probe_line", "probe_line_fish"]
 
-_LINE = 1500
+_LINE = 700
+"""busybox's line editor ends at 1024 characters."""
 
 
 def probe_line(nonce: str) -> str:
@@ -30,19 +31,33 @@ def probe_line_fish(nonce: str) -> str:
 
 def hook_lines(kind: str, nonce: str, *, tag: bool) -> list[str]:
     """The lines to type. The last one installs the hooks and clears the screen of what was typed."""
+    shown = "1" if tag else ""
     if kind == "fish":
-        source = _minify(hook_sources()["hooks.fish"])
-        head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote('1' if tag else '')}\n"
-        pieces = _pieces(_pack(head + source))
-        lines = [f" set -g hxz {fish_quote('')}", *(f" set -g hxz $hxz{fish_quote(piece)}" for piece in pieces)]
-        return [*lines, " printf '%b' $hxz | source; printf '\\e[H\\e[2J'"]
-    source = _minify(hook_sources()["hooks.sh"])
-    head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={'1' if tag else ''}\n"
-    lines = [" hxz=", *(f" hxz=$hxz'{piece}'" for piece in _pieces(_pack(head + source)))]
-    return [*lines, ' eval "$(command printf %b "$hxz")"; command printf \'\\033[H\\033[2J\'']
+        head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote(shown)}\n"
+        return [*_packed(kind, head + _minify("hooks.fish")), " printf '%b' $hxz | source; printf '\\e[H\\e[2J'"]
+    head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={shown}\n"
+    install = ' eval "$(command printf %b "$hxz")"; command printf \'\\033[H\\033[2J\''
+    return [*_packed(kind, head + _minify("hooks.sh")), install]
 
 
-def _minify(source: str) -> str:
+def command_lines(kind: str, job_id: str, command: str) -> list[str]:
+    """The lines that run a command in a nested shell, which cannot read our files."""
+    lines = _packed(kind, f"hxc\n{command}")
+    if kind == "fish":
+        return [*lines, f" hxb {job_id}; printf '%b' $hxz | source; hxd"]
+    return [*lines, f' hxb {job_id}; eval "$(command printf %b "$hxz")"; {{ hxd; }} 2>/dev/null']
+
+
+def _packed(kind: str, source: str) -> list[str]:
+    """The lines that put a text into ``hxz``, piece by piece, so that ``printf %b`` gives it back."""
+    pieces = _pieces(_pack(source))
+    if kind == "fish":
+        return [f" set -g hxz {fish_quote('')}", *(f" set -g hxz $hxz{fish_quote(piece)}" for piece in pieces)]
+    return [" hxz=", *(f" hxz=$hxz'{piece}'" for piece in pieces)]
+
+
+def _minify(name: str) -> str:
+    source = hook_sources()[name]
     return "".join(f"{line}\n" for line in source.splitlines() if line and not line.startswith("#"))
 
 

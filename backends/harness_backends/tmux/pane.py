@@ -15,6 +15,7 @@ from .job import PaneJob
 __all__ = ["NestedShell", "Pane", "Phase"]
 
 Phase = Literal["starting", "prompt", "running", "continuation"]
+MISSED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Pane:
         self.log_offset = 0
         self.jobs: list[PaneJob] = []
         """Our unfinished jobs, innermost shell's last."""
-        self.held = False
-        """We set the busy option and have not cleared it."""
+        self.held = ""
+        """The job for which we set the busy option, and have not cleared it."""
         self.gone = False
         self.restarted: int | None = None
         """The exit code of a shell that ended with no job of ours in it, until somebody has been told."""
@@ -53,6 +54,8 @@ class Pane:
         self._scanner = MarkerScanner(nonce)
         self.paused = False
         """The live stream has a hole; the log is read instead until the job has ended."""
+        self.missed = bytearray()
+        """While it has, and no job of ours runs: what the stream brought since."""
 
     @property
     def shell(self) -> NestedShell:
@@ -71,21 +74,43 @@ class Pane:
 
     def feed(self, data: bytes) -> None:
         """Bytes from the live stream."""
-        self.log_offset += len(data)
         if self.paused:
             if self.job is not None:
                 self.job.touch()
+            self.missed += data
+            del self.missed[:-MISSED]
             return
+        self.log_offset += len(data)
         self.scan(data)
 
     def scan(self, data: bytes) -> None:
         """Bytes from the stream, or from the log where the stream has a hole."""
         for piece in self._scanner.feed(data):
             if isinstance(piece, bytes):
-                if self.job is not None and self.job.started:
-                    self.job.feed(piece)
+                job = self.job
+                if job is not None and job.started and job.nonce == self.shell.nonce:
+                    job.feed(piece)
             else:
                 self.apply(piece)
+
+    def pause(self) -> None:
+        """The stream has, or may have, a hole before what it brings next."""
+        self.paused = True
+        self.missed.clear()
+
+    def settle(self, logged: bytes, offset: int) -> None:
+        """The hole is filled: the end of the log, which reached to ``offset``, and what the stream brought since.
+
+        The two may overlap, which is harmless: the later marks decide.
+        """
+        self.paused = False
+        self.restart_scan()
+        self.scan(logged)
+        self.restart_scan()
+        self.scan(bytes(self.missed))
+        self.missed.clear()
+        self.log_offset = offset
+        self.notify()
 
     def restart_scan(self) -> None:
         """Forget a half-read marker: the next bytes come from somewhere else."""

@@ -11,18 +11,20 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.command import Command
-from harness.errors import ConnectionLost, PaneBusy, ShellNotReady, TerminalError
+from harness.errors import ConnectionLost, PaneBusy, ShellNotReady, TerminalError, UnsupportedOperation
 from harness.results import ShellResult, Status
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
+from .control import AnswerLost
+from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, eval_line, release, save_file, type_text
+from .keyboard import BUSY, Dispatch, release, save_file, type_text
 from .link import Link
 from .naming import record_text
-from .nested import hook_lines, probe_line, probe_line_fish
+from .nested import command_lines, hook_lines, probe_line, probe_line_fish
 from .output import OutputCollector
 from .pane import NestedShell, Pane
 
@@ -109,19 +111,14 @@ class PaneRunner:
 
     async def _free(self, pane: Pane) -> None:
         """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
-        if pane.job is None and await self._until_prompt(pane, FOREIGN_WAIT):
+        if (pane.job is None or pane.paused) and await self._until_prompt(pane, FOREIGN_WAIT):
             return
         front = await self.foreground(pane)
-        if front.may_be_shell and front.wants_input and await self.adopt(pane):
+        if not pane.paused and front.may_be_shell and front.wants_input and await self.adopt(pane):
             return
         if pane.phase == "prompt":
             return
-        holder = f"job {pane.running}" if pane.running else "a command that an operator typed"
-        raise PaneBusy(
-            f"pane {pane.name!r} is held by {holder}: {front.describe()}",
-            target=self._target,
-            hint="answer it with send_keys, wait for it, kill it, or use another pane",
-        )
+        raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
 
     async def adopt(self, pane: Pane) -> bool:
         """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
@@ -173,6 +170,8 @@ class PaneRunner:
             nonce=pane.shell.nonce,
             collector=OutputCollector(command.max_output, command.on_output),
         )
+        if command.user:
+            await self._check_user(command.user)
         body = compose(command, job_id, self.store, pane.shell.kind, self._target)
         await self._upload(body, job_id)
         action, files = self._action(pane, job, body)
@@ -184,7 +183,7 @@ class PaneRunner:
                 if holder is None:
                     return job
                 await self._wait_for_holder(pane, holder)
-            raise self._held_by(pane, holder or "another harness")
+            raise await self._held_by(pane, holder or "another harness")
         except BaseException:
             if job in pane.jobs and not job.started:
                 pane.jobs.remove(job)
@@ -215,11 +214,23 @@ class PaneRunner:
         )
         if not pane.shell.files:
             self._check_plain(body)
-            return replace(action, line=eval_line(pane.shell.kind, job.job_id, job.command.command)), files
+            return replace(action, lines=tuple(command_lines(pane.shell.kind, job.job_id, job.command.command))), files
         if body.run is None:
             return action, files
         files += save_file(self.store.path(job.job_id, "run"), body.run, buffer)
         return replace(action, suffix="run"), files
+
+    async def _check_user(self, user: str) -> None:
+        name = shlex.quote(user)
+        reply = await self.shell.call(f'id -u -- {name} >&2 || exit 2; [ "$(id -u)" = 0 ] || sudo -n -u {name} true')
+        if reply.exit_code == 2:
+            raise UnsupportedOperation(f"there is no user {user!r}", target=self._target)
+        if reply.exit_code != 0:
+            raise UnsupportedOperation(
+                f"commands cannot be run as {user!r} here",
+                target=self._target,
+                hint="it needs root, or sudo without a password",
+            )
 
     def _check_plain(self, body: Body) -> None:
         if body.run is not None:
@@ -240,22 +251,26 @@ class PaneRunner:
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[tuple[str, ...]], action: Dispatch) -> str | None:
         """Type it; returns who holds the pane when it was not typed."""
-        freed = release(pane.pane_id, pane.window_id) if pane.held else []
-        pane.held = True
-        blocks = await self.link.request(*freed, *files, action.command())
+        freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
+        pane.held = job.job_id
+        try:
+            blocks = await self.link.request(*freed, *files, action.command())
+        except AnswerLost:  # it may have been typed: what is read after the reconnect tells
+            job.notices.append("the link was lost while this was sent")
+            blocks = []
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
         if holder is None:
             self.tasks.start_soon(self._release_after, pane, job)
             return None
-        pane.held = False
+        pane.held = ""
         return holder.removeprefix(BUSY)
 
     async def _release_after(self, pane: Pane, job: PaneJob) -> None:
         await job.done.wait()
-        if pane.held and not pane.jobs and not pane.gone:
-            pane.held = False
+        if pane.held == job.job_id and not pane.jobs and not pane.gone:
+            pane.held = ""
             try:
-                await self.link.request(*release(pane.pane_id, pane.window_id))
+                await self.link.request(*release(pane.pane_id, pane.window_id, job.job_id))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
@@ -266,18 +281,19 @@ class PaneRunner:
             while True:
                 reply = await self.shell.call(f"[ -s {path} ] && echo ended")
                 if reply.stdout:
-                    await self.link.request(*release(pane.pane_id, pane.window_id))
+                    await self.link.request(*release(pane.pane_id, pane.window_id, holder))
                     return
                 changed = pane.changed
                 with anyio.move_on_after(1):
                     await changed.wait()
-        raise self._held_by(pane, f"job {holder}")
+        raise await self._held_by(pane, f"job {holder}")
 
-    def _held_by(self, pane: Pane, holder: str) -> PaneBusy:
+    async def _held_by(self, pane: Pane, holder: str) -> PaneBusy:
+        front = await self.foreground(pane)
         return PaneBusy(
-            f"pane {pane.name!r} is held by {holder}",
+            f"pane {pane.name!r} is held by {holder}: {front.describe()}",
             target=self._target,
-            hint="wait for it, kill it, or use another pane",
+            hint="answer it with send_keys, wait for it, kill it, or use another pane",
         )
 
     # -- while it runs
@@ -295,7 +311,7 @@ class PaneRunner:
             raise
         if job.done.is_set():
             return await self.result(job)
-        if not any("input" in notice for notice in job.notices):
+        if not job.attention:
             job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
         return job.result()
 
@@ -322,6 +338,7 @@ class PaneRunner:
         front = await self.foreground(pane)
         if not front.wants_input or job.done.is_set():
             return False
+        job.attention = True
         job.notices.append(front.describe())
         job.notices.append(f"the screen shows:\n{await self.screen(pane)}")
         await self.link.request(("select-pane", "-t", pane.pane_id, "-e"))
