@@ -150,7 +150,7 @@ def load_settings(
     return Settings(
         config=_config(merged),
         target=_target(merged, targets.get(name)),
-        tmux=_value(merged, "tmux", False),
+        tmux=_value(merged, "tmux", False) or chosen.pane is not None,
         pane=_value(merged, "pane", None),
         timeout=_value(merged, "timeout", DEFAULT_TIMEOUT),
         trusted_dirs=tuple(_value(merged, "trusted_dirs", ())),
@@ -276,6 +276,8 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
         values["ssh_options"] = list(chosen.ssh_options)
+    if chosen.pane is not None and chosen.tmux is False:
+        raise ConfigError("--pane and --no-tmux contradict each other", hint="give one of them")
     composed = _composed(chosen)
     if composed:
         values["target"] = composed

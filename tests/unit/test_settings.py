@@ -84,6 +84,12 @@ def test_a_bare_tmux_keeps_the_name_that_the_settings_gave(place: Place) -> None
     assert place.load(Choices(tmux=False)).tmux is False
 
 
+def test_naming_a_pane_means_tmux(place: Place) -> None:
+    assert place.load(Choices(pane="build")).tmux is True
+    assert place.load(Choices(pane="build", tmux="work")).tmux == "work"
+    assert place.load(HARNESS_PANE="build").tmux is False
+
+
 def test_options_for_ssh_on_the_command_line_come_first_because_ssh_takes_the_first(place: Place) -> None:
     place.user('ssh_options = ["Port=1"]\n')
     assert place.load(Choices(ssh_options=("Port=2",))).config.ssh_options == ("Port=2", "Port=1")
@@ -150,6 +156,7 @@ def test_options_make_the_target(place: Place, choices: Choices, url: str) -> No
         (Choices(target=""), TargetNotFound, "no target is named ''"),
         (Choices(target="wbe1"), TargetNotFound, "did you mean 'web1'?"),
         (Choices(tmux="a:b"), ConfigError, "session name"),
+        (Choices(pane="p", tmux=False), ConfigError, "--pane and --no-tmux contradict"),
     ],
 )
 def test_contradictory_and_impossible_options_are_errors(

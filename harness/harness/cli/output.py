@@ -87,7 +87,7 @@ def report(error: HarnessError, *, as_json_document: bool) -> None:
     if as_json_document:
         click.echo(as_json(error_json(type(error).__name__, error.message, error.target, error.hint)), err=True)
     else:
-        note(str(error))
+        note(str(error).replace("local::", "local:", 1))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -151,8 +151,7 @@ def explain(result: ShellResult, target: str, *, waited: bool = True) -> None:
         Status.RUNNING: f"still running as job {result.job_id} after {result.duration:.0f} s ({again})",
         Status.TIMED_OUT: f"ended at its time limit, after {result.duration:.0f} s",
         Status.INTERRUPTED: "the command was interrupted",
-        Status.SHELL_EXITED: "the command ended its shell; a fresh one was started",
-        Status.UNKNOWN: f"the link was lost while job {result.job_id} ran; its outcome is unknown ({again})",
+        Status.UNKNOWN: f"the outcome of job {result.job_id} is unknown ({again})",
     }
     if result.status in sentences and (waited or result.status is not Status.RUNNING):
-        note(f"{target}: {sentences[result.status]}")
+        note(f"{target.removesuffix(':')}: {sentences[result.status]}")

@@ -1,0 +1,149 @@
+"""The program with ``--tmux``, on this machine and on a host behind a real sshd; and what SSH alone adds."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pexpect
+import pytest
+from tests.support.program import Program
+from tests.support.sshd import SshServer
+
+
+def options_of(server: SshServer) -> tuple[str, ...]:
+    """The command line's options that make it a client of the server."""
+    words = [word for option in server.client_options for word in ("-o", option)]
+    return ("--ssh", server.target, "-F", str(server.ssh_config), "-i", str(server.identity), *words)
+
+
+@pytest.fixture
+def over_ssh(sshd: SshServer, request: pytest.FixtureRequest) -> Program:
+    """The program with a host behind SSH as its target."""
+    program: Program = request.getfixturevalue("program")  # after sshd, which changes the environment
+    program.always = options_of(sshd)
+    return program
+
+
+@pytest.fixture(params=["local", "ssh"])
+def there(request: pytest.FixtureRequest) -> Iterator[Program]:
+    """The program in a tmux server of its own, here and over SSH."""
+    program: Program = request.getfixturevalue("program" if request.param == "local" else "over_ssh")
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    program.environ["HARNESS_TMUX_SOCKET"] = socket
+    yield program
+    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
+
+
+def test_the_panes_shell_keeps_its_state_between_runs(there: Program) -> None:
+    first = there.run("--tmux", "run", "--", "cd /var/log && A='x y' && echo here")
+    assert (first.returncode, first.stdout, first.stderr) == (0, b"here\n", b"")
+    assert there.run("run", "--tmux", "--", "pwd").stdout == b"/var/log\n"
+    assert there.run("--tmux", "run", 'printf %s "$A"; (exit 42)').returncode == 42
+
+
+def test_output_in_a_pane_streams_and_arrives_whole(there: Program) -> None:
+    done = there.run("--tmux", "run", "seq 1 100000")
+    assert done.returncode == 0
+    assert done.stdout == b"".join(b"%d\n" % number for number in range(1, 100001))
+
+
+def test_a_named_session_and_pane_are_used(there: Program) -> None:
+    done = there.run("--tmux", "work", "--pane", "build", "run", "--json", "true")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "completed"
+    listed = json.loads(there.run("--tmux=work", "--json", "panes").stdout)
+    assert {pane["name"] for pane in listed} >= {"build"}
+    assert {pane["session"] for pane in listed} == {"work"}
+
+
+def test_screen_and_keys(there: Program) -> None:
+    there.run("--tmux", "run", "echo on screen")
+    assert b"on screen" in there.run("capture").stdout
+    there.run("keys", "--text", "echo ty''ped; tmux wait-for -S typed-$TMUX_PANE", "--enter")
+    assert b"typed" in there.run("capture", "--delay", "1s").stdout
+    captured = json.loads(there.run("--json", "capture", "--start", "-").stdout)
+    assert "on screen" in captured["text"]
+
+
+def test_panes_are_created_listed_and_killed(there: Program) -> None:
+    assert there.run("panes", "create", "build", "--cwd", "/usr").stdout.startswith(b"%")
+    assert there.run("--pane", "build", "--tmux", "run", "pwd").stdout == b"/usr\n"
+    assert b"build" in there.run("panes").stdout
+    assert there.run("panes", "kill", "build").returncode == 0
+    assert b"build" not in there.run("panes").stdout
+    protected = there.run("panes", "kill", "main")
+    assert protected.returncode == 1
+    assert b"harness: " in protected.stderr
+
+
+def test_a_time_limit_leaves_the_panes_command_running(there: Program) -> None:
+    go = there.home / "go"
+    done = there.run(
+        "--tmux", "run", "--timeout", "1", f"until [ -e {go} ]; do sleep 0.05; done; echo through; (exit 7)"
+    )
+    assert done.returncode == 124
+    found = re.search(rb"still running as job (\d+)", done.stderr)
+    assert found is not None
+    busy = there.run("--tmux", "run", "true")
+    assert busy.returncode == 125
+    assert b"held" in busy.stderr
+    go.touch()
+    waited = there.run("jobs", "wait", "--timeout", "20", found[1].decode())
+    assert (waited.returncode, waited.stdout) == (7, b"through\n")
+
+
+def test_attach_puts_the_operator_into_the_session(there: Program) -> None:
+    there.run("--tmux", "run", "echo for the operator")
+    words = [*there.always, "attach"]
+    child = pexpect.spawn(there.path, words, env=there.environ, cwd=str(there.home), dimensions=(50, 170), timeout=20)
+    child.expect("for the operator")
+    child.sendcontrol("b")
+    child.send("d")
+    child.expect("detached")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    printed = there.run("attach", "--print", "--read-only").stdout.decode()
+    assert "attach" in printed
+
+
+def test_attach_without_a_terminal_is_an_error(program: Program) -> None:
+    done = program.run("attach")
+    assert done.returncode == 125
+    assert b"--print" in done.stderr
+
+
+def test_streams_exit_codes_and_files_over_ssh(over_ssh: Program) -> None:
+    done = over_ssh.run("run", "--", "printf 'out\\0'; echo err >&2; exit 42")
+    assert (done.returncode, done.stdout, done.stderr) == (42, b"out\0", b"err\n")
+    path = str(over_ssh.home / "there")
+    assert over_ssh.run("write", path, stdin=b"\0\xff").returncode == 0
+    assert over_ssh.run("read", path).stdout == b"\0\xff"
+
+
+def test_connections_are_kept_listed_and_ended(over_ssh: Program, sshd: SshServer) -> None:
+    over_ssh.run("run", "true")
+    over_ssh.run("run", "true")
+    assert sum("Accepted publickey" in line for line in sshd.log) == 1
+    report = json.loads(over_ssh.run("--json", "doctor").stdout)
+    checks = {finding["check"]: finding for finding in report["findings"]}
+    assert checks["connections"]["message"] == "1 kept"
+    assert checks["connection"]["level"] == "ok"
+    assert over_ssh.run("disconnect").stdout.count(b"\n") == 1
+    assert over_ssh.run("disconnect", "--all").stdout == b""
+
+
+def test_an_unknown_host_key_is_refused_in_one_line(over_ssh: Program) -> None:
+    over_ssh.always = (*over_ssh.always, "-o", "StrictHostKeyChecking=ask")
+    over_ssh.run("disconnect", "--all")
+    known = next(word for word in over_ssh.always if word.startswith("UserKnownHostsFile=")).partition("=")[2]
+    open(known, "w").close()
+    done = over_ssh.run("--batch", "run", "true")
+    assert done.returncode == 125
+    assert done.stderr.count(b"\n") == 1
+    error = json.loads(over_ssh.run("--batch", "--json", "run", "true").stderr)["error"]
+    assert error["type"] == "HostKeyError"
