@@ -129,6 +129,8 @@ def test_the_client_for_people_gets_the_same_settings() -> None:
     config = Config(ssh_config="/f", identity="/k", ssh_options=("A=b",))
     assert ssh_words(WEB1, config) == ["-F", "/f", "-i", "/k", "-o", "A=b", "-p", "2222", "deploy@web1"]
     assert ssh_words(Target.parse("ssh://web1"), Config()) == ["web1"]
+    through = Target.parse("local:+ssh://a@one:1+ssh://two+ssh://web1")
+    assert ssh_words(through, Config()) == ["-J", "a@one:1,two", "web1"]
 
 
 @pytest.fixture(scope="module")

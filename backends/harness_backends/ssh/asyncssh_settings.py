@@ -169,6 +169,8 @@ def ssh_words(target: Target, config: Config) -> list[str]:
         words += ["-i", config.identity]
     for option in config.ssh_options:
         words += ["-o", option]
+    jumps = [str(hop).removeprefix("ssh://") for hop in target.hops[:-1] if hop.scheme == "ssh"]
+    words += ["-J", ",".join(jumps)] if jumps else []
     hop = target.last
     words += ["-p", str(hop.port)] if hop.port else []
     return [*words, f"{hop.user}@{hop.host}" if hop.user else hop.host]
