@@ -63,3 +63,25 @@ async def test_it_says_what_it_cannot_do() -> None:
         backend.open_terminal("x")
     with pytest.raises(UnsupportedOperation):
         await backend.transport.open_process(["true"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*", ["a", "a.b", "d"]),
+        ("?", ["a", "d"]),
+        ("a?b", ["a.b"]),
+        ("[!a]", ["d"]),
+        (".*", [".h"]),
+        ("d/*", ["d/x"]),
+        ("**/x", ["d/x"]),
+        ("**", ["a", "a.b", "d", "d/x"]),
+        ("d/.g/x", ["d/.g/x"]),
+        ("a[.]b", ["a.b"]),
+        ("a+b", []),
+    ],
+)
+async def test_patterns_match_as_in_a_shell(ctx: ExecutionContext, pattern: str, found: list[str]) -> None:
+    for path in ("/g/a", "/g/a.b", "/g/d/x", "/g/d/.g/x", "/g/.h"):
+        await ctx.write_file(path, b"")
+    assert await ctx.glob(pattern, root="/g") == found

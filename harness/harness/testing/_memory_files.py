@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import posixpath
 import re
@@ -187,15 +186,23 @@ def _report(progress: Progress | None, size: int) -> None:
         progress(size, size)
 
 
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_SPECIAL = {"**/": r"(?:(?!\.)[^/]+/)*", "**": r"(?:(?!\.)[^/]+/)*(?!\.)[^/]+", "*": "[^/]*", "?": "[^/]"}
+
+
 def _translate(pattern: str) -> str:
     """A pattern as a regular expression: ``**`` is any directories; hidden names only where the pattern says so."""
-    parts = [_translate_name(name) for name in pattern.split("/")]
-    return "/".join(parts).replace("(?:.**)/", r"(?:(?!\.)[^/]+/)*").replace("(?:.**)", r"(?:(?!\.)[^/]+/)*(?!\.)[^/]+")
+    expression, at_start = "", True
+    for token in _TOKEN.findall(pattern):
+        if at_start and token[0] in "*?[" and not token.startswith("**"):
+            expression += r"(?!\.)"
+        expression += _SPECIAL.get(token) or _translate_class(token)
+        at_start = token.endswith("/")
+    return expression
 
 
-def _translate_name(name: str) -> str:
-    if name == "**":
-        return "(?:.**)"
-    hidden = "" if name.startswith(".") else r"(?!\.)"
-    body = fnmatch.translate(name).removesuffix(r"\Z").removesuffix(r"\z")
-    return hidden + body.replace("(?s:.*", "(?s:[^/]*").replace(".*", "[^/]*").replace(".)", "[^/])")
+def _translate_class(token: str) -> str:
+    if len(token) == 1:
+        return re.escape(token)
+    inside = token[1:-1].replace("\\", "\\\\")
+    return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
