@@ -14,11 +14,16 @@ from harness.transport import Process
 
 from .protocol import Block, ControlParser, Notification, Output, control_line
 
-__all__ = ["ControlClient"]
+__all__ = ["AnswerLost", "ControlClient", "Event"]
 
 REPLY_TIMEOUT = 20.0
+SEND_TIMEOUT = 10.0
 
 Event = Output | Notification
+
+
+class AnswerLost(ConnectionLost):
+    """The link was lost after the commands had been sent: they may have run, or may not."""
 
 
 @dataclass(slots=True)
@@ -70,7 +75,8 @@ class ControlClient:
         """Run commands in order; the first that fails ends the line.
 
         Raises:
-            ConnectionLost: the client is gone, or gave no answer in time; the commands may have run.
+            ConnectionLost: the client is gone, and nothing ran.
+            AnswerLost: the client went, or gave no answer in time and was given up; the commands may have run.
             TerminalError: tmux refused one of them.
         """
         waiter = await self.send(*commands)
@@ -78,9 +84,10 @@ class ControlClient:
             with anyio.fail_after(timeout):
                 await waiter.done.wait()
         except TimeoutError:
-            raise ConnectionLost(f"tmux gave no answer within {timeout:g} s", target=self._target) from None
+            await self.aclose()
+            raise AnswerLost(f"tmux gave no answer within {timeout:g} s", target=self._target) from None
         if waiter.lost:
-            raise self._lost()
+            raise AnswerLost(self._why(), target=self._target)
         for block in waiter.blocks:
             if block.error:
                 raise TerminalError(f"tmux: {block.text}", target=self._target)
@@ -93,14 +100,25 @@ class ControlClient:
         waiter = _Waiter(token)
         async with self._sending:
             if self.closed.is_set():
-                raise self._lost()
+                raise ConnectionLost(self._why(), target=self._target)
             self._waiters.append(waiter)
-            try:
-                with anyio.CancelScope(shield=True):  # half a line would spoil the next one
-                    await self._process.send(line)
-            except BrokenPipeError:
-                raise self._lost() from None
+            await self._write(line)
         return waiter
+
+    async def _write(self, line: bytes) -> None:
+        """Write a whole line, since half of one would spoil the next; give the link up when it takes no more."""
+        try:
+            with anyio.move_on_after(SEND_TIMEOUT, shield=True) as writing:
+                await self._process.send(line)
+        except BrokenPipeError:
+            self._lose()
+        if writing.cancelled_caught:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give the client up: who waits for an answer is told, and the reading of it ends."""
+        self._lose()
+        await self._process.aclose()
 
     def _answer(self, block: Block) -> None:
         if not self._waiters:
@@ -119,7 +137,6 @@ class ControlClient:
             waiter.lost = True
             waiter.done.set()
 
-    def _lost(self) -> ConnectionLost:
+    def _why(self) -> str:
         words = self.last_error.decode("utf-8", "replace").strip().splitlines()
-        reason = f": {words[-1]}" if words else ""
-        return ConnectionLost(f"the link to tmux was lost{reason}", target=self._target)
+        return f"the link to tmux was lost: {words[-1]}" if words else "the link to tmux was lost"

@@ -74,7 +74,7 @@ class Dispatch:
             return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
         slot = save_file(self.slot, slot_text(self.job_id, self.suffix), f"hx{self.job_id}")
         if self.kind == "fish":
-            return [*slot, clear, *type_text(self.pane, " hxa; source $hxf; hxd"), enter]
+            return [*slot, clear, *type_text(self.pane, " hxa; eval $hxf; hxd"), enter]
         return [*slot, (*clear, "Space", "h", "x", "Enter")]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import chain, repeat
 
 import anyio
 from anyio.abc import TaskGroup
 
-from harness.errors import ConnectError, ConnectionLost, HarnessError, TerminalError
+from harness.errors import ConnectionLost, HarnessError, TerminalError
 from harness.transport import Transport
 
 from ..posix.shell import HeldShell
@@ -21,6 +22,7 @@ __all__ = ["Link"]
 
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
+READY_TIMEOUT = 30.0
 
 
 class Link:
@@ -40,8 +42,12 @@ class Link:
         self._tasks = tasks
         self._on_event = on_event
         self._client: ControlClient | None = None
-        self._ready = anyio.Event()
+        self._client_pid = ""
+        self._changed = anyio.Event()
+        self._settled = False
         self.failed: HarnessError | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when the client has gone, before another one attaches: from here on the stream has a hole."""
 
     async def open(self, new_pane: Callable[[], NewPane]) -> bool:
         """Prepare the target and attach. Returns True when the session was made just now.
@@ -52,6 +58,7 @@ class Link:
         pane = new_pane()
         created = await self._prepare(pane)
         await self._attach()
+        self._settle()
         return created
 
     async def _prepare(self, pane: NewPane) -> bool:
@@ -72,55 +79,95 @@ class Link:
     async def _attach(self) -> None:
         process = await self.transport.open_process(control_argv(self.setup))
         client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
-        self._tasks.start_soon(self._hold, client, process.aclose)
-        commands: list[tuple[str, ...]] = [("display-message", "-p", "#{pid}")]
+        self._tasks.start_soon(self._hold, client)
+        commands: list[tuple[str, ...]] = [("display-message", "-p", "#{client_pid}")]
         if not self.setup.version.window_size:
             size = f"{self.setup.config.width},{self.setup.config.height}"
             commands.append(("refresh-client", "-C", size))
-        await client.request(*commands, timeout=ATTACH_TIMEOUT)
-        self._client, self.failed = client, None
-        self._ready.set()
+        try:
+            blocks = await client.request(*commands, timeout=ATTACH_TIMEOUT)
+        except BaseException:
+            await client.aclose()
+            raise
+        await self._end_old_client()
+        self._client, self._client_pid, self.failed = client, blocks[0].text, None
 
-    async def _hold(self, client: ControlClient, close: Callable[[], Awaitable[None]]) -> None:
+    async def _end_old_client(self) -> None:
+        """Kill the client that we lost, if it is still there: nothing that it still holds may be carried out now."""
+        pid, self._client_pid = self._client_pid, ""
+        if pid.isdecimal():
+            listed = f"{self.setup.tmux} list-clients -F '#{{client_pid}} #{{client_control_mode}}'"
+            await self.shell.call(f"! {listed} | grep -qx '{pid} 1' || kill -9 {pid}")
+
+    async def _hold(self, client: ControlClient) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.drain_errors)
                 await client.pump()
+                tasks.cancel_scope.cancel()
         finally:
-            await close()
+            await client.aclose()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def watch(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
-        """Attach again whenever the client ends; run by the owner in a task until it is cancelled."""
+        """Attach again whenever the client ends; run by the owner in a task until it is cancelled.
+
+        ``on_back`` is told whether the session is a new one; requests of others wait until it has returned.
+        """
         while True:
             assert self._client is not None
             await self._client.closed.wait()
-            self._ready = anyio.Event()
+            self._settled = False
+            self.on_lost()
             await self._reopen(new_pane, on_back)
 
     async def _reopen(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
         for delay in chain(BACKOFF, repeat(BACKOFF[-1])):
             try:
-                created = await self.open(new_pane)
+                created = await self._prepare(new_pane())
+                await self._attach()
                 await on_back(created)
-            except (ConnectionLost, ConnectError, TerminalError) as error:
+            except HarnessError as error:
                 self.failed = error
+                if self._client is not None:
+                    await self._client.aclose()
             else:
+                self._settle()
                 return
             await anyio.sleep(delay)
 
-    async def ready(self, timeout: float = 30.0) -> ControlClient:
-        """The client, once it is attached.
+    @property
+    def client(self) -> ControlClient:
+        """The client as it is, also while others still wait for what was missed to be read.
+
+        Raises:
+            ConnectionLost: it is gone.
+        """
+        if self._client is None or self._client.closed.is_set():
+            raise ConnectionLost("the link to tmux is down", target=self.transport.target)
+        return self._client
+
+    @property
+    def is_up(self) -> bool:
+        """The client is attached, as far as we know."""
+        return self._settled and self._client is not None and not self._client.closed.is_set()
+
+    async def ready(self, timeout: float = READY_TIMEOUT) -> ControlClient:
+        """The client, once it is attached and what was missed is being read.
 
         Raises:
             ConnectionLost: it was not within the time.
         """
         with anyio.move_on_after(timeout):
-            await self._ready.wait()
-        client = self._client
-        if client is None or client.closed.is_set():
-            why = f": {self.failed.message}" if self.failed else ""
-            raise ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target)
-        return client
+            while not self.is_up:
+                await self._changed.wait()
+            return self.client
+        why = f": {self.failed.message}" if self.failed else ""
+        raise ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target)
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
         """Run tmux commands; see :meth:`ControlClient.request`."""
@@ -130,7 +177,8 @@ class Link:
         """Start the always-attached reader again if it has died."""
         script = drainer_script(self.setup)
         if script:
-            await self.shell.call(f"umask 077\n{script}")
+            with suppress(HarnessError):  # the link is down: the reconnect starts it
+                await self.shell.call(f"umask 077\n{script}")
 
     @staticmethod
     def token() -> str:

@@ -28,7 +28,8 @@ class OutputCollector:
         self._head_limit = limit - limit // 2
         self._tail_limit = limit // 2
         self._on_output = on_output
-        self._skip = skip
+        self.reported = skip
+        """Bytes of this output that ``on_output`` has had."""
         self._newlines = NewlineUnmapper()
         self._head = bytearray()
         self._tail = bytearray()
@@ -36,6 +37,8 @@ class OutputCollector:
 
     def restart(self) -> None:
         """Forget what came so far: the output begins here."""
+        if self.reported <= self.total:
+            self.reported = 0
         self._newlines = NewlineUnmapper()
         self._head.clear()
         self._tail.clear()
@@ -65,8 +68,8 @@ class OutputCollector:
     def _report(self, data: bytes) -> None:
         if self._on_output is None:
             return
-        fresh = data[self._skip :]
-        self._skip = max(0, self._skip - len(data))
+        fresh = data[max(0, self.reported - self.total + len(data)) :]
+        self.reported = max(self.reported, self.total)
         if fresh:
             self._on_output(fresh)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import anyio
@@ -14,7 +14,7 @@ from .job import PaneJob
 
 __all__ = ["NestedShell", "Pane", "Phase"]
 
-Phase = Literal["starting", "prompt", "running", "continuation"]
+Phase = Literal["starting", "prompt", "ended", "running", "continuation"]
 MISSED = 1 << 16
 
 
@@ -25,6 +25,7 @@ class NestedShell:
     nonce: str
     kind: str
     files: bool = False
+    pid: int = 0
 
 
 class Pane:
@@ -41,6 +42,8 @@ class Pane:
         self.running = 0
         """The id of the job that runs, also when it is another harness's; 0 is an operator's command."""
         self.cwd = ""
+        self.kind: str | None = None
+        """The kind that a nested shell answered with when it was asked."""
         self.log_number = 0
         self.log_offset = 0
         self.jobs: list[PaneJob] = []
@@ -154,10 +157,20 @@ class Pane:
             case "continue":
                 self.phase = "continuation"
             case "cwd":
-                self.cwd = mark.text
+                self._told(mark)
             case "exit":
                 self._shell_exited(mark.code or 0)
         self.notify()
+
+    def _told(self, mark: Mark) -> None:
+        """A shell told its directory, or, once and before anything else, its process id or its kind."""
+        if mark.text.startswith("/"):
+            self.cwd = mark.text
+        elif mark.text.startswith("kind="):
+            self.kind = mark.text.removeprefix("kind=")
+        elif (pid := mark.text.removeprefix("pid=")).isdecimal():
+            index = next(i for i, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
+            self.shells[index] = replace(self.shells[index], pid=int(pid))
 
     def _start(self, number: int) -> None:
         self.phase, self.running = "running", number
@@ -165,7 +178,7 @@ class Pane:
             self.job.start()
 
     def _end(self, mark: Mark) -> None:
-        self.phase, self.running = "prompt", 0
+        self.phase, self.running = "ended", 0
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
             status = Status.INTERRUPTED if job.interrupted else Status.COMPLETED

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 
 import anyio
 from anyio.abc import TaskGroup
 
-from harness.errors import ConnectionLost, JobNotFound, PaneBusy, PaneGone, TerminalError
+from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TerminalError
 from harness.results import PaneInfo, SessionInfo, Status
 
-from ..posix.markers import MarkerScanner
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore, parse_record
+from .control import ControlClient
 from .job import PaneJob
-from .keyboard import type_text
+from .keyboard import release, type_text
 from .link import Link
+from .logs import LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, parse_panes
 from .output import OutputCollector
 from .pane import Pane
@@ -23,9 +25,11 @@ from .setup import NewPane, pane_files, pane_options
 
 __all__ = ["PaneTable"]
 
-TAIL = 1 << 16
 CHUNK = 1 << 20
-RECHECK = 2.0
+RECHECK = 10.0
+"""Seconds after which a silent job's end is looked for where the stream should have told of it."""
+LOG_LAG = 2.0
+"""How long the log may be behind the file that holds the exit code."""
 LONG_TEXT = 4000
 
 
@@ -41,6 +45,8 @@ class PaneTable:
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
         self._new: dict[str, NewPane] = {}
+        self._catching_up: dict[str, anyio.CancelScope] = {}
+        link.on_lost = self.lost
         self.by_id: dict[str, Pane] = {}
         self.kept = {DEFAULT_PANE}
         """The names of panes that are made anew when they are lost."""
@@ -60,10 +66,10 @@ class PaneTable:
 
     # -- finding
 
-    async def rows(self) -> list[PaneRow]:
+    async def rows(self, link: Link | ControlClient | None = None) -> list[PaneRow]:
         """The managed panes as tmux has them now."""
         command = ("list-panes", "-s", "-t", f"={self._link.setup.session}", "-F", PANE_FORMAT)
-        blocks = await self._link.request(command)
+        blocks = await (link or self._link).request(command)
         return parse_panes(blocks[-1].text)
 
     def info(self, row: PaneRow) -> PaneInfo:
@@ -80,9 +86,9 @@ class PaneTable:
             busy=f"job {row.busy}" if row.busy else "",
         )
 
-    async def refresh(self) -> None:
+    async def refresh(self, link: Link | ControlClient | None = None) -> None:
         """Take up panes that we do not know yet, and let go of those that are gone."""
-        rows = {row.pane_id: row for row in await self.rows()}
+        rows = {row.pane_id: row for row in await self.rows(link)}
         for pane in list(self.by_id.values()):
             if pane.pane_id not in rows or rows[pane.pane_id].uid != pane.uid:
                 self._drop(pane)
@@ -91,30 +97,31 @@ class PaneTable:
                 await self._take_up(row)
 
     async def _take_up(self, row: PaneRow) -> Pane:
-        folder = shlex.quote(self._link.setup.pane_dir(row.uid))
-        script = (
-            f"cd {folder} || exit 1; cat nonce; n=0; while [ -e log.$((n + 1)) ]; do n=$((n + 1)); done; "
-            f"echo $n $(wc -c <log.$n); tail -c {TAIL} log.$n"
-        )
-        reply = await self._shell.call(script)
-        nonce, _, rest = reply.stdout.partition(b"\n")
-        numbers, _, tail = rest.partition(b"\n")
-        if reply.exit_code != 0 and not nonce:
+        reply = await self._shell.call(take_up_script(self._link.setup.pane_dir(row.uid)))
+        nonce, _, number = reply.text.partition("\n")
+        if reply.exit_code != 0 or not nonce:
             raise TerminalError(
                 f"the files of pane {row.name!r} are gone",
                 target=self._link.transport.target,
                 hint=f"tmux -L {self._link.setup.config.tmux_socket} kill-window -t {row.window_id}",
             )
         kind = self._login_shell.rpartition("/")[2].replace("busybox", "ash")
-        pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce.decode())
-        number, size = (numbers.split() + [b"0", b"0"])[:2]
-        pane.log_number, pane.log_offset = int(number), int(size)
+        pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce)
+        pane.log_number = int(number or 0)
+        pane.pause()
         self.by_id[row.pane_id] = pane
-        for piece in MarkerScanner(pane.shell.nonce).feed(tail):
-            if not isinstance(piece, bytes):
-                pane.apply(piece)
+        await self._take_up_again(pane)
         pane.restarted = None
+        if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
+            pane.phase, pane.running = "running", int(row.busy)
         return pane
+
+    async def _release_ended(self, pane: Pane, holder: str) -> bool:
+        """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
+        if not (await self._shell.call(f"[ -s {shlex.quote(self._store.path(holder, 'exit'))} ] && echo ended")).stdout:
+            return False
+        await self._link.client.request(*release(pane.pane_id, pane.window_id, holder))
+        return True
 
     async def find(self, name: str) -> Pane:
         """A managed pane by name or id; a kept one is made when it is missing.
@@ -248,68 +255,105 @@ class PaneTable:
 
     # -- catching up
 
+    def lost(self) -> None:
+        """The link is gone: what the stream brings from here on has a hole before it."""
+        for pane in self.by_id.values():
+            pane.pause()
+
     async def reattached(self, created: bool) -> None:
         """The link is back: find what is left, and read from the logs what the stream missed."""
-        await self.refresh()
-        for pane in list(self.by_id.values()):
-            pane.paused = True
-            self._tasks.start_soon(self._catch_up, pane)
+        with suppress(TerminalError):  # a pane without its files: whoever asks for it is told
+            await self.refresh(self._link.client)
+        for pane in [pane for pane in self.by_id.values() if pane.paused]:
+            if pane.job is None:
+                await self._take_up_again(pane)
+            else:
+                self._tasks.start_soon(self._catch_up, pane)
 
     async def resume(self, pane: Pane) -> None:
         """tmux stopped sending a pane's output because we lagged behind: go on, and read what was left out."""
         try:
-            await self._link.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
-            await self._catch_up(pane)
-        except ConnectionLost:
-            return  # the reconnect catches up
+            await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
+        except HarnessError:
+            return  # the pane has gone, or the reconnect catches up
+        await self._catch_up(pane)
 
     async def _catch_up(self, pane: Pane) -> None:
-        job = pane.job
-        if job is None:
-            await self._take_up_again(pane)
-            return
-        job.collector = OutputCollector(job.command.max_output, job.command.on_output, skip=job.collector.total)
+        """Read until stream and log are one again. One at a time for a pane: a later one replaces an earlier one."""
+        if pane.pane_id in self._catching_up:
+            self._catching_up[pane.pane_id].cancel()
+        with anyio.CancelScope() as scope, suppress(HarnessError):  # a reconnect starts the next one
+            self._catching_up[pane.pane_id] = scope
+            while pane.paused and not pane.gone:
+                if pane.job is not None:
+                    await self._follow_log(pane, pane.job)
+                else:
+                    await self._take_up_again(pane)
+        if self._catching_up.get(pane.pane_id) is scope:
+            del self._catching_up[pane.pane_id]
+
+    async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
+        """Read a job's part of the log again, and then as it grows, until the job has ended."""
+        job.collector = OutputCollector(job.command.max_output, job.command.on_output, skip=job.collector.reported)
         job.started = False
         pane.restart_scan()
-        position = job.offset
+        reader = LogReader(start_mark(job.nonce, job.number), job.offset)
         while not job.done.is_set() and not pane.gone:
             active = job.active
-            chunk = await self._read_log(job.log, position)
+            chunk = await self._read_log(job.log, reader.position)
             if chunk:
-                position += len(chunk)
-                pane.scan(chunk)
-            elif not await self._ended_elsewhere(pane, job):
+                pane.scan(reader.feed(chunk))
+            elif not await self._ended_elsewhere(pane, job, reader):
                 with anyio.move_on_after(RECHECK):
                     await active.wait()
-        pane.log_offset = position
-        pane.paused = False
-        pane.restart_scan()
+        pane.log_offset = reader.position
 
     async def _take_up_again(self, pane: Pane) -> None:
-        log = shlex.quote(f"{self._store.root}/{pane.log}")
-        reply = await self._shell.call(f"wc -c <{log}; tail -c {TAIL} {log}")
+        """No job of ours runs in the pane: its state is what the end of the log tells, and then the stream."""
+        reply = await self._shell.call(log_end_script(f"{self._store.root}/{pane.log}", pane.log_offset))
         size, _, tail = reply.stdout.partition(b"\n")
-        pane.log_offset = int(size.strip() or 0)
-        pane.paused = False
-        pane.restart_scan()
-        pane.scan(tail)
+        # What the log held then has come through the stream once an answer does, so nothing is missed or counted twice.
+        await self._link.client.request(("display-message", "-p", ""))
+        if pane.job is None:
+            pane.settle(tail, int(size.strip() or 0))
 
     async def _read_log(self, log: str, position: int) -> bytes:
         path = shlex.quote(f"{self._store.root}/{log}")
         reply = await self._shell.call(f"tail -c +{position + 1} {path} | head -c {CHUNK}")
         return reply.stdout
 
-    async def _ended_elsewhere(self, pane: Pane, job: PaneJob) -> bool:
+    async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:
         """The log holds no end: perhaps it was full, and the shell's own record has the exit code."""
-        reply = await self._shell.call(f"cat {shlex.quote(self._store.path(job.job_id, 'exit'))} 2>/dev/null")
-        if not reply.stdout.endswith(b"\n"):
-            return False
+        exit_file = shlex.quote(self._store.path(job.job_id, "exit"))
+        with anyio.move_on_after(LOG_LAG):
+            while True:
+                reply = await self._shell.call(f"cat {exit_file} 2>/dev/null")
+                if not reply.stdout.endswith(b"\n"):
+                    return not reader.found and await self._never_started(pane, job)
+                if await self._read_log(job.log, reader.position):
+                    return False
+                await anyio.sleep(LOG_LAG / 20)
         job.notices.append("the log of this command is incomplete")
-        if job in pane.jobs:
-            pane.jobs.remove(job)
+        self._let_go(pane, job)
         pane.phase, pane.running = "prompt", 0
         job.finish(Status.COMPLETED, int(reply.stdout.split()[0]), pane.cwd or None)
         return True
+
+    async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
+        """The link was lost while the job was being typed: it holds the pane if it was."""
+        where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_busy}")
+        blocks = await self._link.client.request(where)
+        if blocks[-1].text == job.job_id:
+            return False
+        self._let_go(pane, job)
+        job.notices.append("the link was lost before this was typed: it did not start")
+        job.finish(Status.UNKNOWN)
+        return True
+
+    @staticmethod
+    def _let_go(pane: Pane, job: PaneJob) -> None:
+        if job in pane.jobs:
+            pane.jobs.remove(job)
 
     async def record(self, job_id: str) -> JobRecord:
         """The target's record of a job."""

@@ -32,6 +32,7 @@ __all__ = ["PaneRunner"]
 
 FOREIGN_WAIT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
+PROMPT_GRACE = 0.3
 ADOPT_TIMEOUT = 4.0
 INTERRUPT_GRACE = 1.0
 TERM_GRACE = 2.0
@@ -79,6 +80,8 @@ class PaneRunner:
         if pane.phase == "continuation":
             await self.link.request(("send-keys", "-t", pane.pane_id, "C-c"))
             await self._until_prompt(pane, 2.0)
+        if pane.phase == "ended":  # the line editor is not ready yet, and would show what is typed now twice
+            await self._until_prompt(pane, PROMPT_GRACE)
         if pane.phase == "starting":
             await self._first_prompt(pane)
         if pane.phase == "running":
@@ -99,7 +102,7 @@ class PaneRunner:
         if await self._until_prompt(pane, config.prompt_timeout):
             return
         front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
-        if front.is_shell and front.wants_input and front.raw and await self.adopt(pane):
+        if front.is_shell and front.may_be_prompt and await self.adopt(pane):
             return
         screen = await self.screen(pane)
         raise ShellNotReady(
@@ -114,9 +117,10 @@ class PaneRunner:
         if (pane.job is None or pane.paused) and await self._until_prompt(pane, FOREIGN_WAIT):
             return
         front = await self.foreground(pane)
-        if not pane.paused and front.may_be_shell and front.wants_input and await self.adopt(pane):
+        nested = front.may_be_prompt and front.group != pane.shell.pid
+        if not pane.paused and nested and await self.adopt(pane):
             return
-        if pane.phase == "prompt":
+        if pane.phase in ("prompt", "ended"):
             return
         raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
 
@@ -139,16 +143,15 @@ class PaneRunner:
         probes = [probe_line(nonce), probe_line_fish(nonce)]
         if front.name == "fish":
             probes.reverse()
-        before = pane.cwd
+        pane.kind = None
         for probe in probes:
             await self._type_line(pane, probe)
             with anyio.move_on_after(ADOPT_TIMEOUT):
-                while not pane.cwd.startswith("kind="):
+                while pane.kind is None:
                     await pane.changed.wait()
-            if pane.cwd.startswith("kind="):
-                kind, pane.cwd = pane.cwd.removeprefix("kind="), before
-                return kind
-        return None
+            if pane.kind is not None:
+                break
+        return pane.kind
 
     async def _type_line(self, pane: Pane, line: str) -> None:
         unlock = ("select-pane", "-t", pane.pane_id, "-e")

@@ -69,7 +69,7 @@ class TmuxTerminal(Terminal):
         elif event.name == "pause" and event.args:
             pane = self._table.by_id.get(event.args[0])
             if pane is not None:
-                pane.paused = True
+                pane.pause()
                 self._tasks.start_soon(self._table.resume, pane)
         elif event.name == "client-detached":
             self._tasks.start_soon(self._link.keep_drainer)

@@ -1,0 +1,53 @@
+"""A pane's log, read again from some point on. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+__all__ = ["LogReader", "log_end_script", "start_mark", "take_up_script"]
+
+TAIL = 1 << 16
+
+
+def start_mark(nonce: str, job: int) -> bytes:
+    """What the shell writes when it starts a job."""
+    return f"\x1b]133;C;{nonce};{job}\x07".encode()
+
+
+def take_up_script(folder: str) -> str:
+    """Print a pane's nonce, and the number of its newest log."""
+    count = "n=0; while [ -e log.$((n + 1)) ]; do n=$((n + 1)); done; echo $n"
+    return f"cd {shlex.quote(folder)} && cat nonce && {{ {count}; }}"
+
+
+def log_end_script(path: str, start: int) -> str:
+    """Print a log's size in a line, and then its end from byte ``start`` on, or from 64 KiB before its end."""
+    log = shlex.quote(path)
+    return (
+        f"s=$(wc -c <{log}); s=$((s)); o={start}; [ $((s - o)) -le {TAIL} ] || o=$((s - {TAIL})); echo $s\n"
+        f"tail -c +$((o + 1)) {log} | head -c {TAIL}"
+    )
+
+
+class LogReader:
+    """Drops what stands before a job's start: a log is read from where the job can begin at the earliest."""
+
+    def __init__(self, mark: bytes, position: int) -> None:
+        self.position = position
+        """Where to read on."""
+        self.found = False
+        self._mark = mark
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The next bytes of the log; what of them belongs to the job, from its start mark on."""
+        self.position += len(chunk)
+        if self.found:
+            return chunk
+        data = self._tail + chunk
+        index = data.find(self._mark)
+        if index < 0:
+            self._tail = data[-len(self._mark) + 1 :]
+            return b""
+        self.found = True
+        return data[index:]
