@@ -3,12 +3,14 @@
 # hxk (the kind of shell), hxt (1: show the tag).
 # What is typed is hx, an alias, so that the job's file is read at the top level: a declare in it is not local to a
 # function. The file begins by calling hxc. In a nested shell:  hxb ID; eval '...'; { hxd; } 2>/dev/null
+# A status that is only handed on stands in a list with &&: so no ERR trap and no errexit takes it for a failure. What
+# follows the start mark, or precedes the end mark, is not traced. A backslash keeps the user's aliases out.
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
-hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw=
-if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { print -rn -- "$1"; }
-else hxp() { command printf %s "$1"; }
+hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW=
+if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
+else hxp() { \command printf %s "$1"; }
 fi
-hxe=$(command printf '\033') hxg=$(command printf '\007') hxcr=$(command printf '\r') hxnl='
+hxe=$(\command printf '\033') hxg=$(\command printf '\007') hxcr=$(\command printf '\r') hxnl='
 '
 hxa="$hxe]133;D;" hxb=";$hxn;" hxj="$hxe]133;A;$hxn;" hxv="$hxe]133;P;$hxn$hxg" hxq="$hxe]133;C;$hxn;0$hxg"
 hxm() { { hxp "$hxe]133;$1$hxg" >/dev/tty; } 2>/dev/null || hxp "$hxe]133;$1$hxg"; }
@@ -19,7 +21,7 @@ hxm "C;$hxn;$hxi"
 }
 hxa() {
 hxr=$? hxi=0 hxf=/dev/null hxo=
-{ IFS=' ' read -r hxi hxo <"$hxslot" || :; : >|"$hxslot"; } 2>/dev/null
+{ IFS=' ' \read -r hxi hxo <"$hxslot" || :; : >|"$hxslot"; } 2>/dev/null
 case $hxi in '' | *[!0-9]*) hxi=0; return 0 ;; esac
 hxf=$hxdir/$hxi.${hxo:-cmd}
 { hxh; hxy >/dev/tty; } 2>/dev/null
@@ -27,14 +29,12 @@ hxm "C;$hxn;$hxi"
 }
 hxc() {
 hxm "C;$hxn;$hxi"
-case $- in *e*) return 0 ;; esac
-return $hxr
+{ return "$hxr"; } 2>/dev/null
 }
 hxd() {
 hxx=$?
 [ "$hxi" = 0 ] || hxend
-case $- in *e*) return 0 ;; esac
-return $hxx
+return "$hxx"
 }
 hxend() {
 [ -z "$hxdir" ] || hxp "$hxx$hxnl" >|"$hxdir/$hxi.exit"
@@ -46,23 +46,29 @@ hxy() {
 hxp "${hxe}[A$hxcr${hxe}[2K"
 [ -z "$hxt" ] || hxp "[harness $hxl: $hxx] "
 hxyp
-IFS= read -r hxo <"$hxdir/$hxi.cmd" || :
+IFS= \read -r hxo <"$hxdir/$hxi.cmd" || :
 hxo=${hxo#*'#| '}
 hxp "${hxo%' #%%'}$hxnl"
 }
 hxyp() { hxp '$ '; }
-hx() { hxa; . "$hxf"; { hxd; } 2>/dev/null; }
+hx() { hxa; \. "$hxf"; { hxd && :; } 2>/dev/null; }
 hxh() { :; }
+hxal() {
+\alias hx='hxa; \. "$hxf"; { hxd && :; } 2>/dev/null' hxc='hxc && { :; } 2>/dev/null'
+}
 case $hxk${BASH_VERSION-} in *[0-9]* | ash*) hxL='\[' hxR='\]' ;; *) hxL= hxR= ;; esac
-[ -z "${KSH_VERSION-}" ] || hxL=$(command printf '\001') hxR=$(command printf '\001')
+[ -z "${KSH_VERSION-}" ] || hxL=$(\command printf '\001') hxR=$(\command printf '\001')
 if [ -n "$hxt" ]; then hxT='[harness $((hxl=hxi?hxi:hxl)): $((hxx=hxi?$?:hxx))] '
 else hxT='${hxz#$((hxl=hxi?hxi:hxl))}${hxz#$((hxx=hxi?$?:hxx))}'
 fi
 hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
-alias hx='hxa; . "$hxf"; { hxd; } 2>/dev/null'
-if [ -n "${ZSH_VERSION-}" ]; then eval '
+if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
-hxh() { (( ${precmd_functions[(I)hxzp]} )) || precmd_functions+=(hxzp); (( ${preexec_functions[(I)hxze]} )) || preexec_functions+=(hxze); }
+hxal() { \alias hx="hxa; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="hxc && { :; } 2>/dev/null"; }
+hxh() {
+(( ${precmd_functions[(I)hxzp]} )) || precmd_functions+=(hxzp)
+(( ${preexec_functions[(I)hxze]} )) || preexec_functions+=(hxze)
+}
 hxze() { [[ $1 == " hx"* ]] || hxm "C;$hxn;0"; }
 hxzp() {
 hxs=$?
@@ -70,38 +76,41 @@ if [[ $hxi != 0 ]]; then hxx=$hxs; hxend; else hxm "D;$hxs;$hxn;0"; fi
 [[ ${PROMPT-} == "$hxw" ]] || hxu=${PROMPT-}
 hxw="%{$hxj$hxl$hxg%}${hxt:+[harness $hxl: $hxx] }$hxu"
 PROMPT=$hxw
-return $hxs
+typeset -g +x hxw PROMPT PROMPT2 PS1 PS2
+hxal
 }
-hxyp() { print -Pn -- "${hxu##*$hxnl}"; }
+hxyp() { \print -Pn -- "${hxu##*$hxnl}"; }
 zshaddhistory_functions+=(hxza)
-hxza() { [[ $1 != " hx"* ]]; }
-alias hx="hxa; { . \"\$hxf\" } always { { hxd } 2>/dev/null }"
+hxza() { setopt localoptions noerrexit noerrreturn; [[ $1 != " hx"* ]]; }
 PROMPT2="%{$hxv%}${PROMPT2-}"
 hxh
 '
-elif [ -n "${BASH_VERSION-}" ]; then eval '
+elif [ -n "${BASH_VERSION-}" ]; then \eval '
+for hxo in PS0 PS1 PS2 PROMPT_COMMAND HISTIGNORE; do (\eval "$hxo=") 2>/dev/null && hxW="$hxW $hxo"; done
 hxh() {
-case ${PS1-} in "$hxP"*) ;; *) hxu=${PS1-}; PS1=$hxP$hxu ;; esac
-case "${PS0-}" in "$hxq"*) ;; *) PS0=$hxq${PS0-} ;; esac
-case ${PS2-} in "\[$hxv"*) ;; *) PS2="\[$hxv\]${PS2-}" ;; esac
-case "${PROMPT_COMMAND[*]-}" in *hxpc*) ;; *) hxhc ;; esac
-case ":${HISTIGNORE-}:" in *": hx*:"*) ;; *) HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} hx*" ;; esac
+hxal
+[[ $hxW != *PS1* || ${PS1-} == "$hxP"* ]] || { hxu=${PS1-}; PS1=$hxP$hxu; }
+[[ $hxW != *PS0* || ${PS0-} == "\${hxq}"* ]] || PS0="\${hxq}${PS0-}"
+[[ $hxW != *PS2* || ${PS2-} == "\[\${hxv}"* ]] || PS2="\[\${hxv}\]${PS2-}"
+[[ $hxW != *PROMPT* || ${PROMPT_COMMAND[*]-} == *hxps* ]] || hxhc
+[[ $hxW != *HIST* || ":${HISTIGNORE-}:" == *": hx*:"* ]] || HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} hx*"
+export -n PS0 PS1 PS2
 }
-hxhc() { PROMPT_COMMAND="{ hxps; } 2>/dev/null$hxnl${PROMPT_COMMAND-}$hxnl{ hxpc; } 2>/dev/null"; }
-hxps() { hxs=$?; if [ "$hxi" != 0 ]; then hxx=$hxs; hxend; fi; return $hxs; }
-hxpc() {
-hxh
-return $hxs
-}
-export -n PS1 PS0 PS2
+hxhc() { PROMPT_COMMAND="{ hxps && :; } 2>/dev/null$hxnl${PROMPT_COMMAND-}$hxnl{ hxh; } 2>/dev/null"; }
+hxps() { hxs=$?; [[ $hxi == 0 ]] || { hxx=$hxs; hxend; }; return "$hxs"; }
 '
-case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxp "${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
-case $BASH_VERSION in [1-4].* | 5.0*) ;; *) eval 'hxhc() { PROMPT_COMMAND=("{ hxps; } 2>/dev/null" ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"} "{ hxpc; } 2>/dev/null"); }' ;; esac
+case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) \eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxp "${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
+case $BASH_VERSION in [1-4].* | 5.0*) ;; *) \eval 'hxhc() { PROMPT_COMMAND=("{ hxps && :; } 2>/dev/null" ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"} "{ hxh; } 2>/dev/null"); }' ;; esac
 hxh
 else
+hxV='${hxv}'
+[ -z "${KSH_VERSION-}" ] || { hxV=$hxv; set +o inherit-xtrace; } 2>/dev/null || :
 hxh() {
+hxal
 case ${PS1-} in *"$hxP"*) ;; *) hxu=${PS1-}; PS1=${KSH_VERSION:+$hxL$hxcr}$hxP$hxu ;; esac
-case ${PS2-} in "$hxv"*) ;; *) PS2=$hxv${PS2-} ;; esac
+case ${PS2-} in "$hxV"*) ;; *) PS2=$hxV${PS2-} ;; esac
 }
 hxh
 fi
+hxal
+hxm "W;$hxn;pid=$$"
