@@ -37,7 +37,7 @@ _FOLLOW_JOB = (
     + r"""
 exec 3<&0 </dev/null
 tail -c "+$2" -f -- "$1" 3<&- & hx_tail=$!
-( cat <&3 >/dev/null; kill $hx_tail $$ ) >/dev/null 2>&1 & hx_guard=$!
+( exec >/dev/null 2>&1; cat <&3; kill $hx_tail $$ ) & hx_guard=$!
 until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done 2>/dev/null
 kill "$hx_guard" "$hx_tail"
 """

@@ -8,11 +8,10 @@ import shlex
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.backend import Jobs
 from harness.command import Command
@@ -47,6 +46,10 @@ INT_GRACE = 1.0
 KILL_GRACE = 2.0
 END_TIMEOUT = 5.0
 """How long the proof of an end may take beyond the graces, before the outcome is called unknown."""
+CLEAN_AFTER = 10.0
+"""Short sessions, such as one ``harness run``, do not clean up."""
+GUARD_AFTER = 0.5
+"""A command that ends sooner than this is not watched for how much it writes."""
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
 
@@ -65,15 +68,12 @@ class _Run:
 class PosixJobs(Jobs):
     """Jobs over a held shell: one channel for any number of concurrent commands, one round trip for each."""
 
-    def __init__(
-        self, transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe, tasks: TaskGroup
-    ) -> None:
+    def __init__(self, transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe) -> None:
         self._transport = transport
         self._config = config
         self._shell = shell
         self._store = store
         self._probe = probe
-        self._tasks = tasks
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         self._table = JobTable(transport, shell, store, config)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket)
@@ -147,7 +147,14 @@ class PosixJobs(Jobs):
             return self._lost(run)
         run.ticket.forget()
         self._check(jobscript.outcome(reply.exit_code), run.command)
+        with suppress(ConnectionLost):
+            await self._guard(run.job_id)
         return self._result(run, Outcome(Status.RUNNING))
+
+    async def _guard(self, job_id: str) -> None:
+        """From now on the target keeps the job's streams within the limit by itself; nothing is awaited."""
+        line = jobscript.background_line(f"hx_guard {job_id} {self._config.job_log_limit}")
+        (await self._shell.submit(line)).forget()
 
     async def _finish(self, run: _Run) -> ShellResult:
         try:
@@ -162,11 +169,12 @@ class PosixJobs(Jobs):
             return self._lost(run)
 
     async def _reply(self, run: _Run) -> Reply:
-        """Wait for the end; hand the output to ``on_output`` meanwhile, if it takes longer than a moment."""
+        """Wait for the end; hand the output to callbacks meanwhile, if it takes longer than a moment."""
         callbacks = callbacks_of(run.command)
-        if callbacks is None:
+        with anyio.move_on_after(GUARD_AFTER if callbacks is None else FOLLOW_AFTER):
             return await run.ticket.reply()
-        with anyio.move_on_after(FOLLOW_AFTER):
+        await self._guard(run.job_id)
+        if callbacks is None:
             return await run.ticket.reply()
         return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered)
 
@@ -198,8 +206,8 @@ class PosixJobs(Jobs):
             run.job_id, run.command.command, outcome, output, time.monotonic() - run.began, run.command.cwd, notices
         )
 
-    @staticmethod
     def _shell_result(
+        self,
         job_id: str,
         command: str,
         outcome: Outcome,
@@ -209,6 +217,8 @@ class PosixJobs(Jobs):
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
         stdout, stderr = (output.stdout, output.stderr) if output else (Kept(), Kept())
+        if max(stdout.size, stderr.size) > self._config.job_log_limit:
+            notices = (*notices, f"more than {self._config.job_log_limit} bytes of output: the middle was not kept")
         return ShellResult(
             command=command,
             status=outcome.status,
@@ -313,6 +323,12 @@ class PosixJobs(Jobs):
     async def clean(self) -> int:
         return await self._table.clean()
 
+    async def clean_sometimes(self) -> None:
+        """Remove old jobs once in a long session, beside everything else; a fault in it is nobody's concern."""
+        await anyio.sleep(CLEAN_AFTER)
+        with suppress(HarnessError):
+            await self._table.clean()
+
     @property
     def _target(self) -> str:
         return str(self._transport.target)
@@ -350,7 +366,8 @@ async def open_jobs(
 ) -> AsyncIterator[PosixJobs]:
     """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
     async with anyio.create_task_group() as tasks:
-        jobs = PosixJobs(transport, config, shell, store, probe, tasks)
+        jobs = PosixJobs(transport, config, shell, store, probe)
+        tasks.start_soon(jobs.clean_sometimes)
         try:
             yield jobs
         finally:

@@ -139,8 +139,10 @@ hx_start() {
   ( exec <"$hx_in" >"$hx_out" 2>"$hx_err" 6>&- 7>&-; hx_job=$2; eval "$5" ) &
   hx_pid=$!
   trap '' HUP TERM PIPE
+  hx_since self
+  hx_keeper="${hx_stat%% *} $hx_began"
   hx_since "$hx_pid"
-  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "$hx_began" >"$hx_jobs/$2.pid"
+  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$2.pid"
   [ "$8" = 0 ] || hx_reply "-$1" 0 0 /dev/null /dev/null
   wait "$hx_pid"
   hx_code=$?
@@ -173,6 +175,7 @@ hx_behind() {
 
 # hx_alive JOB: is anything left of the process group? A process of another user is alive though we may not signal it.
 # A recycled process id is told by its start time, a reboot by the kernel's id of the boot.
+# hx_going JOB: or will its keeper, who has seen the end, write N.exit in a moment?
 _PROCESS = r"""
 hx_since() {
   hx_stat= hx_began=
@@ -189,13 +192,21 @@ hx_kill() {
   return 0
 }
 hx_alive() {
-  hx_pg= hx_at=
-  { read -r hx_pg hx_at hx_then <"$hx_jobs/$1.pid"; } 2>/dev/null
+  hx_pg= hx_at= hx_keeper=
+  { read -r hx_pg hx_at hx_then hx_keeper hx_kept <"$hx_jobs/$1.pid"; } 2>/dev/null
   case $hx_pg in ''|0|1|*[!0-9]*) return 1 ;; esac
-  [ "$hx_at" = "${hx_boot:--}" ] || return 1
+  [ "$hx_at" = "${hx_boot:--}" ] || { hx_keeper=; return 1; }
   hx_since "$hx_pg"
-  [ -z "$hx_began" ] || [ -z "$hx_then" ] || [ "$hx_began" = "$hx_then" ] || return 1
-  hx_kill -0 -- "-$hx_pg" || { [ -n "$hx_stat" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]; }
+  [ -z "$hx_began" ] || [ "$hx_then" = - ] || [ "$hx_began" = "$hx_then" ] || return 1
+  hx_kill -0 "-$hx_pg" || { [ -n "$hx_stat" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]; }
+}
+hx_going() {
+  [ -s "$hx_jobs/$1.pid" ] || hx_nap 0.3
+  hx_alive "$1" && return 0
+  [ "$hx_at" = "${hx_boot:--}" ] || return 1
+  if [ -z "$hx_keeper" ]; then hx_nap 0.3; return 1; fi
+  hx_since "$hx_keeper"
+  [ -n "$hx_began" ] && [ "$hx_began" = "$hx_kept" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]
 }
 hx_remains() {
   hx_alive "$1" || return 1
@@ -217,7 +228,7 @@ hx_remains() {
 _WATCH = r"""
 hx_gone() {
   if [ -s "$hx_jobs/$1.pid" ]; then
-    ! hx_alive "$1"
+    ! hx_going "$1"
   else
     [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] &&
       ! tmux -L "$2" list-panes -a -F '#{@harness_uid}' </dev/null 2>/dev/null | grep -qxF -e "$3"
@@ -228,7 +239,6 @@ hx_wait() {
   while [ "$hx_left" -gt 0 ]; do
     [ -s "$hx_jobs/$1.exit" ] && return 0
     if hx_gone "$1" "$3" "$4"; then
-      hx_nap 0.3
       [ -s "$hx_jobs/$1.exit" ] && return 0
       return 9
     fi
@@ -248,7 +258,7 @@ hx_end() {
   shift 2
   while [ "$#" -ge 2 ]; do
     hx_alive "$hx_job" || return 0
-    hx_kill -s "$1" -- "-$hx_pg"
+    hx_kill "-$1" "-$hx_pg"
     hx_nap 0.01
     hx_left=$2
     while [ "$hx_left" -gt 0 ]; do
@@ -259,6 +269,31 @@ hx_end() {
   done
   hx_remains "$hx_job" && return 7
   return 0
+}
+"""
+
+# hx_guard JOB LIMIT: keep a stream that outgrows LIMIT bytes from filling the disk, without touching who writes it: the
+# middle of the file becomes a hole, or all of it where holes cannot be punched. N.cap says so. Looks more often at a
+# stream that grows fast.
+_GUARD = r"""
+hx_guard() {
+  hx_pause=0.5 hx_calm=0
+  while [ ! -s "$hx_jobs/$1.exit" ] && hx_going "$1" && kill -0 $$; do
+    hx_largest=0
+    for hx_f in "$hx_jobs/$1.out" "$hx_jobs/$1.err"; do
+      set -- "$1" "$2" $(ls -ln -- "$hx_f")
+      [ "${7:-0}" -gt "$hx_largest" ] && hx_largest=$7
+      [ "${7:-0}" -le "$2" ] || hx_trim "$1" "$2" "$hx_f" "$7"
+    done
+    if [ "$hx_largest" -gt $(($2 / 16)) ]; then hx_pause=0.5 hx_calm=0; else hx_calm=$((hx_calm + 1)); fi
+    [ "$hx_calm" -lt 20 ] || hx_pause=5
+    hx_nap "$hx_pause"
+  done
+}
+hx_trim() {
+  hx_len=$(($4 - $2))
+  (umask 077; printf '%s %s\n' $(($2 / 2)) "$hx_len" >"$hx_jobs/$1.cap")
+  fallocate -p -o $(($2 / 2)) -l "$hx_len" "$3" </dev/null >/dev/null 2>&1 || : >"$3"
 }
 """
 
@@ -284,7 +319,7 @@ while read -r uid pane shell; do
     if [ -z "$group" ] || [ "$group" = "$shell" ]; then
       [ "$signal" = KILL ] || tmux -L "$2" send-keys -t "$pane" C-c </dev/null
     else
-      hx_kill -s "$signal" -- "-$group"
+      hx_kill "-$signal" "-$group"
     fi
     while [ "$hx_left" -gt 0 ]; do
       [ -s "$hx_jobs/$1.exit" ] && break 3
@@ -309,6 +344,7 @@ PROLOGUE = "".join(
         _RUN,
         _BACK,
         WATCH,
+        _GUARD,
     )
 )
 """For :meth:`HeldShell.define`, after :data:`state.PROLOGUE`."""

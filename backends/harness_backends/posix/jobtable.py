@@ -31,7 +31,7 @@ hx_state_of() {
     hx_s=ended
   elif [ ! -e "$1.pid" ] && [ ! -e "$1.out" ]; then
     hx_s=pane
-  elif hx_alive "$1"; then
+  elif hx_going "$1"; then
     hx_s=alive
   elif [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
     hx_s=ended
@@ -157,7 +157,7 @@ case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
 [ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
 hx_drop() {
   [ -s "$1.exit" ] || return 0
-  rm -f "$1.cmd" "$1.run" "$1.out" "$1.err" "$1.in" "$1.pid" "$1.why" "$1.exit" && printf 'x'
+  rm -f "$1.cmd" "$1.run" "$1.out" "$1.err" "$1.in" "$1.pid" "$1.why" "$1.cap" "$1.exit" && printf 'x'
 }
 find . -name '[0-9]*.exit' -mtime +__DAYS__ | sed 's/^\.\///; s/\.exit$//' | while read -r n; do hx_drop "$n"; done
 find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +

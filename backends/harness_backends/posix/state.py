@@ -65,9 +65,9 @@ hx_private() {
   [ -w "$1" ] || return 2
 }
 hx_state() {
-  for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "${HOME:+$HOME/.local/state/harness}" \
-    "/tmp/harness-$hx_uid"
-  do
+  hx_dir=
+  [ -d "$HOME" ] && hx_dir=$HOME/.local/state/harness
+  for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "$hx_dir" "/tmp/harness-$hx_uid"; do
     case $hx_dir in /*) ;; *) continue ;; esac
     hx_private "$hx_dir"
     case $? in
@@ -167,27 +167,21 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("user", record.user),
     )
     lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
-    if record.kind == "pane":  # a shell reads this file: one line of ours, so that its messages count lines well
-        return f"hxc {' '.join(lines)} {PANE_SHOWN}{shown} #%%\n{record.command}"
-    return "\n".join([*lines, "#%%"]) + f"\n{record.command}"
+    header = " ".join(lines)  # a shell reads this file: one line of ours, so that its messages count lines well
+    if record.kind == "pane":
+        return f"hxc {header} {PANE_SHOWN}{shown} #%%\n{record.command}"
+    return f"{header} #%%\n{record.command}"
 
 
 def parse_record(text: str) -> JobRecord | None:
     """Read a ``.cmd`` file; None when it holds no whole header: an id that was claimed and not used (yet).
 
-    Keys that this version does not know, and lines that are no header, are ignored.
+    Keys that this version does not know are ignored.
     """
-    fields: dict[str, str] = {}
-    position = 0
-    while (end := text.find("\n", position)) >= 0:
-        line, position = text[position:end], end + 1
-        if line.endswith("#%%"):
-            fields |= _fields(line.partition(f" {PANE_SHOWN}")[0])
-            return _record(fields, text[position:])
-        key, colon, value = line.removeprefix("#% ").partition(": ")
-        if colon and line.startswith("#% "):
-            fields[key] = unquote(value, errors="surrogateescape")
-    return None
+    header, newline, command = text.partition("\n")
+    if not newline or not header.endswith(" #%%"):
+        return None
+    return _record(_fields(header.removesuffix(" #%%").partition(f" {PANE_SHOWN}")[0]), command)
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -313,7 +307,9 @@ class JobStore:
             )
 
     async def release(self) -> None:
-        """Give back the ids that were not used."""
+        """Give back the ids that were not used, also those that are just being claimed."""
+        with anyio.move_on_after(RELEASE_TIMEOUT):
+            await self._claiming.acquire()
         names = " ".join(f"{job_id}.cmd" for job_id in self._ready)
         self._ready.clear()
         if not names:
@@ -330,9 +326,9 @@ async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator
         try:
             yield store
         finally:
-            tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await _release(store)
+            tasks.cancel_scope.cancel()
 
 
 async def _release(store: JobStore) -> None:
