@@ -67,7 +67,7 @@ class HarnessError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        where = f"{self.target}: " if self.target else ""
+        where = f"{self.target.removesuffix(':')}: " if self.target else ""
         advice = f" ({self.hint})" if self.hint else ""
         return f"{where}{self.message}{advice}"
 

@@ -13,6 +13,7 @@ from ..posix.shell import HeldShell
 __all__ = ["Foreground", "inspect", "signal_processes"]
 
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
+PLAIN_SHELLS = frozenset({"dash", "sh"})
 DOORS = frozenset({"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"})
 """Programs that put a shell behind them."""
 
@@ -54,7 +55,7 @@ list() {
     read -r line <"$stat" || continue
     set -- ${line##*) }
     pid=${stat#/proc/}; pid=${pid%/stat}
-    [ "$4" = "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
+    [ "$4" = "$session" ] && [ "$2" != "$session" ] && [ "$pid" != "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
     found="$found $pid"
   done 2>/dev/null
 }
@@ -81,9 +82,14 @@ class Foreground:
         return self.name.lstrip("-") in SHELLS
 
     @property
-    def may_be_shell(self) -> bool:
-        """It is a shell, or a program behind which there may be one."""
-        return self.is_shell or self.name in DOORS
+    def may_be_prompt(self) -> bool:
+        """A shell's prompt may be what takes the keys: in raw mode as line editors do, or dash, which has none.
+
+        A password is asked for in the usual mode without echo, and ``read`` reads in the usual mode.
+        """
+        if self.raw:
+            return self.is_shell or self.name in DOORS
+        return self.reading and self.echo and self.name in PLAIN_SHELLS
 
     @property
     def wants_input(self) -> bool:

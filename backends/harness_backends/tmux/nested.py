@@ -34,9 +34,9 @@ def hook_lines(kind: str, nonce: str, *, tag: bool) -> list[str]:
     shown = "1" if tag else ""
     if kind == "fish":
         head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote(shown)}\n"
-        return [*_packed(kind, head + _minify("hooks.fish")), " printf '%b' $hxz | source; printf '\\e[H\\e[2J'"]
+        return [*_packed(kind, head + _minify("hooks.fish")), " printf '%b' $hxin | source; printf '\\e[H\\e[2J'"]
     head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={shown}\n"
-    install = ' eval "$(command printf %b "$hxz")"; command printf \'\\033[H\\033[2J\''
+    install = ' eval "$(command printf %b "$hxin")"; command printf \'\\033[H\\033[2J\''
     return [*_packed(kind, head + _minify("hooks.sh")), install]
 
 
@@ -44,16 +44,19 @@ def command_lines(kind: str, job_id: str, command: str) -> list[str]:
     """The lines that run a command in a nested shell, which cannot read our files."""
     lines = _packed(kind, f"hxc\n{command}")
     if kind == "fish":
-        return [*lines, f" hxb {job_id}; printf '%b' $hxz | source; hxd"]
-    return [*lines, f' hxb {job_id}; eval "$(command printf %b "$hxz")"; {{ hxd; }} 2>/dev/null']
+        run = f"hxb {job_id}; eval (printf '%b' $hxin | string collect); hxd"
+    else:
+        run = f'hxb {job_id}; eval "$(command printf %b "$hxin")"; {{ hxd; }} 2>/dev/null'
+    short = len(lines) == 2 and len(lines[1]) + len(run) < _LINE  # noqa: PLR2004  # one piece, after the empty start
+    return [f"{lines[1].replace('$hxin', '', 1)}; {run}"] if short else [*lines, f" {run}"]
 
 
 def _packed(kind: str, source: str) -> list[str]:
-    """The lines that put a text into ``hxz``, piece by piece, so that ``printf %b`` gives it back."""
+    """The lines that put a text into ``hxin``, piece by piece, so that ``printf %b`` gives it back."""
     pieces = _pieces(_pack(source))
     if kind == "fish":
-        return [f" set -g hxz {fish_quote('')}", *(f" set -g hxz $hxz{fish_quote(piece)}" for piece in pieces)]
-    return [" hxz=", *(f" hxz=$hxz'{piece}'" for piece in pieces)]
+        return [f" set -g hxin {fish_quote('')}", *(f" set -g hxin $hxin{fish_quote(piece)}" for piece in pieces)]
+    return [" hxin=", *(f" hxin=$hxin'{piece}'" for piece in pieces)]
 
 
 def _minify(name: str) -> str:

@@ -13,12 +13,12 @@ end
 function hxb
 set -g hxr $status
 set -g hxi $argv[1]
-set -g hxf /dev/null
+set -g hxf ''
 hxm "C;$hxn;$hxi"
 end
 function hxa
 set -g hxr $status
-set -g hxf /dev/null
+set -g hxf ''
 set -l slot
 read -d ' ' -a slot <$hxslot
 echo -n >$hxslot
@@ -28,7 +28,7 @@ or return 0
 set -g hxi $slot[1]
 set -q slot[2]
 or set slot[2] cmd
-set -g hxf $hxdir/$hxi.$slot[2]
+read -gz hxf <$hxdir/$hxi.$slot[2]
 hxy >/dev/tty 2>/dev/null
 hxm "C;$hxn;$hxi"
 end
@@ -84,3 +84,4 @@ and printf '[harness %s: %s] ' $hxl $hxx
 hxst $s
 hxuserprompt
 end
+hxm "W;$hxn;pid=$fish_pid"
