@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ...context import ExecutionContext
 
 # Importing these modules fills the registry.
-from . import _commands, _files, _jobs, _limits, _terminal  # noqa: F401
+from . import _commands, _files, _jobs, _limits, _terminal  # noqa: F401  # for their checks
 from ._registry import CHECK_TIMEOUT, Check, Needs, check, checks, run_check, scratch, until
 from ._transport import TransportCheck, run_program, run_transport_check, transport_checks
 
