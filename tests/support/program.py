@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
+def program(tmp_path: Path) -> Program:
     """The program, in an empty home."""
     path = shutil.which("harness", path=os.path.dirname(sys.executable))
     assert path is not None, "install the project first: pip install -e ."
@@ -54,4 +53,4 @@ def program(tmp_path: Path) -> Iterator[Program]:
     home.mkdir()
     private = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HARNESS_", "TMUX", "NO_COLOR"))}
-    yield Program(path, home, kept | private | {"TERM": "xterm-256color"})
+    return Program(path, home, kept | private | {"TERM": "xterm-256color"})

@@ -74,7 +74,9 @@ def on_target(
 
     async def main(interruption: Interruption) -> int:
         async with session.open(terminal=terminal) as ctx:
-            return await work(ctx, interruption) or 0
+            with interruption.reaches():
+                return await work(ctx, interruption) or 0
+        return 0  # cancelled, for which the caller has a code
 
     return run_async(main)
 

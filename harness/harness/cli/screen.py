@@ -87,18 +87,24 @@ def capture(
 
 @command("keys")
 @click.option("--text", metavar="TEXT", help="Type this first, letter by letter.")
+@click.option("--stdin", is_flag=True, help="Type our standard input first: for what must not be in arguments.")
 @click.option("--enter", is_flag=True, help="Press Enter at the end.")
 @duration_option("--delay", default=None, help="Wait this long first.")
 @click.argument("names", metavar="[KEY]...", nargs=-1)
 @click.pass_context
-def keys(ctx: click.Context, text: str | None, enter: bool, delay: float | None, names: tuple[str, ...]) -> int:
+def keys(
+    ctx: click.Context, text: str | None, stdin: bool, enter: bool, delay: float | None, names: tuple[str, ...]
+) -> int:
     """Type into the pane: TEXT, then KEYs by tmux's names (C-c, Up, F1, Escape), then Enter."""
-    if text is None and not names and not enter:
-        raise click.UsageError("nothing to type: give KEYs, --text or --enter")
+    if text is None and not (names or enter or stdin):
+        raise click.UsageError("nothing to type: give KEYs, --text, --stdin or --enter")
+    if text is not None and stdin:
+        raise click.UsageError("--text and --stdin contradict each other")
     session = session_of(ctx)
+    literal = sys.stdin.buffer.read() if stdin else text
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        await target.send_keys(names, literal_text=text, enter=enter, delay=delay or 0.0)
+        await target.send_keys(names, literal_text=literal, enter=enter, delay=delay or 0.0)
         if session.json:
             print_json({"sent": True})
 

@@ -33,6 +33,7 @@ class Interruption:
     def __init__(self) -> None:
         self.signal = 0
         self.error: OSError | None = None
+        self._scopes: list[anyio.CancelScope] = []
         self._wake, self._waiter = socket.socketpair()
         self._wake.setblocking(False)
         self._waiter.setblocking(False)
@@ -48,11 +49,25 @@ class Interruption:
         """True once there is a reason to stop."""
         return self.signal != 0
 
-    async def watch(self, scope: anyio.CancelScope) -> None:
-        """Cancel ``scope`` when there is a reason to stop."""
+    @contextmanager
+    def reaches(self) -> Iterator[anyio.CancelScope]:
+        """What runs inside is what is cancelled when there is a reason to stop; what encloses it is left in peace.
+
+        So a connection is still whole when its user is cancelled, and can carry the interrupt to the target.
+        """
+        with anyio.CancelScope() as scope:
+            self._scopes.append(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes.pop()
+
+    async def watch(self) -> None:
+        """Cancel the innermost reachable scope when there is a reason to stop."""
         while not self.tripped:
             await anyio.wait_readable(self._waiter)
-        scope.cancel()
+        if self._scopes:
+            self._scopes[-1].cancel()
 
     def close(self) -> None:
         """Release the descriptors."""
@@ -127,11 +142,12 @@ async def _supervised(main: Callable[[Interruption], Awaitable[int]], interrupti
     code = 0
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(interruption.watch, tasks.cancel_scope)
-        try:
-            code = await main(interruption)
-        except Exception as error:  # carried out of the task group, which would wrap it, and raised below
-            failure = error
+        tasks.start_soon(interruption.watch)
+        with interruption.reaches():
+            try:
+                code = await main(interruption)
+            except Exception as error:  # carried out of the task group, which would wrap it, and raised below
+                failure = error
         tasks.cancel_scope.cancel()
     if failure is not None and not interruption.tripped:
         raise failure
