@@ -21,7 +21,16 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema, ErrorDetails, SchemaValidator
 
-__all__ = ["ENGINE_KEYS", "GENERAL_KEYS", "TARGET_KEYS", "parse_size", "parse_variable", "suggest", "validate"]
+__all__ = [
+    "ENGINE_KEYS",
+    "GENERAL_KEYS",
+    "TARGET_KEYS",
+    "check_session",
+    "parse_size",
+    "parse_variable",
+    "suggest",
+    "validate",
+]
 
 ENGINE_KEYS = tuple(field.name for field in dataclasses.fields(Config))
 """Settings that the engine reads."""
@@ -89,6 +98,17 @@ def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
         return cast("Mapping[str, Any]", _validator().validate_python(dict(values)))
     except ValidationError as error:
         raise _explain(error.errors(include_url=False), origin) from None
+
+
+def check_session(name: str, origin: str) -> None:
+    """Refuse what cannot be a tmux session's name.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    pattern, meaning = PATTERNS["session"]
+    if re.fullmatch(pattern, name, re.DOTALL) is None:
+        raise ConfigError(f"{origin}: {name!r} is not {meaning}")
 
 
 def parse_variable(name: str, text: str) -> object:
