@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TerminalError
-from harness.results import PaneInfo, SessionInfo, Status
+from harness.results import PaneInfo, Status
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore, parse_record
@@ -21,7 +21,7 @@ from .logs import LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, parse_panes
 from .output import OutputCollector
 from .pane import Pane
-from .setup import NewPane, pane_files, pane_options
+from .setup import NewPane, log_files, pane_files, pane_options
 
 __all__ = ["PaneTable"]
 
@@ -54,6 +54,10 @@ class PaneTable:
     def by_name(self, name: str) -> Pane | None:
         """A live pane by our name for it, or by tmux's id."""
         return next((pane for pane in self.by_id.values() if name in (pane.name, pane.pane_id)), None)
+
+    def tell(self, name: str, notice: str) -> None:
+        """Something that the next caller on a pane must be told."""
+        self._notices.setdefault(name, []).append(notice)
 
     def take_notices(self, pane: Pane) -> list[str]:
         """What the next caller must be told about a pane."""
@@ -97,7 +101,7 @@ class PaneTable:
                 await self._take_up(row)
 
     async def _take_up(self, row: PaneRow) -> Pane:
-        reply = await self._shell.call(take_up_script(self._link.setup.pane_dir(row.uid)))
+        reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
         nonce, _, number = reply.text.partition("\n")
         if reply.exit_code != 0 or not nonce:
             raise TerminalError(
@@ -185,12 +189,12 @@ class PaneTable:
     async def _create(self, new: NewPane) -> Pane:
         setup = self._link.setup
         await self._shell.call(f"umask 077\n{pane_files(setup, new)}")
-        mask = (await self._shell.call('echo "$hx_umask"')).text.strip() or "022"
+        reply = await self._link.shell.call(f'umask 077\n{log_files(setup, new)}echo "$hx_umask"')
+        mask = reply.text.strip() or "022"
         session = f"={setup.session}:"
-        where = ("-c", new.cwd) if new.cwd else ()
         command = f"umask {mask}; {setup.pane_command(new)}"
         blocks = await self._link.request(
-            ("new-window", "-d", "-t", session, "-n", new.name, *where, "-P", "-F", "#{window_id} #{pane_id}", command)
+            ("new-window", "-d", "-t", session, "-n", new.name, "-P", "-F", "#{window_id} #{pane_id}", command)
         )
         window, pane_id = blocks[-1].text.split()
         pane = Pane(
@@ -209,49 +213,8 @@ class PaneTable:
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)
         notice = f"pane {pane.name!r} ({pane.pane_id}) was closed"
-        self._notices.setdefault(pane.name, []).append(f"{notice}; this is a new one with a fresh shell")
+        self.tell(pane.name, f"{notice}; this is a new one with a fresh shell")
         pane.lose(Status.UNKNOWN, f"{notice} while the command ran")
-
-    async def sessions(self) -> list[SessionInfo]:
-        """The managed sessions of the server."""
-        fields = "#{session_name}\t#{session_attached}\t#{@harness}"
-        blocks = await self._link.request(("list-sessions", "-F", fields))
-        found = []
-        for line in blocks[-1].text.splitlines():
-            name, attached, ours = line.split("\t")
-            if ours == "1":
-                rows = await self._link.request(("list-panes", "-s", "-t", f"={name}", "-F", PANE_FORMAT))
-                panes = tuple(self.info(row) for row in parse_panes(rows[-1].text))
-                found.append(SessionInfo(name, int(attached), panes, default=name == self._link.setup.session))
-        return found
-
-    async def create_session(self, name: str) -> SessionInfo:
-        """Another managed session, within the limit."""
-        from dataclasses import replace
-
-        from .setup import setup_script
-
-        sessions = await self.sessions()
-        limit = self._link.setup.config.max_sessions
-        if any(session.name == name for session in sessions):
-            raise TerminalError(f"there is a session {name!r} already", target=self._link.transport.target)
-        if len(sessions) >= limit:
-            raise TerminalError(
-                f"the limit of {limit} managed sessions is reached",
-                target=self._link.transport.target,
-                hint="kill one, or raise max_sessions",
-            )
-        other = replace(self._link.setup, session=name)
-        await self._shell.call(setup_script(other, self.new_pane(DEFAULT_PANE, None)))
-        return next(session for session in await self.sessions() if session.name == name)
-
-    async def kill_session(self, name: str) -> None:
-        """End another managed session."""
-        if name == self._link.setup.session:
-            raise TerminalError("the session in use is protected", target=self._link.transport.target)
-        if not any(session.name == name for session in await self.sessions()):
-            raise PaneGone(f"there is no managed session {name!r}", target=self._link.transport.target)
-        await self._link.request(("kill-session", "-t", f"={name}"))
 
     # -- catching up
 
@@ -310,7 +273,7 @@ class PaneTable:
 
     async def _take_up_again(self, pane: Pane) -> None:
         """No job of ours runs in the pane: its state is what the end of the log tells, and then the stream."""
-        reply = await self._shell.call(log_end_script(f"{self._store.root}/{pane.log}", pane.log_offset))
+        reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
         size, _, tail = reply.stdout.partition(b"\n")
         # What the log held then has come through the stream once an answer does, so nothing is missed or counted twice.
         await self._link.client.request(("display-message", "-p", ""))
@@ -318,8 +281,8 @@ class PaneTable:
             pane.settle(tail, int(size.strip() or 0))
 
     async def _read_log(self, log: str, position: int) -> bytes:
-        path = shlex.quote(f"{self._store.root}/{log}")
-        reply = await self._shell.call(f"tail -c +{position + 1} {path} | head -c {CHUNK}")
+        path = shlex.quote(f"{self._link.setup.root}/{log}")
+        reply = await self._link.shell.call(f"tail -c +{position + 1} {path} | head -c {CHUNK}")
         return reply.stdout
 
     async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:

@@ -5,23 +5,31 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
 from harness.command import Command
-from harness.errors import ConnectionLost, PaneBusy, ShellNotReady, TerminalError, UnsupportedOperation
+from harness.errors import (
+    ConnectError,
+    ConnectionLost,
+    HarnessError,
+    PaneBusy,
+    ShellNotReady,
+    TerminalError,
+    UnsupportedOperation,
+)
 from harness.results import ShellResult, Status
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
 from .control import AnswerLost
-from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, release, save_file, type_text
+from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text, type_text
 from .link import Link
 from .naming import record_text
 from .nested import command_lines, hook_lines, probe_line, probe_line_fish
@@ -34,6 +42,8 @@ FOREIGN_WAIT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
 PROMPT_GRACE = 0.3
 ADOPT_TIMEOUT = 4.0
+REPORT_TIMEOUT = 5.0
+"""How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 INTERRUPT_GRACE = 1.0
 TERM_GRACE = 2.0
 KILL_GRACE = 3.0
@@ -192,7 +202,7 @@ class PaneRunner:
                 pane.jobs.remove(job)
             raise
 
-    def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[tuple[str, ...]]]:
+    def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[SavedFile]]:
         """What to type, and the commands that write its files first."""
         record = JobRecord(
             job_id=job.job_id,
@@ -201,12 +211,11 @@ class PaneRunner:
             owner=self.owner,
             pane=pane.pane_id,
             cwd=pane.cwd,
-            log=job.log,
+            log="" if self.link.setup.here else job.log,
             offset=job.offset,
             nonce=job.nonce,
         )
-        buffer = f"hx{job.job_id}"
-        files = save_file(self.store.path(job.job_id, "cmd"), record_text(record), buffer)
+        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record))]
         action = Dispatch(
             pane=pane.pane_id,
             window=pane.window_id,
@@ -220,7 +229,7 @@ class PaneRunner:
             return replace(action, lines=tuple(command_lines(pane.shell.kind, job.job_id, job.command.command))), files
         if body.run is None:
             return action, files
-        files += save_file(self.store.path(job.job_id, "run"), body.run, buffer)
+        files.append(SavedFile(self.store.path(job.job_id, "run"), body.run))
         return replace(action, suffix="run"), files
 
     async def _check_user(self, user: str) -> None:
@@ -246,18 +255,23 @@ class PaneRunner:
     async def _upload(self, body: Body, job_id: str) -> None:
         if body.stdin is not None:
             path = self.store.path(job_id, "in")
-            process = await self.link.transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
+            process = await self.shell.transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
             async with process:
                 await process.send(body.stdin)
                 await process.send_eof()
                 await process.wait()
 
-    async def _send(self, pane: Pane, job: PaneJob, files: list[tuple[str, ...]], action: Dispatch) -> str | None:
+    async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
         """Type it; returns who holds the pane when it was not typed."""
         freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
         pane.held = job.job_id
+        if self.link.setup.here:
+            await self._save_there(files, action)
+            files, action = [], replace(action, slot="")
+        commands = [command for file in files for command in file.commands()]
         try:
-            blocks = await self.link.request(*freed, *files, action.command())
+            with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
+                blocks = await self.link.request(*freed, *commands, action.command())
         except AnswerLost:  # it may have been typed: what is read after the reconnect tells
             job.notices.append("the link was lost while this was sent")
             blocks = []
@@ -268,12 +282,18 @@ class PaneRunner:
         pane.held = ""
         return holder.removeprefix(BUSY)
 
+    async def _save_there(self, files: list[SavedFile], action: Dispatch) -> None:
+        """tmux cannot write the files where the panes' shells run: the held shell does, at one more round trip."""
+        slot = [] if action.lines else [SavedFile(action.slot, slot_text(action.job_id, action.suffix))]
+        writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)}\n" for file in (*files, *slot))
+        await self.shell.call(f"umask 077\n{writes}")
+
     async def _release_after(self, pane: Pane, job: PaneJob) -> None:
         await job.done.wait()
-        if pane.held == job.job_id and not pane.jobs and not pane.gone:
-            pane.held = ""
+        if pane.held and not pane.jobs and not pane.gone:
+            holder, pane.held = pane.held, ""
             try:
-                await self.link.request(*release(pane.pane_id, pane.window_id, job.job_id))
+                await self.link.request(*release(pane.pane_id, pane.window_id, holder))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
@@ -302,20 +322,23 @@ class PaneRunner:
     # -- while it runs
 
     async def _await(self, pane: Pane, job: PaneJob) -> ShellResult:
-        command = job.command
         try:
-            with anyio.move_on_after(command.timeout):
+            with anyio.move_on_after(job.command.timeout):
                 await self._until_done(pane, job)
-            if not job.done.is_set() and command.on_timeout == "kill":
+            if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.end(pane, job, Status.TIMED_OUT)
+            if job.done.is_set():
+                return await self.result(job)
+            if not job.attention:
+                with anyio.fail_after(REPORT_TIMEOUT):
+                    job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(15):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):
                 await self.end(pane, job, Status.INTERRUPTED)
             raise
-        if job.done.is_set():
-            return await self.result(job)
-        if not job.attention:
-            job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
+        except (ConnectionLost, ConnectError, TimeoutError):
+            notice = f"the link was lost while this ran; ask for job {job.job_id} again"
+            return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
         return job.result()
 
     async def _until_done(self, pane: Pane, job: PaneJob) -> None:
@@ -338,7 +361,10 @@ class PaneRunner:
     async def _needs_person(self, pane: Pane, job: PaneJob) -> bool:
         if job.done.is_set():
             return True
-        front = await self.foreground(pane)
+        try:
+            front = await self.foreground(pane)
+        except (ConnectionLost, ConnectError):
+            return False  # it comes back before the time is over, or the outcome is unknown
         if not front.wants_input or job.done.is_set():
             return False
         job.attention = True
@@ -364,8 +390,11 @@ class PaneRunner:
         return await inspect(self.shell, tty, pid)
 
     async def _tty(self, pane: Pane) -> tuple[str, int]:
-        blocks = await self.link.request(("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}"))
-        tty, _, pid = blocks[-1].text.partition(" ")
+        if self.link.setup.here:
+            pid, _, tty = pane.wrapper.partition(":")
+        else:
+            where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}")
+            tty, _, pid = (await self.link.request(where))[-1].text.partition(" ")
         return tty, int(pid or 0)
 
     async def screen(self, pane: Pane) -> str:
