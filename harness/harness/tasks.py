@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVarTuple, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["background_tasks"]
+Ts = TypeVarTuple("Ts")
+
+__all__ = ["BackgroundTasks", "background_tasks"]
+
+
+class BackgroundTasks:
+    """Tasks that run until their resource is closed; made by :func:`background_tasks`.
+
+    They are out of reach of a cancellation around the resource: who is cancelled while using it still needs it for the
+    clean-up, such as interrupting a command on the target. When the resource is left they are cancelled.
+    """
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._scopes: set[anyio.CancelScope] = set()
+        self._ended = False
+
+    def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
+        """Run a coroutine function; if it fails, so does the resource's user."""
+        self._group.start_soon(self._run, lambda: function(*args))
+
+    async def _run(self, call: Callable[[], Awaitable[object]]) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            self._scopes.add(scope)
+            try:
+                if not self._ended:
+                    await call()
+            finally:
+                self._scopes.discard(scope)
+
+    def cancel(self) -> None:
+        """End them all; those that are started from now on do nothing."""
+        self._ended = True
+        for scope in self._scopes:
+            scope.cancel()
 
 
 @asynccontextmanager
-async def background_tasks() -> AsyncIterator[TaskGroup]:
-    """A task group for the tasks of a resource: cancelled when it is left, and invisible to its user.
+async def background_tasks() -> AsyncIterator[BackgroundTasks]:
+    """Tasks of a resource: cancelled when it is left, and invisible to its user.
 
     A plain task group wraps whatever the body raises into an exception group; here the body's own exception comes out
     as it was raised, and so does the first failure of a task.
     """
     try:
-        async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as group:
+            tasks = BackgroundTasks(group)
             try:
                 yield tasks
             finally:
-                tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
+                tasks.cancel()
+    except BaseExceptionGroup as error:
+        raise _first(error) from None
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

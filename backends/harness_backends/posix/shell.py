@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.errors import ConnectionLost
 from harness.target import Target
-from harness.tasks import background_tasks
+from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Process, Transport
 
 __all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "open_held_shell"]
@@ -160,6 +159,11 @@ class Ticket:
         self._start = start
 
     @property
+    def acknowledged(self) -> bool:
+        """True when the acknowledgement is here."""
+        return self._start.done.is_set() and not self._start.lost
+
+    @property
     def done(self) -> bool:
         """True when the reply is here, or can no longer come."""
         return self._entry.done.is_set()
@@ -194,7 +198,7 @@ class HeldShell:
     Scripts run one after the other, in the order in which they were given; callers need not wait for each other.
     """
 
-    def __init__(self, transport: Transport, tasks: TaskGroup) -> None:
+    def __init__(self, transport: Transport, tasks: BackgroundTasks) -> None:
         self.transport = transport
         self._tasks = tasks
         self._channel: _Channel | None = None
@@ -244,6 +248,10 @@ class HeldShell:
         ticket = Ticket(self._numbers, entry, start, channel)
         await self._send(channel, line(ticket.number).encode("utf-8", "surrogateescape"))
         return ticket
+
+    async def add(self, ticket: Ticket, line: str) -> None:
+        """Send a further line for a ticket. A link that is lost shows in the ticket."""
+        await self._send(ticket.channel, line.encode("utf-8", "surrogateescape"))
 
     async def _send(self, channel: _Channel, data: bytes) -> None:
         try:

@@ -20,11 +20,10 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.errors import ConnectError, ConnectionLost, NoSpace
 from harness.target import Target
-from harness.tasks import background_tasks
+from harness.tasks import BackgroundTasks, background_tasks
 
 from .shell import HeldShell
 
@@ -255,7 +254,7 @@ class JobStore:
     Ids are claimed ahead in the background, 1, 2, 4, up to 64 at a time, so that a busy caller never waits for one.
     """
 
-    def __init__(self, shell: HeldShell, tasks: TaskGroup, report: StateReport) -> None:
+    def __init__(self, shell: HeldShell, tasks: BackgroundTasks, report: StateReport) -> None:
         self.root = report.root
         self._shell = shell
         self._tasks = tasks
@@ -279,11 +278,22 @@ class JobStore:
             async with self._claiming:
                 if not self._ready:
                     await self._fetch()
+        return self._take()
+
+    def claim_ready(self) -> str | None:
+        """A new job id if one is at hand, else None."""
+        return self._take() if self._ready else None
+
+    def _take(self) -> str:
         job_id = self._ready.popleft()
         if len(self._ready) <= self._batch // 2 and not self._refilling:
             self._refilling = True
             self._tasks.start_soon(self._refill)
         return job_id
+
+    def give_back(self, job_id: str) -> None:
+        """An id that was claimed and never used is the next one to be given."""
+        self._ready.appendleft(job_id)
 
     async def _refill(self) -> None:
         try:
@@ -328,7 +338,7 @@ async def keep_job_store(shell: HeldShell, report: StateReport) -> AsyncIterator
         finally:
             with anyio.CancelScope(shield=True):
                 await _release(store)
-            tasks.cancel_scope.cancel()
+            tasks.cancel()
 
 
 async def _release(store: JobStore) -> None:

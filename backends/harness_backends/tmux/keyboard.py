@@ -6,19 +6,27 @@ from dataclasses import dataclass
 
 from .protocol import control_line
 
-__all__ = ["BUSY", "Dispatch", "release", "save_file", "slot_text", "type_text"]
+__all__ = ["BUSY", "Dispatch", "SavedFile", "release", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
 
 
-def save_file(path: str, text: str, buffer: str) -> list[tuple[str, ...]]:
-    """Write a file on the target through the control client."""
-    return [
-        ("set-buffer", "-b", buffer, text),
-        ("save-buffer", "-b", buffer, path),
-        ("delete-buffer", "-b", buffer),
-    ]
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file on the target. ``text`` holds no NUL."""
+
+    path: str
+    text: str
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Write it through the control client."""
+        buffer = f"hx{self.path.rpartition('/')[2]}"
+        return [
+            ("set-buffer", "-b", buffer, self.text),
+            ("save-buffer", "-b", buffer, self.path),
+            ("delete-buffer", "-b", buffer),
+        ]
 
 
 def type_text(pane: str, text: str) -> list[tuple[str, ...]]:
@@ -72,7 +80,7 @@ class Dispatch:
         clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
         if self.lines:
             return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
-        slot = save_file(self.slot, slot_text(self.job_id, self.suffix), f"hx{self.job_id}")
+        slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
         if self.kind == "fish":
             return [*slot, clear, *type_text(self.pane, " hxa; eval $hxf; hxd"), enter]
         return [*slot, (*clear, "Space", "h", "x", "Enter")]

@@ -8,15 +8,15 @@ from contextlib import suppress
 from itertools import chain, repeat
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.errors import ConnectionLost, HarnessError, TerminalError
+from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
 from ..posix.shell import HeldShell
 from .control import ControlClient, Event
 from .protocol import Block
-from .setup import NewPane, Setup, control_argv, drainer_script, setup_script
+from .setup import NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
 __all__ = ["Link"]
 
@@ -33,11 +33,14 @@ class Link:
         transport: Transport,
         shell: HeldShell,
         setup: Setup,
-        tasks: TaskGroup,
+        tasks: BackgroundTasks,
         on_event: Callable[[Event], None],
+        shells: HeldShell | None = None,
     ) -> None:
         self.transport = transport
         self.shell = shell
+        self.shells = shells or shell
+        """Where the panes' shells run; the same place unless tmux runs on this machine for another."""
         self.setup = setup
         self._tasks = tasks
         self._on_event = on_event
@@ -62,6 +65,8 @@ class Link:
         return created
 
     async def _prepare(self, pane: NewPane) -> bool:
+        if self.setup.here:
+            await self._prepare_shells(pane)
         reply = await self.shell.call(setup_script(self.setup, pane))
         fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
         target, session = self.transport.target, self.setup.session
@@ -75,6 +80,12 @@ class Link:
             why = fields["failed"] or reply.stderr.decode("utf-8", "replace").strip() or "no reason given"
             raise TerminalError(f"tmux could not start a session: {why}", target=target)
         return "created" in fields
+
+    async def _prepare_shells(self, pane: NewPane) -> None:
+        """The files of the first pane, on the other machine; not when the session exists."""
+        has = await self.shell.call(f"{self.setup.tmux} has-session -t ={self.setup.session} 2>/dev/null")
+        if has.exit_code != 0:
+            await self.shells.call(shells_script(self.setup, pane))
 
     async def _attach(self) -> None:
         process = await self.transport.open_process(control_argv(self.setup))

@@ -42,6 +42,8 @@ class Pane:
         self.running = 0
         """The id of the job that runs, also when it is another harness's; 0 is an operator's command."""
         self.cwd = ""
+        self.wrapper = ""
+        """``PID:TTY`` of the pane's first process, where its shell runs."""
         self.kind: str | None = None
         """The kind that a nested shell answered with when it was asked."""
         self.log_number = 0
@@ -168,6 +170,8 @@ class Pane:
             self.cwd = mark.text
         elif mark.text.startswith("kind="):
             self.kind = mark.text.removeprefix("kind=")
+        elif mark.text.startswith("tty="):
+            self.wrapper = mark.text.removeprefix("tty=")
         elif (pid := mark.text.removeprefix("pid=")).isdecimal():
             index = next(i for i, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
             self.shells[index] = replace(self.shells[index], pid=int(pid))

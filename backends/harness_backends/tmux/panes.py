@@ -6,10 +6,10 @@ import shlex
 from contextlib import suppress
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TerminalError
 from harness.results import PaneInfo, Status
+from harness.tasks import BackgroundTasks
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore, parse_record
@@ -36,7 +36,7 @@ LONG_TEXT = 4000
 class PaneTable:
     """Knows the managed panes of one session."""
 
-    def __init__(self, link: Link, shell: HeldShell, store: JobStore, login_shell: str, tasks: TaskGroup) -> None:
+    def __init__(self, link: Link, shell: HeldShell, store: JobStore, login_shell: str, tasks: BackgroundTasks) -> None:
         self._link = link
         self._shell = shell
         self._store = store

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.command import Command
 from harness.errors import (
@@ -22,6 +21,7 @@ from harness.errors import (
     UnsupportedOperation,
 )
 from harness.results import ShellResult, Status
+from harness.tasks import BackgroundTasks
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
@@ -59,7 +59,7 @@ class PaneRunner:
     link: Link
     shell: HeldShell
     store: JobStore
-    tasks: TaskGroup
+    tasks: BackgroundTasks
     owner: str
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,7 +13,7 @@ from harness.config import Config
 
 from .version import TmuxVersion
 
-__all__ = ["HOOKS", "NewPane", "Setup", "control_argv", "pane_files", "setup_script"]
+__all__ = ["HOOKS", "NewPane", "Setup", "control_argv", "log_files", "pane_files", "setup_script", "shells_script"]
 
 HOOKS = {
     "hooks.sh": "hooks.sh",
@@ -65,14 +66,27 @@ class Setup:
     session: str
     version: TmuxVersion
     config: Config
+    shells_root: str = ""
+    """The state directory where the panes' shells run, when that is not where tmux runs."""
+    enter: Callable[[Sequence[str]], list[str]] | None = None
+    """Makes the command that starts a program, with a terminal, where the panes' shells run; None: tmux starts it."""
+
+    @property
+    def here(self) -> bool:
+        """tmux runs on this machine, and its panes hold shells of another."""
+        return self.enter is not None
 
     @property
     def hooks(self) -> str:
-        """The hooks directory on the target."""
-        return f"{self.root}/tmux/{hooks_version()}"
+        """The hooks directory, where the panes' shells run."""
+        return f"{self.shells_root or self.root}/tmux/{hooks_version()}"
 
     def pane_dir(self, uid: str) -> str:
-        """The directory of one pane: nonce, settings, logs."""
+        """A pane's directory where its shell runs: nonce, settings, slot."""
+        return f"{self.shells_root or self.root}/panes/{uid}"
+
+    def log_dir(self, uid: str) -> str:
+        """A pane's directory where tmux runs: nonce, logs."""
         return f"{self.root}/panes/{uid}"
 
     @property
@@ -82,12 +96,12 @@ class Setup:
 
     def pane_command(self, pane: NewPane) -> str:
         """What runs in the pane."""
-        words = ("sh", f"{self.hooks}/pane.sh", self.pane_dir(pane.uid), pane.shell, self.hooks)
-        return f"exec {shlex.join(words)}"
+        words = ["sh", f"{self.hooks}/pane.sh", self.pane_dir(pane.uid), pane.shell, self.hooks, pane.cwd]
+        return f"exec {shlex.join(self.enter(words) if self.enter else words)}"
 
     def log_command(self, uid: str, number: int) -> str:
         """What ``pipe-pane`` runs: append to the log, up to the limit, unbuffered."""
-        log = shlex.quote(f"{self.pane_dir(uid)}/log.{number}")
+        log = shlex.quote(f"{self.log_dir(uid)}/log.{number}")
         return f"ulimit -f {self.config.job_log_limit // 512}; exec cat >>{log}"
 
 
@@ -95,7 +109,7 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
     """Shell commands that make a pane's directory, with its nonce and its shell's settings."""
     folder = setup.pane_dir(pane.uid)
     settings = {
-        "hxdir": f"{setup.root}/jobs",
+        "hxdir": f"{setup.shells_root or setup.root}/jobs",
         "hxslot": f"{setup.pane_dir(pane.uid)}/next",
         "hxn": pane.nonce,
         "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
@@ -109,6 +123,17 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
         _write(f"{folder}/{name}", text)
         for name, text in (("nonce", f"{pane.nonce}\n"), ("settings", posix), ("settings.fish", fish))
     )
+
+
+def log_files(setup: Setup, pane: NewPane) -> str:
+    """Shell commands that make a pane's directory for its logs, where tmux runs."""
+    folder = setup.log_dir(pane.uid)
+    return f"mkdir -p {shlex.quote(folder)}\n{_write(f'{folder}/nonce', pane.nonce + chr(10))}"
+
+
+def shells_script(setup: Setup, pane: NewPane) -> str:
+    """Make the hook files and a pane's files where the panes' shells run."""
+    return f"umask 077\n{_hook_files(setup)}{pane_files(setup, pane)}"
 
 
 def fish_quote(text: str) -> str:
@@ -133,6 +158,8 @@ def server_options(setup: Setup) -> list[tuple[str, ...]]:
         ("set-option", "-g", "history-limit", str(config.history_limit)),
         ("set-option", "-g", "default-terminal", "screen-256color"),
         ("set-option", "-g", "status-left-length", "40"),
+        ("set-option", "-g", "status-right-length", "60"),
+        ("set-option", "-g", "status-right", "#{?@harness_busy,job #{@harness_busy} runs - F12: keyboard,} %H:%M"),
         ("set-option", "-g", "mouse", "off"),
         ("set-option", "-s", "escape-time", "10"),
         ("set-option", "-s", "set-clipboard", "off"),
@@ -164,7 +191,6 @@ def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ..
 
 def _start_session(setup: Setup, pane: NewPane) -> str:
     config = setup.config
-    cwd = f" -c {shlex.quote(pane.cwd)}" if pane.cwd else ""
     options = " \\; ".join(shlex.join(command) for command in server_options(setup))
     ours = [
         ("set-option", "-t", f"={setup.session}:", "@harness", "1"),
@@ -173,9 +199,9 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
     then = " \\; ".join(shlex.join(command) for command in ours)
     unlock = shlex.join(("bind-key", "-n", "F12", "select-pane", "-e"))
     return (
-        f"{pane_files(setup, pane)}"
+        f"{log_files(setup, pane) if setup.here else pane_files(setup, pane)}"
         f"( hx_locale; unset TMUX; exec {setup.tmux} -f /dev/null start-server \\; {options} \\; {unlock} \\; "
-        f"new-session -d -s {setup.session} -x {config.width} -y {config.height} -n {pane.name}{cwd} "
+        f"new-session -d -s {setup.session} -x {config.width} -y {config.height} -n {pane.name} "
         f'"umask $hx_umask; "{shlex.quote(setup.pane_command(pane))} \\; {then} ) '
         "</dev/null >/dev/null && echo created=1\n"
     )
@@ -210,7 +236,7 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
     tmux, exact = setup.tmux, f"={setup.session}"
     return (
         "umask 077\n"
-        f"{_hook_files(setup)}"
+        f"{'' if setup.here else _hook_files(setup)}"
         f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n{_start_session(setup, pane)}fi\n"
         f'if [ "$({tmux} show-options -v -t {exact}: @harness 2>&1)" != 1 ]; then\n'
         f"if {tmux} has-session -t {exact} 2>/dev/null; then echo foreign=1; "

@@ -6,18 +6,17 @@ import getpass
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
 from harness.errors import PaneBusy, PaneGone, TerminalError
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
-from harness.tasks import background_tasks
+from harness.tasks import BackgroundTasks, background_tasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
@@ -32,8 +31,8 @@ from .pane import Pane
 from .panes import PaneTable
 from .protocol import Notification, Output
 from .runner import PaneRunner
-from .setup import Setup
-from .version import require
+from .sessions import SessionTable
+from .where import tmux_place
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
@@ -44,12 +43,13 @@ KEPT_JOBS = 1000
 class TmuxTerminal(Terminal):
     """One managed session. Made by :func:`open_terminal`."""
 
-    def __init__(self, link: Link, table: PaneTable, runner: PaneRunner, tasks: TaskGroup) -> None:
+    def __init__(self, link: Link, table: PaneTable, runner: PaneRunner, tasks: BackgroundTasks) -> None:
         self.session = link.setup.session
         self._link = link
         self._table = table
         self._runner = runner
         self._tasks = tasks
+        self._sessions = SessionTable(link, table)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
 
     # -- events
@@ -182,13 +182,13 @@ class TmuxTerminal(Terminal):
         await self._link.request(("kill-window", "-t", pane.window_id))
 
     async def list_sessions(self) -> list[SessionInfo]:
-        return await self._table.sessions()
+        return await self._sessions.list()
 
     async def create_session(self, name: str) -> SessionInfo:
-        return await self._table.create_session(check_name(name, "session"))
+        return await self._sessions.create(check_name(name, "session"))
 
     async def kill_session(self, name: str) -> None:
-        await self._table.kill_session(name)
+        await self._sessions.kill(name)
 
     # -- about
 
@@ -225,20 +225,23 @@ async def open_terminal(
         UnsupportedOperation: there is no usable tmux on the target.
         TerminalError: a session of that name exists and is not ours, or tmux refused.
     """
-    version = require(capabilities.tmux_version, transport.target)
-    setup = Setup(store.root, check_name(session, "session"), version, config)
+    check_name(session, "session")
     _refuse_inside(transport, config)
-    async with background_tasks() as tasks:
+    login_shell = config.shell or capabilities.shell or "/bin/sh"
+    async with AsyncExitStack() as stack:
+        place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
+        tasks = await stack.enter_async_context(background_tasks())
         holder: list[TmuxTerminal] = []
-        link = Link(transport, shell, setup, tasks, lambda event: holder[0].on_event(event))
-        table = PaneTable(link, shell, store, config.shell or capabilities.shell or "/bin/sh", tasks)
+        link = Link(place.transport, place.shell, place.setup, tasks, lambda event: holder[0].on_event(event), shell)
+        table = PaneTable(link, shell, store, login_shell, tasks)
         runner = PaneRunner(link, shell, store, tasks, owner_name())
-        terminal = TmuxTerminal(link, table, runner, tasks)
-        holder.append(terminal)
+        holder.append(TmuxTerminal(link, table, runner, tasks))
+        if place.notice:
+            table.tell(DEFAULT_PANE, place.notice)
         await link.open(lambda: table.new_pane(DEFAULT_PANE, config.cwd))
         await table.refresh()
         tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), table.reattached)
-        yield terminal
+        yield holder[0]
 
 
 def _refuse_inside(transport: Transport, config: Config) -> None:

@@ -14,6 +14,7 @@ import anyio
 import asyncssh
 from anyio.abc import Process, TaskGroup
 
+from ..tasks import BackgroundTasks
 from ._pty import Pty, on_terminal
 
 __all__ = ["Account", "Host", "SessionServer"]
@@ -45,7 +46,7 @@ class Host:
     """What all connections share: the account, a task group for sessions, and the processes that run."""
 
     account: Account
-    tasks: TaskGroup
+    tasks: BackgroundTasks
     children: set[Process] = field(default_factory=set)
     connections: set[asyncssh.SSHServerConnection] = field(default_factory=set)
     logins: int = 0

@@ -127,7 +127,7 @@ async def embedded_ssh_server(
                     yield server
             finally:
                 await host.end()
-                tasks.cancel_scope.cancel()
+                tasks.cancel()
 
 
 @asynccontextmanager

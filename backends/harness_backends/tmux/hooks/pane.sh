@@ -1,8 +1,10 @@
 # Runs in a pane, for as long as the pane lives: start a shell, say when it ended, start the next one.
-# Arguments: the pane's directory, the shell, the directory of these files.
+# Arguments: the pane's directory, the shell, the directory of these files, the directory to start in (may be empty).
 set -m
 hx_dir=$1 hx_shell=$2 hx_hooks=$3 hx_failed=0
 read -r hx_nonce <"$hx_dir/nonce"
+printf '\033]133;W;%s;tty=%s:%s\007' "$hx_nonce" "$$" "$(tty)"
+[ -z "$4" ] || cd -- "$4" || :
 while :; do
   : >"$hx_dir/starting"
   export HX_DIR="$hx_dir" HX_HOOKS="$hx_hooks" HX_ENV="${ENV-}"

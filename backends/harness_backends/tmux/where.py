@@ -1,0 +1,81 @@
+"""Where tmux runs: on the target, or on this machine with the panes' shells on the target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from harness.backend import Capabilities
+from harness.config import Config
+from harness.errors import UnsupportedOperation
+from harness.target import Target
+from harness.transport import Transport
+
+from ..local import LocalTransport
+from ..posix.shell import HeldShell, open_held_shell
+from ..posix.state import JobStore, open_job_store
+from .setup import Setup
+from .version import FLOOR, TmuxVersion, require
+
+__all__ = ["Place", "session_here", "tmux_place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The machine that tmux runs on. ``notice`` is for the first caller; empty when there is nothing to say."""
+
+    transport: Transport
+    shell: HeldShell
+    setup: Setup
+    notice: str = ""
+
+
+@asynccontextmanager
+async def tmux_place(
+    transport: Transport,
+    shell: HeldShell,
+    store: JobStore,
+    capabilities: Capabilities,
+    config: Config,
+    session: str,
+) -> AsyncIterator[Place]:
+    """Choose by ``config.tmux_at``, and by what the target has.
+
+    Raises:
+        UnsupportedOperation: there is no usable tmux where it should run.
+    """
+    version = TmuxVersion.parse(capabilities.tmux_version)
+    missing = version is None or version < FLOOR
+    if config.tmux_at == "target" or (config.tmux_at == "auto" and not missing) or transport.describe() == "local":
+        version = require(capabilities.tmux_version, transport.target)
+        yield Place(transport, shell, Setup(store.root, session, version, config))
+        return
+    notice = ""
+    if config.tmux_at == "auto":
+        found = f"tmux {version} on the target is too old" if version else "there is no tmux on the target"
+        notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the link"
+    async with _here() as (local, local_shell, root, here):
+        name = session_here(session, transport.target)
+        setup = Setup(root, name, here, config, store.root, transport.interactive_argv)
+        yield Place(local, local_shell, setup, notice)
+
+
+def session_here(session: str, target: Target) -> str:
+    """The name of a session on this machine that holds shells of another: one per target."""
+    return f"{session}-{re.sub(r'[^A-Za-z0-9]+', '-', str(target)).strip('-')}"[:48]
+
+
+@asynccontextmanager
+async def _here() -> AsyncIterator[tuple[Transport, HeldShell, str, TmuxVersion]]:
+    local = LocalTransport(Target.parse("local:"))
+    async with open_held_shell(local) as shell, open_job_store(shell) as store:
+        text = (await shell.call("tmux -V")).text
+        try:
+            version = require(text, local.target)
+        except UnsupportedOperation as error:
+            raise UnsupportedOperation(
+                f"{error.message}, and it was to run here", target=local.target, hint="install tmux on this machine"
+            ) from None
+        yield local, shell, store.root, version
