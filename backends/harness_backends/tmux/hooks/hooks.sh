@@ -4,7 +4,8 @@
 # What is typed is hx, an alias, so that the job's file is read at the top level: a declare in it is not local to a
 # function. The file begins by calling hxc. In a nested shell:  hxb ID; eval '...'; { hxd; } 2>/dev/null
 # A status that is only handed on stands in a list with &&: so no ERR trap and no errexit takes it for a failure. What
-# follows the start mark, or precedes the end mark, is not traced. A backslash keeps the user's aliases out.
+# follows the start mark, or precedes the end mark, is not traced; ksh traces to a descriptor of its own, but not into
+# functions when it is told so: there one line, "+ hxd", is left. A backslash keeps the user's aliases out.
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
 hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW=
 if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
@@ -66,8 +67,8 @@ if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
 hxal() { \alias hx="hxa; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="hxc && { :; } 2>/dev/null"; }
 hxh() {
-(( ${precmd_functions[(I)hxzp]} )) || precmd_functions+=(hxzp)
-(( ${preexec_functions[(I)hxze]} )) || preexec_functions+=(hxze)
+[[ ${(j: :)precmd_functions[@]-} == *hxzp* ]] || precmd_functions+=(hxzp)
+[[ ${(j: :)preexec_functions[@]-} == *hxze* ]] || preexec_functions+=(hxze)
 }
 hxze() { [[ $1 == " hx"* ]] || hxm "C;$hxn;0"; }
 hxzp() {
@@ -104,9 +105,14 @@ case $BASH_VERSION in [1-4].* | 5.0*) ;; *) \eval 'hxhc() { PROMPT_COMMAND=("{ h
 hxh
 else
 hxV='${hxv}'
-[ -z "${KSH_VERSION-}" ] || { hxV=$hxv; set +o inherit-xtrace; } 2>/dev/null || :
+if [ -n "${KSH_VERSION-}" ]; then
+hxV=$hxv
+{ set +o inherit-xtrace; } 2>/dev/null || :
+hxcm() { hxm "C;$hxn;$hxi"; }
+hxal() { \alias hx='hxa; \. "$hxf"; hxd && :' hxc='hxc && hxcm'; }
+fi
 hxh() {
-hxal
+\alias hx >/dev/null 2>&1 || hxal
 case ${PS1-} in *"$hxP"*) ;; *) hxu=${PS1-}; PS1=${KSH_VERSION:+$hxL$hxcr}$hxP$hxu ;; esac
 case ${PS2-} in "$hxV"*) ;; *) PS2=$hxV${PS2-} ;; esac
 }
