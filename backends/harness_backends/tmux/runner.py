@@ -35,6 +35,7 @@ from .naming import record_text
 from .nested import command_lines, hook_lines, probe_line, probe_line_fish
 from .output import OutputCollector
 from .pane import NestedShell, Pane
+from .rotate import due, rotate_log
 
 __all__ = ["PaneRunner"]
 
@@ -96,6 +97,8 @@ class PaneRunner:
             await self._first_prompt(pane)
         if pane.phase == "running":
             await self._free(pane)
+        if due(pane):
+            await rotate_log(self.link, pane)
         if pane.restarted is not None:
             notices.append(f"the pane's shell had ended (exit code {pane.restarted}); this is a fresh one")
             pane.restarted = None
