@@ -368,13 +368,20 @@ class PaneRunner:
             front = await self.foreground(pane)
         except (ConnectionLost, ConnectError):
             return False  # it comes back before the time is over, or the outcome is unknown
-        if not front.wants_input or job.done.is_set():
+        if not front.wants_input or await self._over(pane, job, front):
             return False
         job.attention = True
         job.notices.append(front.describe())
         job.notices.append(f"the screen shows:\n{await self.screen(pane)}")
         await self.link.request(("select-pane", "-t", pane.pane_id, "-e"))
         return True
+
+    async def _over(self, pane: Pane, job: PaneJob, front: Foreground) -> bool:
+        """The shell is back at its prompt, and only the stream has not brought the end yet."""
+        if job.done.is_set() or pane.paused or (front.raw and front.group == pane.shell.pid):
+            return True
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout) or job.done.is_set()
 
     async def result(self, job: PaneJob) -> ShellResult:
         """The result of an ended job; with separate streams they are fetched now."""
