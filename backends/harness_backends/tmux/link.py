@@ -14,7 +14,7 @@ from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
 from ..posix.shell import HeldShell
-from .control import ControlClient, Event
+from .control import AnswerLost, ControlClient, Event
 from .protocol import Block
 from .setup import NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
@@ -181,8 +181,15 @@ class Link:
         raise ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target)
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
-        """Run tmux commands; see :meth:`ControlClient.request`."""
-        return await (await self.ready()).request(*commands, timeout=timeout)
+        """Run tmux commands; see :meth:`ControlClient.request`. What was not sent yet waits for the next client."""
+        while True:
+            client = await self.ready()
+            try:
+                return await client.request(*commands, timeout=timeout)
+            except AnswerLost:
+                raise
+            except ConnectionLost as error:
+                self.failed = error
 
     async def keep_drainer(self) -> None:
         """Start the always-attached reader again if it has died."""

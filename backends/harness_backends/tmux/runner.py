@@ -16,6 +16,7 @@ from harness.errors import (
     ConnectionLost,
     HarnessError,
     PaneBusy,
+    PaneGone,
     ShellNotReady,
     TerminalError,
     UnsupportedOperation,
@@ -35,6 +36,7 @@ from .naming import record_text
 from .nested import command_lines, hook_lines, probe_line, probe_line_fish
 from .output import OutputCollector
 from .pane import NestedShell, Pane
+from .protocol import Block
 from .rotate import due, rotate_log
 
 __all__ = ["PaneRunner"]
@@ -273,8 +275,7 @@ class PaneRunner:
             files, action = [], replace(action, slot="")
         commands = [command for file in files for command in file.commands()]
         try:
-            with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
-                blocks = await self.link.request(*freed, *commands, action.command())
+            blocks = await self._type(pane, *freed, *commands, action.command())
         except AnswerLost:  # it may have been typed: what is read after the reconnect tells
             job.notices.append("the link was lost while this was sent")
             blocks = []
@@ -284,6 +285,20 @@ class PaneRunner:
             return None
         pane.held = ""
         return holder.removeprefix(BUSY)
+
+    async def _type(self, pane: Pane, *commands: tuple[str, ...]) -> list[Block]:
+        """A request that must not reach another pane: a new server gives the ids of the old one again."""
+        while True:
+            client = await self.link.ready()
+            if pane.gone:
+                raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self._target)
+            try:
+                with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
+                    return await client.request(*commands)
+            except AnswerLost:
+                raise
+            except ConnectionLost:
+                continue  # nothing was sent
 
     async def _save_there(self, files: list[SavedFile], action: Dispatch) -> None:
         """tmux cannot write the files where the panes' shells run: the held shell does, at one more round trip."""

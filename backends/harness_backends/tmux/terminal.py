@@ -78,8 +78,12 @@ class TmuxTerminal(Terminal):
 
     async def run(self, command: Command) -> ShellResult:
         pane = await self._pane_for(command)
+        try:
+            result = await self._runner.run(pane, command, self._remember)
+        except PaneGone:  # nothing was typed yet
+            pane = await self._pane_for(command)
+            result = await self._runner.run(pane, command, self._remember)
         notices = self._table.take_notices(pane)
-        result = await self._runner.run(pane, command, self._remember)
         return replace(result, notices=(*notices, *result.notices)) if notices else result
 
     def _remember(self, pane: Pane, job: PaneJob) -> None:
