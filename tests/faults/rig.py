@@ -155,6 +155,22 @@ async def usable(ctx: ExecutionContext, seconds: float = 30.0) -> None:
     assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, f"{word}\n"), result
 
 
+async def feed(pipe: Path, data: bytes, seconds: float = 20.0) -> None:
+    """Write to a named pipe as soon as somebody reads it."""
+    with anyio.fail_after(seconds):
+        while True:
+            try:
+                descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                await anyio.sleep(TICK)
+                continue
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+            return
+
+
 def lines(path: Path) -> list[str]:
     """The lines of a file; none when there is no file."""
     return path.read_text().splitlines() if path.exists() else []

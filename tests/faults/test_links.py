@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.faults.rig import Place, kill, lines, opened, until, usable, within
+from tests.faults.rig import Place, feed, kill, lines, opened, until, usable, within
 from tests.support.sshd import master_pids
 
 from harness import Status
@@ -72,7 +72,7 @@ async def test_a_command_in_flight_has_its_right_result_when_the_link_comes_back
             await until(lambda: bool(lines(runs)), "the command runs")
             repair = fault(far)
             await anyio.sleep(0.5)
-            await anyio.to_thread.run_sync(gate.write_bytes, b"through\n")
+            await feed(gate, b"through\n")
             await anyio.sleep(0.5)
             repair()
         seconds = time.monotonic() - began

@@ -1,0 +1,157 @@
+"""What stands between the harness and a command is killed on the target: server, session, window, shell, reader, client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.faults.rig import Place, alive, feed, kill, lines, opened, until, usable, within
+
+from harness import ShellResult, Status
+
+
+def kill_server(place: Place) -> None:
+    kill(place.server_pid())
+
+
+def end_server(place: Place) -> None:
+    place.tmux("kill-server")
+
+
+def end_session(place: Place) -> None:
+    place.tmux("kill-session", "-t", "=harness")
+
+
+def end_window(place: Place) -> None:
+    place.tmux("kill-window", "-t", "=harness:")
+
+
+def end_window_beside_another(place: Place) -> None:
+    place.tmux("new-window", "-d", "-t", "=harness:", "cat")
+    place.tmux("kill-window", "-t", place.tmux("list-windows", "-t", "=harness", "-F", "#{window_id}").split()[0])
+
+
+def kill_shell(place: Place) -> None:
+    pane = int(place.tmux("display-message", "-p", "-t", "=harness:", "#{pane_pid}"))
+    (shell,) = (int(pid) for pid in Path(f"/proc/{pane}/task/{pane}/children").read_text().split())
+    kill(shell)
+
+
+def kill_pane_process(place: Place) -> None:
+    kill(int(place.tmux("display-message", "-p", "-t", "=harness:", "#{pane_pid}")))
+
+
+FAULTS = [
+    kill_server,
+    end_server,
+    end_session,
+    end_window,
+    end_window_beside_another,
+    kill_shell,
+    kill_pane_process,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_before_a_command_it_is_made_anew(here: Place, fault: Callable[[Place], None]) -> None:
+    async with opened(here) as ctx:
+        await usable(ctx)
+        fault(here)
+        first = await within(20, ctx.run_shell("echo first", timeout=15))  # may be typed before the loss is known
+        assert first.status in (Status.UNKNOWN, Status.SHELL_EXITED) or first.stdout == "first\n", first
+        await usable(ctx)
+        assert len(here.drainers()) == 1
+        assert len(here.clients()) == 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_during_a_command_its_outcome_is_honest_and_the_next_one_works(
+    here: Place, fault: Callable[[Place], None]
+) -> None:
+    runs = here.path("runs")
+    results: list[ShellResult] = []
+    async with opened(here) as ctx:
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                command = f"echo begin; echo once >>{runs}; sleep 300"
+                results.append(await within(20, ctx.run_shell(command, timeout=15)))
+
+            tasks.start_soon(run)
+            await until(lambda: bool(lines(runs)), "the command runs")
+            fault(here)
+        (result,) = results
+        assert result.status in (Status.UNKNOWN, Status.SHELL_EXITED), result
+        assert result.exit_code in (None, 137), result
+        assert result.duration < 10, result
+        assert "begin" in result.stdout, result
+        assert result.notices, result
+        await usable(ctx)
+        assert lines(runs) == ["once"]
+
+
+async def test_the_always_attached_reader_comes_back_when_it_is_killed(here: Place) -> None:
+    async with opened(here) as ctx:
+        for _ in range(3):
+            (reader,) = here.drainers()
+            kill(reader)
+            await until(lambda old=reader: here.drainers() not in ([], [old]), "another reader", 3)
+        await usable(ctx)
+    (reader,) = here.drainers()
+    kill(reader)
+    await until(lambda: here.drainers() == [], "it has gone")
+    async with opened(here) as ctx:
+        assert len(here.drainers()) == 1
+
+
+async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(here: Place) -> None:
+    gate = here.path("gate")
+    os.mkfifo(gate)
+    async with opened(here) as ctx:
+        for number in range(5):
+            results: list[ShellResult] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def run(to: list[ShellResult] = results, n: int = number) -> None:
+                    to.append(await within(20, ctx.run_shell(f"seq 1 500; cat {gate}; (exit {n})", timeout=15)))
+
+                tasks.start_soon(run)
+                await until(lambda: here.busy() != "", "it is typed")
+                (client,) = here.clients()
+                kill(client)
+                await feed(gate, b"more\n")
+            (result,) = results
+            assert (result.status, result.exit_code) == (Status.COMPLETED, number), result
+            assert result.stdout == "".join(f"{n}\n" for n in range(1, 501)) + "more\n", result
+            assert not alive(client)
+            await usable(ctx)
+
+
+async def test_clients_that_are_killed_while_commands_are_typed_never_run_one_twice(here: Place) -> None:
+    runs = here.path("runs")
+    done = 0
+    async with opened(here) as ctx:
+        async with anyio.create_task_group() as tasks:
+
+            async def killer() -> None:
+                while True:
+                    await anyio.sleep(0.15)
+                    for client in here.clients():
+                        kill(client)
+
+            tasks.start_soon(killer)
+            for number in range(40):
+                result = await within(20, ctx.run_shell(f"echo {number} >>{runs}; echo out {number}", timeout=15))
+                if result.status is Status.COMPLETED:
+                    done += 1
+                    assert (result.exit_code, result.stdout) == (0, f"out {number}\n"), result
+                else:
+                    assert result.status is Status.UNKNOWN, result
+            tasks.cancel_scope.cancel()
+        ran = lines(runs)
+        assert len(ran) == len(set(ran))
+        assert len(ran) >= done >= 30, (done, ran)
+        await usable(ctx)
