@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from harness.command import Capture
 
+from .naming import shown_text
+
 __all__ = ["TaggedOutput", "capture_command", "extract_tagged"]
 
-_TAG = re.compile(r"^\[harness (\d+): (\d+)\] ")
+_TAG = re.compile(r"\[harness (\d+): (-?\d+)\] ")
 
 
 def capture_command(pane: str, request: Capture) -> tuple[str, ...]:
@@ -35,41 +38,86 @@ def _bound(flag: str, value: int | Literal["-"] | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaggedOutput:
-    """A job's text between two tags in the scrollback. ``exact`` is False when a part of it may be missing."""
+    """A job's text between two tags in the scrollback. ``exact`` is False when it may be more or less than that."""
 
     text: str
     exit_code: int | None
     exact: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    """A tag, or output that looks like one: where it is, and what stands before and after it on its line."""
+
+    line: int
+    job: str
+    code: int
+    before: str
+    after: str
+
+
 def extract_tagged(screen: str, job_id: str, command: str) -> TaggedOutput | None:
     """Find a job in a joined capture of the whole scrollback, by the visible tags alone.
 
     The tag ``[harness 7: 0]`` stands in the prompt that follows job 7. Its output is what stands between the echo of
-    the command, on and below the prompt before it, and that tag. None when the tag is not there (any more).
+    the command, on and below the prompt before it, and the first such tag. None when there is no such tag (any more).
+
+    Output that imitates tags makes the result inexact, unless nothing tells it from the real ones.
     """
     lines = screen.split("\n")
-    end = next((i for i in range(len(lines) - 1, -1, -1) if _is_tag(lines[i], job_id)), None)
-    if end is None:
+    tags = [_tag(index, match) for index, line in enumerate(lines) for match in _TAG.finditer(line)]
+    echo = [_flat(line) for line in shown_text(command).split("\x1bE")]
+    starts = [tag for tag in tags if tag.job != job_id and _echoes(lines, tag, echo)]
+    starts = [tag for tag in starts if any(end.job == job_id and end.line >= tag.line + len(echo) for end in tags)]
+    if not starts:
+        return _by_tags_only(lines, tags, job_id)
+    start = starts[-1]
+    end = _end(tags, job_id, start.line + len(echo), _prompt(start, echo[0]))
+    between = [tag for tag in tags if start.line < tag.line < end.line]
+    ids = [int(tag.job) for tag in starts]
+    exact = not between and all(first < second for first, second in pairwise(ids))
+    return TaggedOutput(_text(lines[start.line + len(echo) : end.line], end), end.code, exact)
+
+
+def _tag(index: int, match: re.Match[str]) -> _Tag:
+    return _Tag(index, match[1], int(match[2]), match.string[: match.start()], match.string[match.end() :])
+
+
+def _flat(text: str) -> str:
+    """A terminal turns a tab into blanks, and a capture may lack those at the end."""
+    return " ".join(text.split())
+
+
+def _echoes(lines: list[str], tag: _Tag, echo: list[str]) -> bool:
+    """The prompt with this tag is followed by the echo of the command."""
+    below = lines[tag.line + 1 : tag.line + len(echo)]
+    return _flat(tag.after).endswith(echo[0]) and [_flat(line) for line in below] == echo[1:]
+
+
+def _prompt(start: _Tag, echo: str) -> str:
+    """The user's own prompt between the tag and the echo."""
+    return _flat(start.after)[: -len(echo) or None].rstrip()
+
+
+def _end(tags: list[_Tag], job_id: str, line: int, prompt: str) -> _Tag:
+    """The job's first tag from ``line`` on that stands in the same prompt as the one before, else its first tag."""
+    ends = [tag for tag in tags if tag.job == job_id and tag.line >= line]
+    return next((tag for tag in ends if _flat(tag.after).startswith(prompt)), ends[0])
+
+
+def _by_tags_only(lines: list[str], tags: list[_Tag], job_id: str) -> TaggedOutput | None:
+    """The echo is not there: it scrolled away, was cleared, or the command was typed in another form."""
+    index = next((index for index, tag in enumerate(tags) if tag.job == job_id), None)
+    if index is None:
         return None
-    begin = next((i for i in range(end - 1, -1, -1) if _TAG.match(lines[i])), None)
-    match = _TAG.match(lines[end])
-    code = int(match[2]) if match else None
-    if begin is None:
-        return TaggedOutput("\n".join(lines[:end]), code, exact=False)
-    echo = max(1, command.strip("\n").count("\n") + 1)
-    body = lines[begin + _echo_lines(lines[begin:end], echo) : end]
-    return TaggedOutput("\n".join(body) + ("\n" if body else ""), code)
+    start = tags[index - 1].line + 1 if index else 0
+    return TaggedOutput(_text(lines[start : tags[index].line], tags[index]), tags[index].code, exact=False)
 
 
-def _is_tag(line: str, job_id: str) -> bool:
-    match = _TAG.match(line)
-    return match is not None and match[1] == job_id
+def _text(body: list[str], end: _Tag) -> str:
+    """The lines of the output, with what stands before the tag: a last line without newline.
 
-
-def _echo_lines(block: list[str], lines: int) -> int:
-    """How many lines at the top of a block are the prompt and the command's echo; long commands are shown in part."""
-    for index, line in enumerate(block[:lines]):
-        if re.fullmatch(r"\.\.\. \(\d+ more lines\)", line):
-            return index + 1
-    return min(lines, len(block))
+    zsh puts a mark and blanks after such a line, as many as the pane is wide, and its prompt below.
+    """
+    text = "".join(f"{line}\n" for line in body) + end.before
+    return re.sub(r"[%#] {20,}\n?\Z", "", text)

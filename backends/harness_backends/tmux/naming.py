@@ -23,7 +23,8 @@ DEFAULT_PANE = "main"
 
 _SHOWN_LINES = 12
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal acts on, what is no character, and what shows text in another order than a shell reads it."""
 
 PANE_FIELDS = (
     "pane_id",
@@ -34,11 +35,13 @@ PANE_FIELDS = (
     "@harness_busy",
     "pane_width",
     "pane_height",
-    "pane_current_command",
-    "pane_current_path",
     "pane_tty",
     "pane_pid",
+    "pane_current_command",
+    "pane_current_path",
 )
+"""What programs choose freely comes last: a tab or a newline there spoils nothing before it."""
+_SURE_FIELDS = len(PANE_FIELDS) - 2
 PANE_FORMAT = "\t".join(f"#{{{name}}}" for name in PANE_FIELDS)
 
 
@@ -62,12 +65,13 @@ class PaneRow:
 def parse_panes(text: str) -> list[PaneRow]:
     """Read ``list-panes -F PANE_FORMAT``; panes that we did not create are left out."""
     rows = []
-    for line in text.splitlines():
-        values = line.split("\t")
-        if len(values) != len(PANE_FIELDS):
+    for line in text.split("\n"):
+        values = line.split("\t", len(PANE_FIELDS) - 1)
+        if len(values) < _SURE_FIELDS or values[2] != values[0] or not (values[3] and values[4]):
             continue
-        pane_id, window_id, owned, name, uid, busy, width, height, foreground, cwd, tty, pid = values
-        if owned == pane_id and name and uid:
+        foreground, cwd = (*values[_SURE_FIELDS:], "", "")[:2]
+        pane_id, window_id, _, name, uid, busy, width, height, tty, pid = values[:_SURE_FIELDS]
+        if all(number.isdecimal() for number in (width, height, pid)):
             rows.append(
                 PaneRow(pane_id, window_id, name, uid, busy, int(width), int(height), foreground, cwd, tty, int(pid))
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 __all__ = ["Block", "ControlParser", "Notification", "Output", "control_line", "quote", "unescape"]
 
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
 _GUARDS = (b"%begin ", b"%end ", b"%error ")
 
@@ -48,8 +48,14 @@ class Notification:
 
 
 def unescape(data: bytes) -> bytes:
-    """Undo ``\\ooo``."""
-    return _OCTAL.sub(lambda match: _BYTES[match[1]], data) if b"\\" in data else data
+    """Undo ``\\ooo``. Every backslash on the wire begins an escape, so the commonest can be replaced on their own first."""
+    if b"\\" not in data:
+        return data
+    data = data.replace(b"\\015\\012", b"\r\n").replace(b"\\033", b"\x1b")
+    if b"\\" not in data:
+        return data
+    first, *rest = data.split(b"\\")
+    return first + b"".join([_BYTES.get(part[:3], b"\\" + part[:3]) + part[3:] for part in rest])
 
 
 def quote(argument: str) -> str:
