@@ -222,7 +222,7 @@ def drainer_script(setup: Setup) -> str:
         f"hx_s=$(command -v setsid)\n"
         f"$hx_s sh -c {shlex.quote(run)} sh {fifo} </dev/null >/dev/null 2>&1 &\n"
         f"n=0; until {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; do\n"
-        "n=$((n + 1)); [ $n -lt 100 ] || break; sleep 0.02 2>/dev/null || sleep 1; done\n"
+        "n=$((n + 1)); [ $n -lt 100 ] && kill -0 $! 2>/dev/null || break; sleep 0.02 2>/dev/null || sleep 1; done\n"
         f"rm -f {fifo}\nfi\n"
     )
 
