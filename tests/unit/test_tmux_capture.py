@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.pane_shells import open_pane_shell
 
 from harness.command import Capture
 from harness_backends.tmux.capture import TaggedOutput, capture_command, extract_tagged
-from tests.support.pane_shells import open_pane_shell
 
 PLAIN = """[harness 5: 0] $ true
 [harness 6: 0] $ ls

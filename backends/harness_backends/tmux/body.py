@@ -1,18 +1,22 @@
-"""The wrapper of a command whose options (``cwd``, ``env``, ``stdin``, ``user``, ``tty=False``) hold for it alone. Pure."""
+"""The wrapper of a command whose options (``cwd``, ``env``, ``stdin``, ``user``, ``tty``) hold for it alone. Pure."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.command import Command
 from harness.errors import UnsupportedOperation
 
+from ..posix.jobuser import account_text
 from ..posix.state import JobStore
 from .setup import fish_quote
 
 __all__ = ["Body", "compose"]
 
+_USER = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 MOST_INLINE = 100_000
 """A command for another user is one argument, and an argument ends at 128 KiB on Linux."""
 
@@ -29,7 +33,7 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     """The files that a command needs beside its own.
 
     Raises:
-        UnsupportedOperation: the command is too long to be run as another user.
+        UnsupportedOperation: the command is too long to be run as another user, or that is no user's name.
     """
     wrapped = command.cwd or command.env or command.stdin is not None or command.user or command.tty is False
     if not wrapped:
@@ -42,8 +46,7 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     return Body(text, command.stdin)
 
 
-def _redirections(command: Command, job_id: str, store: JobStore, quote: object) -> str:
-    assert callable(quote)
+def _redirections(command: Command, job_id: str, store: JobStore, quote: Callable[[str], str]) -> str:
     parts = []
     if command.stdin is not None:
         parts.append(f" <{quote(store.path(job_id, 'in'))}")
@@ -73,15 +76,22 @@ def _fish(command: Command, inner: str, redirect: str) -> str:
     )
 
 
-def _as_user(command: Command, quote: object, target: object) -> str:
-    assert callable(quote)
-    assert command.user
-    if len(command.command.encode("utf-8", "surrogateescape")) > MOST_INLINE:
+def _as_user(command: Command, quote: Callable[[str], str], target: object) -> str:
+    """Text for any shell. ``su -c`` is the last resort: it takes the terminal away from the command."""
+    user = command.user or ""
+    script = account_text(user) + command.command
+    if not _USER.fullmatch(user):
+        raise UnsupportedOperation(f"{user!r} is not a user's name", target=target, hint="give a login name")
+    if len(script.encode("utf-8", "surrogateescape")) > MOST_INLINE:
         raise UnsupportedOperation(
             f"a command of more than {MOST_INLINE} bytes cannot be run as another user",
             target=target,
             hint="write it to a file with write_file and run that",
         )
-    script = quote(command.command)
-    user = quote(command.user)
-    return f'if [ "$(id -u)" = 0 ]; then su {user} -s /bin/sh -c {script}; else sudo -n -u {user} -- sh -c {script}; fi'
+    keep = f" --preserve-env={','.join(name for name, _ in command.env)}" if command.env else ""
+    change = (
+        f'if [ "$(id -u)" != 0 ]; then exec sudo -n{keep} -u {user} -- sh -c "$1"\n'
+        f'elif command -v runuser >/dev/null; then exec runuser -u {user} -- sh -c "$1"\n'
+        f'else exec su -s /bin/sh -c "$1" -- {user}; fi'
+    )
+    return f"sh -c {quote(change)} sh {quote(script)}"

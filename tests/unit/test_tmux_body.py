@@ -1,0 +1,117 @@
+"""The options of one command in a pane (``cwd``, ``env``, ``stdin``, ``user``, ``tty=False``) hold for it alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import anyio
+import pytest
+from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell, shell_path
+
+from harness import ShellResult
+from harness.command import Command
+from harness.errors import UnsupportedOperation
+from harness_backends.posix.state import JobStore
+from harness_backends.tmux.body import MOST_INLINE, Body, compose
+
+STORE = cast(JobStore, SimpleNamespace(path=lambda job_id, suffix: f"/a b/'q'/{job_id}.{suffix}"))
+ODD = 'a\'b "c" $d `e` \\ ! * \n\ttab ä'
+OPTIONS: list[dict[str, Any]] = [
+    {"cwd": f"/tmp/{ODD}"},
+    {"env": (("A", ODD), ("B", "")), "tty": False},
+    {"stdin": b"x"},
+    {"user": "nobody", "env": (("A", "1"),)},
+    {"cwd": "/", "env": (("A", ODD),), "stdin": b"", "user": "nobody", "tty": False},
+]
+
+
+@pytest.fixture(scope="module", params=PANE_SHELLS)
+async def pane(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
+    async with open_pane_shell(request.param) as opened:
+        yield opened
+
+
+async def run(pane: PaneShell, command: str, **options: Any) -> ShellResult:
+    with anyio.fail_after(40):
+        return await pane.ctx.run_shell(command, **options)
+
+
+@pytest.mark.parametrize("command", ["true", "", "cd /tmp"])
+def test_a_command_without_options_needs_no_wrapper(command: str) -> None:
+    assert compose(Command(command, tty=True), "7", STORE, "bash", "t") == Body()
+
+
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "+".join(options))
+def test_the_wrapper_is_valid_in_its_shell(shell: str, options: dict[str, Any]) -> None:
+    kind = "ash" if shell == "busybox" else shell
+    body = compose(Command("echo 'x'\n# end", **options), "7", STORE, kind, "t")
+    argv = [shell_path(shell), *(["sh"] if shell == "busybox" else []), "-n"]
+    check = subprocess.run(argv, input=(body.run or "").encode(), capture_output=True, timeout=20)
+    assert (check.returncode, check.stderr) == (0, b"")
+    assert body.stdin == options.get("stdin")
+
+
+@pytest.mark.parametrize("user", ["-x", "a b", "x;id", "", "$(id)", "a\nb"])
+def test_a_name_that_is_no_users_is_refused(user: str) -> None:
+    if user:
+        with pytest.raises(UnsupportedOperation, match="is not a user's name"):
+            compose(Command("true", user=user), "7", STORE, "bash", "t")
+
+
+def test_a_command_that_no_argument_can_hold_is_refused_for_another_user() -> None:
+    with pytest.raises(UnsupportedOperation, match="bytes cannot be run as another user"):
+        compose(Command("x" * (MOST_INLINE + 1), user="nobody"), "7", STORE, "bash", "t")
+
+
+def test_no_value_of_the_environment_is_in_an_argument_list() -> None:
+    body = compose(Command("true", user="nobody", env=(("TOKEN", "s3cret"),)), "7", STORE, "bash", "t")
+    assert body.run is not None
+    assert [line for line in body.run.splitlines() if "s3cret" in line] == ["export TOKEN=s3cret"]
+
+
+async def test_the_directory_is_the_commands_alone(pane: PaneShell) -> None:
+    before = (await pane.run("pwd")).stdout
+    directory = pane.home / ODD
+    directory.mkdir(exist_ok=True)
+    result = await run(pane, "command ls -d .; touch made; sh -c 'exit 6'", cwd=str(directory))
+    assert (result.stdout, result.exit_code) == (".\n", 6)
+    assert os.listdir(directory) == ["made"]
+    await pane.gives("pwd", before)
+
+
+async def test_a_directory_that_is_not_there_fails_the_command_and_does_not_run_it(pane: PaneShell) -> None:
+    result = await run(pane, "echo ran", cwd="/no/such/place")
+    assert (result.exit_code, "ran\n" in result.stdout, "/no/such/place" in result.stdout) == (1, False, True)
+    await pane.gives("echo next", "next\n")
+
+
+async def test_the_environment_is_the_commands_alone(pane: PaneShell) -> None:
+    result = await run(pane, "printenv ONE_ODD", env={"ONE_ODD": ODD})
+    assert (result.stdout, result.exit_code) == (f"{ODD}\n", 0)
+    await pane.gives("printenv ONE_ODD", "", 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"line\n", b"\x00\xff\r\nno newline", b"x" * 300_000])
+async def test_standard_input_is_given_byte_for_byte(pane: PaneShell, data: bytes) -> None:
+    result = await run(pane, "cat", stdin=data, tty=False)
+    assert (result.stdout_bytes == data, result.exit_code) == (True, 0)
+
+
+async def test_separate_streams_are_exact(pane: PaneShell) -> None:
+    command = "printf 'a\\r\\nb'; printf 'c\\n' >&2; sh -c 'exit 5'"
+    result = await run(pane, command, tty=False)
+    assert (result.stdout_bytes, result.stderr_bytes, result.exit_code) == (b"a\r\nb", b"c\n", 5)
+
+
+async def test_another_user_runs_the_command_with_its_own_home(pane: PaneShell) -> None:
+    if os.getuid():
+        return  # the change of users needs root; the text of the wrapper is checked above
+    command = "id -un; echo $HOME; printenv MARK; exit 4"
+    result = await run(pane, command, user="nobody", env={"MARK": "m"}, cwd="/")
+    assert (result.stdout, result.exit_code) == ("nobody\n/\nm\n", 4)
+    await pane.gives("id -un", (await pane.run("id -un")).stdout)
