@@ -11,6 +11,7 @@ import pytest
 from tests.faults.rig import Place, alive, feed, kill, lines, opened, until, usable, within
 
 from harness import ShellResult, Status
+from harness.errors import ConnectionLost
 
 
 def kill_server(place: Place) -> None:
@@ -84,11 +85,12 @@ async def test_during_a_command_its_outcome_is_honest_and_the_next_one_works(
             await until(lambda: bool(lines(runs)), "the command runs")
             fault(here)
         (result,) = results
-        assert result.status in (Status.UNKNOWN, Status.SHELL_EXITED), result
-        assert result.exit_code in (None, 137), result
+        if (result.status, result.exit_code) != (Status.COMPLETED, 129):  # the hangup was reported before the end
+            assert result.status in (Status.UNKNOWN, Status.SHELL_EXITED), result
+            assert result.exit_code in (None, 137), result
+            assert result.notices, result
         assert result.duration < 10, result
         assert "begin" in result.stdout, result
-        assert result.notices, result
         await usable(ctx)
         assert lines(runs) == ["once"]
 
@@ -108,7 +110,7 @@ async def test_the_always_attached_reader_comes_back_when_it_is_killed(here: Pla
 
 
 async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(here: Place) -> None:
-    gate = here.path("gate")
+    gate, runs = here.path("gate"), here.path("runs")
     os.mkfifo(gate)
     async with opened(here) as ctx:
         for number in range(5):
@@ -116,10 +118,11 @@ async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(he
             async with anyio.create_task_group() as tasks:
 
                 async def run(to: list[ShellResult] = results, n: int = number) -> None:
-                    to.append(await within(20, ctx.run_shell(f"seq 1 500; cat {gate}; (exit {n})", timeout=15)))
+                    command = f"seq 1 500; echo {n} >{runs}; cat {gate}; (exit {n})"
+                    to.append(await within(20, ctx.run_shell(command, timeout=15)))
 
                 tasks.start_soon(run)
-                await until(lambda: here.busy() != "", "it is typed")
+                await until(lambda n=number: lines(runs) == [str(n)], "it runs")
                 (client,) = here.clients()
                 kill(client)
                 await feed(gate, b"more\n")
@@ -144,7 +147,11 @@ async def test_clients_that_are_killed_while_commands_are_typed_never_run_one_tw
 
             tasks.start_soon(killer)
             for number in range(40):
-                result = await within(20, ctx.run_shell(f"echo {number} >>{runs}; echo out {number}", timeout=15))
+                try:
+                    result = await within(20, ctx.run_shell(f"echo {number} >>{runs}; echo out {number}", timeout=15))
+                except ConnectionLost:
+                    assert str(number) not in lines(runs)  # an exception says that nothing was run
+                    continue
                 if result.status is Status.COMPLETED:
                     done += 1
                     assert (result.exit_code, result.stdout) == (0, f"out {number}\n"), result

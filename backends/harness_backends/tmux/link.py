@@ -23,6 +23,7 @@ __all__ = ["Link"]
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0
+ATTEMPTS = 3
 
 
 class Link:
@@ -190,6 +191,13 @@ class Link:
                 raise
             except ConnectionLost as error:
                 self.failed = error
+
+    async def ask(self, *commands: tuple[str, ...]) -> list[Block]:
+        """As :meth:`request`, for commands that may be carried out twice: they are, when the answer is lost."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(AnswerLost):
+                return await self.request(*commands)
+        return await self.request(*commands)
 
     async def keep_drainer(self) -> None:
         """Start the always-attached reader again if it has died."""

@@ -70,10 +70,10 @@ class PaneTable:
 
     # -- finding
 
-    async def rows(self, link: Link | ControlClient | None = None) -> list[PaneRow]:
+    async def rows(self, client: ControlClient | None = None) -> list[PaneRow]:
         """The managed panes as tmux has them now."""
         command = ("list-panes", "-s", "-t", f"={self._link.setup.session}", "-F", PANE_FORMAT)
-        blocks = await (link or self._link).request(command)
+        blocks = await (client.request(command) if client else self._link.ask(command))
         return parse_panes(blocks[-1].text)
 
     def info(self, row: PaneRow) -> PaneInfo:
@@ -90,9 +90,9 @@ class PaneTable:
             busy=f"job {row.busy}" if row.busy else "",
         )
 
-    async def refresh(self, link: Link | ControlClient | None = None) -> None:
+    async def refresh(self, client: ControlClient | None = None) -> None:
         """Take up panes that we do not know yet, and let go of those that are gone."""
-        rows = {row.pane_id: row for row in await self.rows(link)}
+        rows = {row.pane_id: row for row in await self.rows(client)}
         for pane in list(self.by_id.values()):
             if pane.pane_id not in rows or rows[pane.pane_id].uid != pane.uid:
                 self._drop(pane)

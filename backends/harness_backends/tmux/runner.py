@@ -311,7 +311,7 @@ class PaneRunner:
         if pane.held and not pane.jobs and not pane.gone:
             holder, pane.held = pane.held, ""
             try:
-                await self.link.request(*release(pane.pane_id, pane.window_id, holder))
+                await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
@@ -322,7 +322,7 @@ class PaneRunner:
             while True:
                 reply = await self.shell.call(f"[ -s {path} ] && echo ended")
                 if reply.stdout:
-                    await self.link.request(*release(pane.pane_id, pane.window_id, holder))
+                    await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
                     return
                 changed = pane.changed
                 with anyio.move_on_after(1):
@@ -424,7 +424,7 @@ class PaneRunner:
 
     async def screen(self, pane: Pane) -> str:
         """The visible part of the pane, without empty lines at its end."""
-        blocks = await self.link.request(("capture-pane", "-p", "-J", "-t", pane.pane_id))
+        blocks = await self.link.ask(("capture-pane", "-p", "-J", "-t", pane.pane_id))
         return blocks[-1].text.rstrip()
 
     # -- ending it

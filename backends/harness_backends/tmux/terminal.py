@@ -125,7 +125,7 @@ class TmuxTerminal(Terminal):
         if request.job_id is not None:
             return await self._capture_job(request.job_id)
         pane = await self._target_pane(request.pane or request.target)
-        blocks = await self._link.request(capture_command(pane.pane_id, request))
+        blocks = await self._link.ask(capture_command(pane.pane_id, request))
         text = blocks[-1].text
         return text if request.end is not None else text.rstrip("\n") + "\n"
 
@@ -136,7 +136,7 @@ class TmuxTerminal(Terminal):
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
         request = Capture(start="-", end="-")
-        blocks = await self._link.request(capture_command(panes[0].pane_id, request))
+        blocks = await self._link.ask(capture_command(panes[0].pane_id, request))
         found = extract_tagged(blocks[-1].text, job_id, record.command)
         if found is None:
             raise TerminalError(
