@@ -10,6 +10,7 @@ __all__ = ["BUSY", "Dispatch", "SavedFile", "release", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
+_FISH_LINE = " hxa; eval $hxf; hxd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class Dispatch:
         if self.lines:
             return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
         slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
-        if self.kind == "fish":
-            return [*slot, clear, *type_text(self.pane, " hxa; eval $hxf; hxd"), enter]
+        if self.kind == "fish":  # it has no aliases
+            return [*slot, clear, *type_text(self.pane, _FISH_LINE), enter]
         return [*slot, (*clear, "Space", "h", "x", "Enter")]
 
 

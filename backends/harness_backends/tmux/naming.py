@@ -100,6 +100,10 @@ def shown_text(command: str) -> str:
     return "\x1bE".join(shown)
 
 
-def record_text(record: JobRecord) -> str:
-    """The file that the pane's shell reads: the record in one line, then the command."""
-    return render_record(record, shown_text(record.command))
+def record_text(record: JobRecord, kind: str = "") -> str:
+    """The file that the pane's shell reads: the record in one line, then the command.
+
+    mksh 59 reads beyond its memory when an alias is the last word of a file without a newline at its end.
+    """
+    text = render_record(record, shown_text(record.command))
+    return f"{text}\n" if kind in ("mksh", "ksh") and not text.endswith("\n") else text

@@ -220,7 +220,7 @@ class PaneRunner:
             offset=job.offset,
             nonce=job.nonce,
         )
-        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record))]
+        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record, pane.shell.kind))]
         action = Dispatch(
             pane=pane.pane_id,
             window=pane.window_id,
