@@ -46,7 +46,7 @@ def test_a_command_without_options_needs_no_wrapper(command: str) -> None:
 
 
 @pytest.mark.parametrize("shell", PANE_SHELLS)
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "+".join(options))
+@pytest.mark.parametrize("options", OPTIONS, ids="+".join)
 def test_the_wrapper_is_valid_in_its_shell(shell: str, options: dict[str, Any]) -> None:
     kind = "ash" if shell == "busybox" else shell
     body = compose(Command("echo 'x'\n# end", **options), "7", STORE, kind, "t")

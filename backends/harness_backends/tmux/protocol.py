@@ -1,9 +1,9 @@
 """tmux control mode on the wire: quoting what we send, parsing what comes back. Pure.
 
 Facts (measured on tmux 1.8 to 3.7): every ``;``-separated command of a line gives one ``%begin``/``%end`` block; only
-blocks whose third number is 1 answer our commands; bytes below 0x20 and the backslash come as ``\\ooo``; everything else
-is raw, so lines are split on 0x0a and decoded afterwards. Single-quote splicing is a parse error before 3.0: arguments
-go in double quotes.
+blocks whose third number is 1 answer our commands; bytes below 0x20 and the backslash come as ``\\ooo``; everything
+else is raw, so lines are split on 0x0a and decoded afterwards. Single-quote splicing is a parse error before 3.0:
+arguments go in double quotes. There a ``~`` at the beginning means the home directory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ __all__ = ["Block", "ControlParser", "Notification", "Output", "control_line", "
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
+_PLAIN = re.compile(r"%[0-9]+|[-A-Za-z0-9_.:=@/,][-A-Za-z0-9_.:=@%/,]*")
+"""Words that need no quotes; a word like ``%if`` is syntax."""
 _GUARDS = (b"%begin ", b"%end ", b"%error ")
 
 
@@ -48,7 +50,7 @@ class Notification:
 
 
 def unescape(data: bytes) -> bytes:
-    """Undo ``\\ooo``. Every backslash on the wire begins an escape, so the commonest can be replaced on their own first."""
+    """Undo ``\\ooo``. Every backslash on the wire begins an escape, so the commonest can be replaced first."""
     if b"\\" not in data:
         return data
     data = data.replace(b"\\015\\012", b"\r\n").replace(b"\\033", b"\x1b")
@@ -66,7 +68,15 @@ def quote(argument: str) -> str:
     """
     if "\0" in argument:
         raise ValueError("a tmux argument cannot hold a NUL byte")
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+    for plain, escaped in (
+        ("\\", "\\\\"),
+        ('"', '\\"'),
+        ("$", "\\$"),
+        ("~", "\\~"),
+        ("\n", "\\n"),
+        ("\t", "\\t"),
+        ("\r", "\\r"),
+    ):
         argument = argument.replace(plain, escaped)
     return f'"{argument}"'
 
@@ -86,7 +96,7 @@ def _guard(argument: str, legacy: bool) -> str:
 
 
 def _word(argument: str) -> str:
-    return argument if re.fullmatch(r"[-A-Za-z0-9_.:=@%/,]+", argument) else quote(argument)
+    return argument if _PLAIN.fullmatch(argument) else quote(argument)
 
 
 class ControlParser:
