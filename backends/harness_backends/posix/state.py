@@ -116,6 +116,17 @@ printf '\n'
 """
 )
 
+# The highest ids go back to where they came from, so that people see numbers without gaps.
+RELEASE = r"""
+cd {jobs} || exit 1
+n=; {{ read -r n <last; }} 2>/dev/null
+set --
+for k in {ids}; do [ -s "$k.cmd" ] || set -- "$@" "$k.cmd"; done
+rm -f "$@"
+for k in {ids}; do if [ "$k" = "$n" ] && [ ! -e "$k.cmd" ]; then n=$((n - 1)); fi; done
+[ -z "$n" ] || printf '%s\n' "$n" >last
+"""
+
 Kind = Literal["plain", "pane"]
 
 PANE_SHOWN = "#| "
@@ -320,12 +331,11 @@ class JobStore:
         """Give back the ids that were not used, also those that are just being claimed."""
         with anyio.move_on_after(RELEASE_TIMEOUT):
             await self._claiming.acquire()
-        names = " ".join(f"{job_id}.cmd" for job_id in self._ready)
+        unused = sorted(map(int, self._ready), reverse=True)
         self._ready.clear()
-        if not names:
-            return
-        empty = f'set --; for f in {names}; do [ -s $f ] || set -- "$@" $f; done; rm -f "$@"'
-        await self._shell.call(f"cd {shlex.quote(self.root)}/jobs && {{ {empty}; }}", timeout=RELEASE_TIMEOUT)
+        if unused:
+            script = RELEASE.format(jobs=shlex.quote(f"{self.root}/jobs"), ids=" ".join(map(str, unused)))
+            await self._shell.call(script, timeout=RELEASE_TIMEOUT)
 
 
 @asynccontextmanager
