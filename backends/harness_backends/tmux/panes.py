@@ -279,6 +279,8 @@ class PaneTable:
         await self._link.client.request(("display-message", "-p", ""))
         if pane.job is None:
             pane.settle(tail, int(size.strip() or 0))
+        elif pane.pane_id not in self._catching_up:  # a job was dispatched meanwhile, and needs somebody who reads on
+            self._tasks.start_soon(self._catch_up, pane)
 
     async def _read_log(self, log: str, position: int) -> bytes:
         path = shlex.quote(f"{self._link.setup.root}/{log}")
