@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVarTuple, Unpack
+from typing import TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,7 +26,7 @@ class BackgroundTasks:
         self._scopes: set[anyio.CancelScope] = set()
         self._ended = False
 
-    def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
+    def start_soon(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Run a coroutine function; if it fails, so does the resource's user."""
         self._group.start_soon(self._run, lambda: function(*args))
 

@@ -44,14 +44,16 @@ class MarkerScanner:
     """Splits a byte stream into data and marks, in order. A possible beginning of a marker at the end is held back."""
 
     def __init__(self, *nonces: str) -> None:
-        secret = b"(" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
-        self._pattern = re.compile(
-            _HEAD + b"(?:"
-            rb"([CA]);" + secret + rb";(\d{1,18})"
-            rb"|(D);(-?\d{1,10});" + secret + rb";(\d{1,18})"
-            rb"|(P);" + secret + rb"|(W);" + secret + rb";([^\x00-\x1f\x7f]{0,4096})"
-            rb"|(X);(-?\d{1,10});" + secret + rb")(?:\x07|\x1b\\)"
-        )  # fmt: skip
+        secret = b"(?:" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
+        forms = (
+            rb"(?P<job>[CA]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})",
+            rb"(?P<end>D);(?P<end_code>-?\d{1,10});(?P<end_nonce>%b);(?P<end_id>\d{1,18})",
+            rb"(?P<more>P);(?P<more_nonce>%b)",
+            rb"(?P<told>W);(?P<told_nonce>%b);(?P<told_text>[^\x00-\x1f\x7f]{0,4096})",
+            rb"(?P<exit>X);(?P<exit_code>-?\d{1,10});(?P<exit_nonce>%b)",
+        )
+        body = b"|".join(form % secret for form in forms)
+        self._pattern = re.compile(_HEAD + b"(?:" + body + rb")(?:\x07|\x1b\\)")
         self._held = b""
 
     def feed(self, data: bytes) -> list[bytes | Mark]:
@@ -77,17 +79,15 @@ class MarkerScanner:
 
 
 def _mark(match: re.Match[bytes]) -> Mark:
-    kind_ca, nonce_ca, job_ca, kind_d, code_d, nonce_d, job_d, kind_p, nonce_p, kind_w, nonce_w, text_w, kind_x, code_x, nonce_x = (
-        match.groups()
-    )  # fmt: skip
-    kind = _KINDS[kind_ca or kind_d or kind_p or kind_w or kind_x]
-    code = code_d or code_x
+    groups = match.groupdict()
+    form = next(name for name in ("job", "end", "more", "told", "exit") if groups[name])
+    code = groups.get(f"{form}_code")
     return Mark(
-        kind,
-        job=int(job_ca or job_d or 0),
+        _KINDS[groups[form]],
+        job=int(groups.get(f"{form}_id") or 0),
         code=None if code is None else int(code),
-        text=(text_w or b"").decode("utf-8", "surrogateescape"),
-        nonce=(nonce_ca or nonce_d or nonce_p or nonce_w or nonce_x).decode(),
+        text=(groups.get(f"{form}_text") or b"").decode("utf-8", "surrogateescape"),
+        nonce=groups[f"{form}_nonce"].decode(),
     )
 
 
@@ -106,7 +106,7 @@ def _partial(buffer: bytes, start: int) -> int:
 
 
 class NewlineUnmapper:
-    """Turns ``\\r\\n`` back into ``\\n`` across pieces; a terminal in its usual mode adds one ``\\r`` to each newline."""
+    """Turns ``\\r\\n`` back into ``\\n`` across pieces; a terminal in its usual mode adds ``\\r`` to each newline."""
 
     def __init__(self) -> None:
         self._carry = b""

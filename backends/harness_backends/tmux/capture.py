@@ -1,4 +1,4 @@
-"""Reading a pane's screen and scrollback: the options of ``capture-pane``, and finding a job by the prompt tags. Pure."""
+"""A pane's screen and scrollback: the options of ``capture-pane``, and finding a job by the prompt tags. Pure."""
 
 from __future__ import annotations
 

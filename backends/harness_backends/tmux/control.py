@@ -1,4 +1,4 @@
-"""The control client: one ``tmux -C`` held open over the transport. It carries every command and every byte of output."""
+"""The control client: one ``tmux -C`` held open over the transport, for every command and every byte of output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in a pane right now: the foreground program, whether it waits for the keyboard, and how to end a job's processes.
+"""What runs in a pane now: the foreground program, whether it waits for the keyboard, how to end a job's processes.
 
 Read from ``/proc`` on Linux, from ``ps`` elsewhere, in one script on the held shell.
 """
@@ -26,7 +26,7 @@ else
   group=$(ps -o tpgid= -p "$shell" | tr -d ' ')
 fi 2>/dev/null
 printf 'group=%s\n' "$group"
-if [ -r "/proc/$group/comm" ]; then read -r name <"/proc/$group/comm"; else name=$(ps -o comm= -p "$group"); fi 2>/dev/null
+{ read -r name <"/proc/$group/comm" || name=$(ps -o comm= -p "$group"); } 2>/dev/null
 printf 'name=%s\n' "${name##*/}"
 printf 'command='; { tr '\0\n' '  ' <"/proc/$group/cmdline" || ps -o args= -p "$group" | tr '\n' ' '; } 2>/dev/null
 printf '\nmodes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
@@ -55,8 +55,8 @@ list() {
     read -r line <"$stat" || continue
     set -- ${line##*) }
     pid=${stat#/proc/}; pid=${pid%/stat}
-    [ "$4" = "$session" ] && [ "$2" != "$session" ] && [ "$pid" != "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
-    found="$found $pid"
+    [ "$4" = "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
+    [ "$pid" = "$session" ] || [ "$2" = "$session" ] || found="$found $pid" # not the shell itself
   done 2>/dev/null
 }
 list || { kill -"$signal" -- "-$(ps -o tpgid= -p "$session" | tr -d ' ')"; exit; }

@@ -88,7 +88,7 @@ class Dispatch:
 
 
 def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:
-    """Give the pane back for one holder: no holder, and the operator's keyboard works. Nothing when another holds it."""
+    """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it."""
     steps = (("set-option", "-w", "-u", "-t", window, "@harness_busy"), ("select-pane", "-t", pane, "-e"))
     return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
 

@@ -208,7 +208,7 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
 
 
 def drainer_script(setup: Setup) -> str:
-    """Start the always-attached reader unless there is one (3.2 and newer): it keeps programs in panes from freezing."""
+    """Start the always-attached reader unless there is one (3.2 and newer): without it programs in panes can freeze."""
     if not setup.version.client_flags:
         return ""
     fifo = f"{shlex.quote(setup.root)}/run/drain.$$"

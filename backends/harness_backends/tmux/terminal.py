@@ -236,7 +236,11 @@ async def open_terminal(
         place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
         tasks = await stack.enter_async_context(background_tasks())
         holder: list[TmuxTerminal] = []
-        link = Link(place.transport, place.shell, place.setup, tasks, lambda event: holder[0].on_event(event), shell)
+
+        def deliver(event: Event) -> None:
+            holder[0].on_event(event)
+
+        link = Link(place.transport, place.shell, place.setup, tasks, deliver, shell)
         table = PaneTable(link, shell, store, login_shell, tasks)
         runner = PaneRunner(link, shell, store, tasks, owner_name())
         holder.append(TmuxTerminal(link, table, runner, tasks))
