@@ -28,6 +28,7 @@ __all__ = ["PaneTable"]
 CHUNK = 1 << 20
 RECHECK = 10.0
 """Seconds after which a silent job's end is looked for where the stream should have told of it."""
+RETRY = 1.0
 LOG_LAG = 2.0
 """How long the log may be behind the file that holds the exit code."""
 LONG_TEXT = 4000
@@ -229,29 +230,36 @@ class PaneTable:
             await self.refresh(self._link.client)
         for pane in [pane for pane in self.by_id.values() if pane.paused]:
             if pane.job is None:
+                self._stop_catching_up(pane)
                 await self._take_up_again(pane)
             else:
                 self._tasks.start_soon(self._catch_up, pane)
 
     async def resume(self, pane: Pane) -> None:
         """tmux stopped sending a pane's output because we lagged behind: go on, and read what was left out."""
+        self._stop_catching_up(pane)
         try:
             await self._link.client.request(("refresh-client", "-A", f"{pane.pane_id}:continue"))
         except HarnessError:
             return  # the pane has gone, or the reconnect catches up
+        pane.pause()
         await self._catch_up(pane)
+
+    def _stop_catching_up(self, pane: Pane) -> None:
+        scope = self._catching_up.pop(pane.pane_id, None)
+        if scope is not None:
+            scope.cancel()
 
     async def _catch_up(self, pane: Pane) -> None:
         """Read until stream and log are one again. One at a time for a pane: a later one replaces an earlier one."""
-        if pane.pane_id in self._catching_up:
-            self._catching_up[pane.pane_id].cancel()
-        with anyio.CancelScope() as scope, suppress(HarnessError):  # a reconnect starts the next one
+        self._stop_catching_up(pane)
+        with anyio.CancelScope() as scope:
             self._catching_up[pane.pane_id] = scope
             while pane.paused and not pane.gone:
-                if pane.job is not None:
-                    await self._follow_log(pane, pane.job)
-                else:
-                    await self._take_up_again(pane)
+                try:
+                    await (self._take_up_again(pane) if pane.job is None else self._follow_log(pane, pane.job))
+                except HarnessError:  # the link is down once more
+                    await anyio.sleep(RETRY)
         if self._catching_up.get(pane.pane_id) is scope:
             del self._catching_up[pane.pane_id]
 
