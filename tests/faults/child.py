@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import replace
 from typing import Any
 
 from harness import connect
@@ -13,7 +12,7 @@ from harness.config import Config
 
 
 def say(**words: Any) -> None:
-    print(json.dumps(words), flush=True)
+    print(json.dumps(words), flush=True)  # noqa: T201 - how it talks
 
 
 async def run(ctx: Any, job: dict[str, Any]) -> None:
@@ -23,8 +22,8 @@ async def run(ctx: Any, job: dict[str, Any]) -> None:
 
 async def main() -> None:
     request = json.loads(sys.stdin.readline())
-    config = Config(**{key: tuple(value) if isinstance(value, list) else value for key, value in request["config"].items()})
-    async with connect(request["target"], tmux=request["tmux"], config=replace(config)) as ctx:
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in request["config"].items()}
+    async with connect(request["target"], tmux=request["tmux"], config=Config(**settings)) as ctx:
         say(ready=True)
         jobs = [json.loads(line) for line in iter(sys.stdin.readline, "run\n")]
         say(running=True)

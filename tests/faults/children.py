@@ -66,9 +66,7 @@ class Child:
 def child(place: Place, *, tmux: bool = True, together: bool = False, **overrides: Any) -> Iterator[Child]:
     """A connected harness in another process; killed at the end if it still runs."""
     config = asdict(replace(place.config, tmux_socket=place.socket, **overrides))
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     one = Child(process)
     try:
         one._write(json.dumps({"target": place.target, "tmux": tmux, "config": config, "together": together}))

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Place:
     directory: Path
     socket: str
     target: str = "local:"
-    config: Config = Config()
+    config: Config = field(default_factory=Config)
     sshd: SshServer | None = None
     proxy: DelayProxy | None = None
 
@@ -136,7 +136,7 @@ async def until(condition: Callable[[], bool], what: str, within: float = 10.0) 
     try:
         with anyio.fail_after(within):
             while not condition():
-                await anyio.sleep(TICK)
+                await anyio.sleep(TICK)  # noqa: ASYNC110 - another process makes it true
     except TimeoutError:
         raise AssertionError(f"not within {within:g} s: {what}") from None
     return anyio.current_time() - began

@@ -58,7 +58,7 @@ async def test_a_command_that_runs_on_is_named_as_the_holder_and_its_end_frees_t
         await usable(ctx)
 
 
-async def test_a_command_that_ended_while_nobody_was_there_gives_the_keyboard_back_at_the_next_start(here: Place) -> None:
+async def test_a_command_that_ended_unobserved_gives_the_keyboard_back_at_the_next_start(here: Place) -> None:
     gate = here.path("gate")
     with child(here) as one:
         one.give(f"until [ -e {gate} ]; do sleep 0.05; done")
@@ -67,7 +67,7 @@ async def test_a_command_that_ended_while_nobody_was_there_gives_the_keyboard_ba
         job_id = here.busy()
         one.kill()
     gate.touch()
-    await until(lambda: (here.state / "jobs" / f"{job_id}.exit").exists(), "it ends")
+    await until((here.state / "jobs" / f"{job_id}.exit").exists, "it ends")
     assert not here.keyboard_is_free()
     async with opened(here):
         assert here.keyboard_is_free()

@@ -6,12 +6,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import anyio
 import pytest
 from tests.faults.rig import Place, feed, kill, lines, opened, until, usable, within
-from tests.support.sshd import master_pids
 
 from harness import Status
 
@@ -76,7 +74,7 @@ async def test_a_command_in_flight_has_its_right_result_when_the_link_comes_back
             await anyio.sleep(0.5)
             repair()
         seconds = time.monotonic() - began
-        expected = "".join(f"{n}\n" for n in range(1, 3001)) + "through\n" + "".join(f"{n}\n" for n in range(3001, 6001))
+        expected = "".join(f"{n}\n" for n in [*range(1, 3001), "through", *range(3001, 6001)])
         result = results[0]
         assert (result.status, result.exit_code) == (Status.COMPLETED, 7), result
         assert result.stdout == expected

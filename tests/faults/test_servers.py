@@ -1,4 +1,4 @@
-"""What stands between the harness and a command is killed on the target: server, session, window, shell, reader, client."""
+"""What stands between the harness and a command is killed: server, session, window, shell, reader, client."""
 
 from __future__ import annotations
 

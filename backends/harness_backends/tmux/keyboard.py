@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from .protocol import control_line
 
-__all__ = ["BUSY", "Dispatch", "SavedFile", "release", "slot_text", "type_text"]
+__all__ = ["BUSY", "Dispatch", "SavedFile", "next_log", "release", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
@@ -22,7 +23,8 @@ class SavedFile:
 
     def commands(self) -> list[tuple[str, ...]]:
         """Write it through the control client."""
-        buffer = f"hx{self.path.rpartition('/')[2]}"
+        # Buffers are the server's, and save-buffer lets other clients go first: no two files may share a name.
+        buffer = f"hx{hashlib.sha256(self.path.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
         return [
             ("set-buffer", "-b", buffer, self.text),
             ("save-buffer", "-b", buffer, self.path),
@@ -91,6 +93,12 @@ def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:
     """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it."""
     steps = (("set-option", "-w", "-u", "-t", window, "@harness_busy"), ("select-pane", "-t", pane, "-e"))
     return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
+
+
+def next_log(pane: str, writer: str) -> tuple[str, ...]:
+    """Have another program write the pane's output; prints ``busy:HOLDER`` instead when somebody holds the pane."""
+    told = _nested(("display-message", "-p", "-t", pane, f"{BUSY}#{{@harness_busy}}"))
+    return ("if-shell", "-F", "-t", pane, "#{@harness_busy}", told, _nested(("pipe-pane", "-t", pane, writer)))
 
 
 def _nested(*commands: tuple[str, ...]) -> str:

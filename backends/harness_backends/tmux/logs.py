@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-__all__ = ["LogReader", "log_end_script", "start_mark", "take_up_script"]
+__all__ = ["TAIL", "LogReader", "log_end_script", "start_mark", "take_up_script"]
 
 TAIL = 1 << 16
 

@@ -14,10 +14,11 @@ from harness.tasks import BackgroundTasks
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore, parse_record
 from .control import ControlClient
+from .foreground import SHELLS
 from .job import PaneJob
 from .keyboard import release, type_text
 from .link import Link
-from .logs import LogReader, log_end_script, start_mark, take_up_script
+from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, parse_panes
 from .output import OutputCollector
 from .pane import Pane
@@ -32,6 +33,10 @@ RETRY = 1.0
 LOG_LAG = 2.0
 """How long the log may be behind the file that holds the exit code."""
 LONG_TEXT = 4000
+
+
+class PaneTaken(TerminalError):
+    """There is a pane of that name."""
 
 
 class PaneTable:
@@ -119,6 +124,8 @@ class PaneTable:
         pane.restarted = None
         if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
             pane.phase, pane.running = "running", int(row.busy)
+        elif pane.phase == "starting" and pane.log_offset > TAIL:  # no mark near the end of the log, or it was full
+            pane.phase = "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
         return pane
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
@@ -157,7 +164,9 @@ class PaneTable:
         for number in range(1, self._link.setup.config.max_panes + 1):
             pane = self.by_name(f"bg-{number}")
             if pane is None:
-                return await self.create(f"bg-{number}", start)
+                with suppress(PaneTaken):  # by another caller, or another harness, a moment ago
+                    return await self.create(f"bg-{number}", start)
+                continue
             if pane.phase == "prompt" and not pane.jobs and not pane.lock.statistics().locked:
                 return pane
         raise PaneBusy("every background pane is busy", target=self._link.transport.target)
@@ -178,7 +187,7 @@ class PaneTable:
                 pane = self.by_name(name)
                 if pane is not None and name == DEFAULT_PANE:
                     return pane
-                raise TerminalError(f"there is a pane {name!r} already", target=self._link.transport.target)
+                raise PaneTaken(f"there is a pane {name!r} already", target=self._link.transport.target)
             if len(rows) >= limit:
                 raise PaneBusy(
                     f"the limit of {limit} managed panes is reached",

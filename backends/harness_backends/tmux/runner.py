@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ from .body import Body, compose
 from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text, type_text
+from .keyboard import BUSY, Dispatch, SavedFile, next_log, release, slot_text, type_text
 from .link import Link
 from .naming import record_text
 from .nested import command_lines, hook_lines, probe_line, probe_line_fish
@@ -53,6 +53,8 @@ KILL_GRACE = 3.0
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
 LARGE_COMMAND = 1 << 18
+LOG_SHARE = 4
+"""A log that has this part of its limit is followed by another at the next command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class PaneRunner:
     # -- dispatch
 
     async def _dispatch(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> PaneJob:
+        if pane.log_offset > self.link.setup.config.job_log_limit // LOG_SHARE:
+            await self._next_log(pane)
         job_id = await self.store.claim()
         job = PaneJob(
             job_id=job_id,
@@ -206,6 +210,15 @@ class PaneRunner:
             if job in pane.jobs and not job.started:
                 pane.jobs.remove(job)
             raise
+
+    async def _next_log(self, pane: Pane) -> None:
+        """A log takes so much and no more: begin another, unless somebody's command runs."""
+        freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
+        command = next_log(pane.pane_id, self.link.setup.log_command(pane.uid, pane.log_number + 1))
+        blocks = await self.link.ask(*freed, command)
+        pane.held = ""
+        if not any(block.text.startswith(BUSY) for block in blocks):
+            pane.log_number, pane.log_offset = pane.log_number + 1, 0
 
     def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[SavedFile]]:
         """What to type, and the commands that write its files first."""
@@ -308,10 +321,16 @@ class PaneRunner:
 
     async def _release_after(self, pane: Pane, job: PaneJob) -> None:
         await job.done.wait()
-        if pane.held and not pane.jobs and not pane.gone:
+        await self.release_idle([pane])
+
+    async def release_idle(self, panes: Iterable[Pane]) -> None:
+        """Give back the panes that we hold and run nothing in."""
+        for pane in panes:
+            if not pane.held or pane.jobs or pane.gone:
+                continue
             holder, pane.held = pane.held, ""
             try:
-                await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
+                await self.link.request(*release(pane.pane_id, pane.window_id, holder))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 

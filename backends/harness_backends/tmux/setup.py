@@ -100,9 +100,9 @@ class Setup:
         return f"exec {shlex.join(self.enter(words) if self.enter else words)}"
 
     def log_command(self, uid: str, number: int) -> str:
-        """What ``pipe-pane`` runs: append to the log, up to the limit, unbuffered."""
+        """What ``pipe-pane`` runs: append to the log, up to the limit and what stood in it before, unbuffered."""
         log = shlex.quote(f"{self.log_dir(uid)}/log.{number}")
-        return f"ulimit -f {self.config.job_log_limit // 512}; exec cat >>{log}"
+        return f"ulimit -f {self.config.job_log_limit // 512 * 5 // 4}; exec cat >>{log}"
 
 
 def pane_files(setup: Setup, pane: NewPane) -> str:

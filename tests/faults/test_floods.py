@@ -1,0 +1,179 @@
+"""More output than the harness takes: nobody's program freezes, nothing grows, and what is kept is exact."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.faults.children import Child, child
+from tests.faults.rig import Place, alive, kill, opened, until, usable, within
+
+from harness import Status
+
+LINE = "0123456789" * 4
+FLOOD = f"n=0; while :; do n=$((n + 1)); echo $n >{{count}}; yes {LINE} | head -c 200000; done"
+PANES = ("main", "bg-1", "bg-2")
+
+
+def count(path: Path) -> int:
+    """How far a flood has come; it writes the file anew all the time."""
+    for _ in range(100):
+        text = path.read_text().strip() if path.exists() else ""
+        if text:
+            return int(text)
+        time.sleep(0.002)
+    return 0
+
+
+async def grows(path: Path, seconds: float) -> bool:
+    """The flood runs on within that time."""
+    before = count(path)
+    with anyio.move_on_after(seconds):
+        while count(path) <= before + 1:
+            await anyio.sleep(0.02)  # noqa: ASYNC110 - another process makes it true
+        return True
+    return False
+
+
+@contextmanager
+def bare_client(place: Place, flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A control client as a program without our precautions holds it: directly, and alone."""
+    argv = ["tmux", "-L", place.socket, "-C", "attach-session", "-t", "=harness", "-f", flags]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+        process.wait()
+
+
+@pytest.mark.slow
+async def test_without_our_reader_a_stalled_client_freezes_the_program_and_the_reader_frees_it(here: Place) -> None:
+    here.tmux("-f", "/dev/null", "new-session", "-d", "-s", "harness", "-x", "150", "-y", "40")
+    for attempt in range(10):  # it freezes in about two of three
+        path = here.path(f"count-{attempt}")
+        with bare_client(here, "ignore-size,pause-after=5"):
+            await until(lambda: len(here.clients()) == 1, "the client is attached")
+            here.tmux("respawn-pane", "-k", "-t", "=harness:", f"sh -c '{FLOOD.format(count=path)}'")
+            await until(lambda p=path: count(p) > 0, "the flood runs")
+            await anyio.sleep(0.5)
+            if await grows(path, 1.5):
+                continue
+            with bare_client(here, "no-output,ignore-size"):
+                assert await grows(path, 10)
+            return
+    raise AssertionError("this tmux needs no remedy")
+
+
+@contextmanager
+def flooding(place: Place, tmp: Path) -> Iterator[tuple[Child, list[Path]]]:
+    """A harness in another process that floods three panes, and the files that tell how far they are."""
+    counts = [tmp / f"count-{number}" for number in range(len(PANES))]
+    with child(place, together=True) as one:
+        for number, path in enumerate(counts):
+            one.give(FLOOD.format(count=path), timeout=120, **({} if number == 0 else {"wait": False}))
+        one.go()
+        yield one, counts
+
+
+@pytest.mark.slow
+async def test_programs_run_on_while_the_harness_is_stopped_and_after_it_is_killed(here: Place) -> None:
+    with flooding(here, here.directory) as (one, counts):
+        for path in counts:
+            await until(lambda p=path: count(p) > 3, f"{path.name} runs")
+        one.stop()
+        await anyio.sleep(3)
+        for path in counts:
+            assert await grows(path, 2), f"{path.name} froze while the harness was stopped"
+        one.kill()
+    for path in counts:
+        assert await grows(path, 2), f"{path.name} froze after the harness was killed"
+    await until(lambda: here.clients() == [], "the dead harness's client goes", 4)
+    for path in counts:
+        assert await grows(path, 2), f"{path.name} froze after its client went"
+    (drainer,) = here.drainers()
+    server = here.server_pid()
+    here.tmux("kill-server")
+    await until(lambda: not alive(server), "the server ends", 5)
+    await until(lambda: not alive(drainer), "its reader ends", 5)
+
+
+@pytest.mark.slow
+async def test_programs_are_freed_at_once_when_the_reader_is_killed_under_a_flood(here: Place) -> None:
+    async with opened(here) as ctx:
+        path = here.path("count")
+        job = await ctx.run_shell(FLOOD.format(count=path), wait=False)
+        await until(lambda: count(path) > 3, "the flood runs")
+        (reader,) = here.drainers()
+        kill(reader)
+        seconds = await until(lambda: here.drainers() not in ([], [reader]), "another reader", 5)
+        assert await grows(path, 2)
+        await ctx.kill(job.job_id or "")
+        await usable(ctx)
+        print(f"another reader after {seconds:.2f} s")  # noqa: T201 - shown by -s: a measurement
+
+
+@pytest.mark.slow
+async def test_a_caller_that_sleeps_gets_everything_in_the_end(here: Place) -> None:
+    pieces: list[bytes] = []
+
+    def slow(data: bytes) -> None:
+        if not pieces:
+            time.sleep(8)  # the whole event loop: longer than tmux waits for us
+        pieces.append(data)
+
+    async with opened(here) as ctx:
+        result = await within(
+            60, ctx.run_shell("seq 1 3000000; (exit 5)", timeout=55, on_output=slow, max_output=1 << 26)
+        )
+        expected = "".join(f"{number}\n" for number in range(1, 3000001))
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 5), result.notices
+        assert result.stdout == expected
+        assert b"".join(pieces) == expected.encode()
+        await usable(ctx)
+
+
+@pytest.mark.slow
+async def test_a_gigabyte_is_stopped_at_the_deadline_and_the_harness_does_not_grow(here: Place) -> None:
+    with child(here) as one:
+        one.give("true")
+        one.give("yes | head -c 1000000000", timeout=6, on_timeout="kill", max_output=10000)
+        one.give("echo right")
+        one.go()
+        assert one.hear()["status"] == "completed"
+        before = peak = one.rss()
+        async with anyio.create_task_group() as tasks:
+            said: list[dict[str, object]] = []
+
+            async def hear() -> None:
+                said.extend([await anyio.to_thread.run_sync(one.hear) for _ in range(2)])
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(hear)
+            with anyio.fail_after(40):
+                while True:
+                    peak = max(peak, one.rss())
+                    await anyio.sleep(0.1)
+        assert said[0]["status"] == "timed_out", said[0]
+        assert (said[1]["status"], said[1]["out"]) == ("completed", "right\n"), said[1]
+        assert peak - before < 40 << 20, (before, peak)
+        print(f"grew by {(peak - before) >> 20} MiB")  # noqa: T201 - shown by -s: a measurement
+
+
+async def test_output_beyond_the_log_still_ends_with_the_right_code(here: Place) -> None:
+    async with opened(here, job_log_limit=1 << 20) as ctx:
+        result = await within(30, ctx.run_shell("seq 1 1000000 | tail -c 4000000; (exit 3)", max_output=1 << 23))
+        assert (result.status, result.exit_code, len(result.stdout_bytes)) == (Status.COMPLETED, 3, 4000000)
+        after = await within(30, ctx.run_shell("echo kept; (exit 4)"))
+    async with opened(here, job_log_limit=1 << 20) as other:
+        kept = await within(30, other.wait(after.job_id or ""))
+        assert (kept.status, kept.exit_code, kept.stdout) == (Status.COMPLETED, 4, "kept\n"), kept
+        await usable(other)
