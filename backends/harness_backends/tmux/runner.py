@@ -330,7 +330,7 @@ class PaneRunner:
                 continue
             holder, pane.held = pane.held, ""
             try:
-                await self.link.request(*release(pane.pane_id, pane.window_id, holder))
+                await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 

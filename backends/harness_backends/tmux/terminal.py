@@ -38,6 +38,7 @@ __all__ = ["TmuxTerminal", "open_terminal"]
 
 _WINDOW_ENDS = frozenset({"window-close", "unlinked-window-close"})
 KEPT_JOBS = 1000
+CLOSE_TIMEOUT = 1.0
 
 
 class TmuxTerminal(Terminal):
@@ -249,7 +250,11 @@ async def open_terminal(
         await link.open(lambda: table.new_pane(DEFAULT_PANE, config.cwd))
         await table.refresh()
         tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), table.reattached)
-        yield holder[0]
+        try:
+            yield holder[0]
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                await runner.release_idle(table.by_id.values())
 
 
 def _refuse_inside(transport: Transport, config: Config) -> None:

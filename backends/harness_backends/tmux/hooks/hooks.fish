@@ -21,7 +21,7 @@ set -g hxr $status
 set -g hxf ''
 set -l slot
 read -d ' ' -a slot <$hxslot
-echo -n >$hxslot
+echo "- $slot[1]" >$hxslot
 set -g hxi 0
 string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0

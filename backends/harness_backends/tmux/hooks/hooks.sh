@@ -22,7 +22,7 @@ hxm "C;$hxn;$hxi"
 }
 hxa() {
 hxr=$? hxi=0 hxf=/dev/null hxo=
-{ IFS=' ' \read -r hxi hxo <"$hxslot" || :; : >|"$hxslot"; } 2>/dev/null
+{ IFS=' ' \read -r hxi hxo <"$hxslot" || :; hxp "- $hxi$hxnl" >|"$hxslot"; } 2>/dev/null
 case $hxi in '' | *[!0-9]*) hxi=0; return 0 ;; esac
 hxf=$hxdir/$hxi.${hxo:-cmd}
 { hxh; hxy >/dev/tty; } 2>/dev/null
@@ -108,6 +108,10 @@ hxV='${hxv}'
 if [ -n "${KSH_VERSION-}" ]; then
 hxV=$hxv
 { set +o inherit-xtrace; } 2>/dev/null || :
+hxc() {
+[ "$hxr" = 0 ] || hxcm
+return "$hxr"
+}
 hxcm() { hxm "C;$hxn;$hxi"; }
 hxal() { \alias hx='hxa; \. "$hxf"; hxd && :' hxc='hxc && hxcm'; }
 fi

@@ -16,6 +16,12 @@ while :; do
     *) ENV=$hx_hooks/shrc "$hx_shell" -i ;;
   esac
   hx_code=$?
+  hx_mark= hx_job=
+  { read -r hx_mark hx_job <"$hx_dir/next"; } 2>/dev/null
+  case $hx_mark$hx_job in
+    -*[!0-9]* | - | '') ;;
+    -*) [ -s "$hx_dir/../../jobs/$hx_job.exit" ] || echo "$hx_code shell_exited" >"$hx_dir/../../jobs/$hx_job.exit" ;;
+  esac
   if [ -e "$hx_dir/starting" ]; then hx_failed=$((hx_failed + 1)); else hx_failed=0; fi
   printf '\033]133;X;%s;%s\007\r\n[harness: the shell ended (%s); a new one follows]\r\n' "$hx_code" "$hx_nonce" "$hx_code"
   if [ "$hx_failed" -ge 3 ]; then
