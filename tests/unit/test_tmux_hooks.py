@@ -162,6 +162,15 @@ async def test_a_trace_shows_the_users_commands_and_no_plumbing(posix: PaneShell
     await posix.gives("echo after", "after\n")
 
 
+async def test_a_callback_gets_the_output_and_no_plumbing_under_a_trace(posix: PaneShell) -> None:
+    await posix.run("set -x")
+    seen: list[bytes] = []
+    result = await posix.ctx.run_shell("echo one; sleep 0.1; echo two", on_output=seen.append, timeout=15)
+    await posix.run("{ set +x; } 2>/dev/null")
+    assert b"".join(seen) == result.stdout_bytes
+    assert len(seen) > 1
+
+
 async def test_errexit_ends_the_shell_at_a_failing_command_and_not_before(posix: PaneShell) -> None:
     await posix.gives("sh -c 'exit 9'", "", 9)
     await posix.gives("set -e", "")

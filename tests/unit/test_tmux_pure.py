@@ -68,14 +68,26 @@ def test_what_was_reported_before_a_gap_is_not_reported_again(data: bytes, had: 
     assert (b"".join(seen), collector.data) == (data[had:], data)
 
 
+@pytest.mark.parametrize("size", [1, 16384, 16385, 50000])
+def test_what_follows_a_single_start_mark_is_reported_at_the_end_at_the_latest(size: int) -> None:
+    seen: list[bytes] = []
+    collector = OutputCollector(100, seen.append)
+    collector.restart()
+    collector.feed(b"x" * size)
+    assert bool(seen) == (size > 16384)
+    collector.finish()
+    assert b"".join(seen) == b"x" * size
+
+
 def test_a_second_start_mark_forgets_what_a_trace_wrote() -> None:
-    collector = OutputCollector(100)
+    seen: list[bytes] = []
+    collector = OutputCollector(100, seen.append)
     collector.restart()
     collector.feed(b"+ trace\r")
     collector.restart()
     collector.feed(b"out\r\n")
     collector.finish()
-    assert (collector.data, collector.total) == (b"out\n", 4)
+    assert (collector.data, collector.total, seen) == (b"out\n", 4, [b"out\n"])
 
 
 # -- names

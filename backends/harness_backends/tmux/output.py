@@ -8,6 +8,9 @@ from ..posix.markers import NewlineUnmapper
 
 __all__ = ["OutputCollector", "clip"]
 
+MOST_HELD = 16384
+"""Bytes after a first start mark that are held back from ``on_output``."""
+
 
 def clip(data: bytes, limit: int) -> tuple[bytes, int]:
     """Head and tail of ``data`` within ``limit`` bytes, and how many bytes were left out between them."""
@@ -30,13 +33,18 @@ class OutputCollector:
         self._on_output = on_output
         self.reported = skip
         """Bytes of this output that ``on_output`` has had."""
+        self._starts = 0
+        self._held: bytearray | None = None
+        """Not reported yet: a second start mark would show that it was the trace of what leads to the command."""
         self._newlines = NewlineUnmapper()
         self._head = bytearray()
         self._tail = bytearray()
         self.total = 0
 
     def restart(self) -> None:
-        """Forget what came so far: the output begins here."""
+        """Forget what came so far: the output begins here. A command's start mark comes twice."""
+        self._starts += 1
+        self._held = bytearray() if self._starts == 1 else None
         if self.reported <= self.total:
             self.reported = 0
         self._newlines = NewlineUnmapper()
@@ -51,12 +59,21 @@ class OutputCollector:
     def finish(self) -> None:
         """The output has ended."""
         self._add(self._newlines.flush())
+        self._release()
 
     def _add(self, data: bytes) -> None:
         if not data:
             return
+        if self._held is not None and len(self._held) + len(data) > MOST_HELD:
+            self._release()
         self.total += len(data)
-        self._report(data)
+        if self._held is not None:
+            self._held += data
+        else:
+            self._report(data)
+        self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
         room = self._head_limit - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -64,6 +81,11 @@ class OutputCollector:
         self._tail += data
         if len(self._tail) > 2 * self._tail_limit + 65536:
             del self._tail[: len(self._tail) - self._tail_limit]
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._report(bytes(held))
 
     def _report(self, data: bytes) -> None:
         if self._on_output is None:
