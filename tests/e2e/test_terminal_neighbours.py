@@ -1,0 +1,48 @@
+"""Several harnesses on one tmux server, each in a session of its own, at the same time."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness import Config, ExecutionContext, connect
+
+CONTEXTS = 4
+COMMANDS = 25
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+    """A tmux server of the test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("TMUX", raising=False)
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    yield Config(tmux_socket=socket, shell="/bin/sh", max_sessions=CONTEXTS)
+    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
+
+
+async def test_commands_sent_at_the_same_moment_stay_with_their_own_panes(config: Config) -> None:
+    wrong: list[tuple[str, str]] = []
+
+    async def talk(ctx: ExecutionContext, name: str) -> None:
+        for number in range(COMMANDS):
+            said = f"{name} {number}\n"
+            result = await ctx.run_shell(f"echo {said}")
+            if result.stdout != said:
+                wrong.append((said, result.stdout))
+
+    with anyio.fail_after(90):
+        async with AsyncExitStack() as stack:
+            names = [f"s{number}" for number in range(CONTEXTS)]
+            contexts = [await stack.enter_async_context(connect("local:", tmux=name, config=config)) for name in names]
+            async with anyio.create_task_group() as tasks:
+                for ctx, name in zip(contexts, names, strict=True):
+                    tasks.start_soon(talk, ctx, name)
+    assert wrong == []
