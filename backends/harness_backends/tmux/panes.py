@@ -32,6 +32,8 @@ RECHECK = 10.0
 RETRY = 1.0
 LOG_LAG = 2.0
 """How long the log may be behind the file that holds the exit code."""
+START_GRACE = 1.0
+"""How long a typed job may take to start."""
 LONG_TEXT = 4000
 
 
@@ -130,10 +132,19 @@ class PaneTable:
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
         """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
-        if not (await self._shell.call(f"[ -s {shlex.quote(self._store.path(holder, 'exit'))} ] && echo ended")).stdout:
+        record = shlex.quote(self._store.path(holder, "exit"))
+        if not (await self._shell.call(f"[ -s {record} ] && echo ended")).stdout and await self._starts(pane):
             return False
         await self._link.client.request(*release(pane.pane_id, pane.window_id, holder))
         return True
+
+    @staticmethod
+    async def _starts(pane: Pane) -> bool:
+        """The pane runs something, or does so within a moment; a shell that stays at its prompt ran its last job."""
+        with anyio.move_on_after(START_GRACE):
+            while pane.phase == "prompt" and not pane.gone:
+                await pane.changed.wait()
+        return pane.phase != "prompt"
 
     async def find(self, name: str) -> Pane:
         """A managed pane by name or id; a kept one is made when it is missing.
