@@ -171,3 +171,9 @@ def test_an_unknown_host_key_is_refused_in_one_line(over_ssh: Program) -> None:
     assert done.stderr.count(b"\n") == 1
     error = json.loads(over_ssh.run("--batch", "--json", "run", "true").stderr)["error"]
     assert error["type"] == "HostKeyError"
+
+
+def test_a_command_that_is_not_waited_for_prints_its_job_id_alone(there: Program) -> None:
+    """A script stores what is printed; early output must not stand in it."""
+    done = there.run("--tmux", "run", "--no-wait", "echo at once; sleep 0.2; echo later")
+    assert done.stdout.decode().strip().isdecimal(), done

@@ -95,7 +95,7 @@ def run(
     given = sys.stdin.buffer.read() if stdin else None
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        out, err = _writers(session, interruption)
+        out, err = (None, None) if no_wait else _writers(session, interruption)  # then stdout is the job id alone
         result = await target.run_shell(
             text,
             wait=not no_wait,
