@@ -59,6 +59,8 @@ START_UP: dict[str, dict[str, str]] = {
     "fish": {
         "a prompt of two lines": "function fish_prompt; echo line1; echo -n 'l2> '; end\n",
         "a right prompt and vi keys": "function fish_right_prompt; echo -n R; end\nfish_vi_key_bindings\necho noise\n",
+        "functions of the same names": "function fish_prompt; builtin echo -n '> '; end\n"
+        "function echo; end; function printf; end\n",
         "abbreviations": "abbr -a hxa 'echo abbr'; abbr -a hx 'echo abbr'; function fish_greeting; echo hello; end\n",
     },
 }

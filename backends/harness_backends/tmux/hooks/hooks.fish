@@ -4,8 +4,8 @@ set -g hxl 0
 set -g hxx 0
 set -g hxr 0
 function hxm
-printf '\e]133;%s\a' $argv[1] >/dev/tty 2>/dev/null
-or printf '\e]133;%s\a' $argv[1]
+builtin printf '\e]133;%s\a' $argv[1] >/dev/tty 2>/dev/null
+or builtin printf '\e]133;%s\a' $argv[1]
 end
 function hxst
 return $argv[1]
@@ -20,15 +20,15 @@ function hxa
 set -g hxr $status
 set -g hxf ''
 set -l slot
-read -d ' ' -a slot <$hxslot
-echo "- $slot[1]" >$hxslot
+builtin read -d ' ' -a slot <$hxslot
+builtin echo "- $slot[1]" >$hxslot
 set -g hxi 0
-string match -qr '^[0-9]+$' -- "$slot[1]"
+builtin string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0
 set -g hxi $slot[1]
 set -q slot[2]
 or set slot[2] cmd
-read -gz hxf <$hxdir/$hxi.$slot[2]
+builtin read -gz hxf <$hxdir/$hxi.$slot[2]
 hxy >/dev/tty 2>/dev/null
 hxm "C;$hxn;$hxi"
 end
@@ -38,37 +38,37 @@ return $hxr
 end
 function hxd
 set -g hxx $status
-test $hxi != 0
+builtin test $hxi != 0
 and hxend
 return $hxx
 end
 function hxend
-test -n "$hxdir"
-and echo $hxx >$hxdir/$hxi.exit
-string match -qr '[[:cntrl:]]' -- $PWD
+builtin test -n "$hxdir"
+and builtin echo $hxx >$hxdir/$hxi.exit
+builtin string match -qr '[[:cntrl:]]' -- $PWD
 or hxm "W;$hxn;$PWD"
 hxm "D;$hxx;$hxn;$hxi"
 set -g hxl $hxi
 set -g hxi 0
 end
 function hxy
-printf '\e[A\r\e[2K'
-test -n "$hxt"
-and printf '[harness %s: %s] ' $hxl $hxx
+builtin printf '\e[A\r\e[2K'
+builtin test -n "$hxt"
+and builtin printf '[harness %s: %s] ' $hxl $hxx
 hxst $hxr
 set -l prompt (hxuserprompt)
-printf '%s' $prompt[-1]
-read -l line <$hxdir/$hxi.cmd
-string replace -r '^.*?#\| (.*) #%%$' '$1' -- $line
+builtin printf '%s' $prompt[-1]
+builtin read -l line <$hxdir/$hxi.cmd
+builtin string replace -r '^.*?#\| (.*) #%%$' '$1' -- $line
 end
 function hxpre --on-event fish_preexec
-string match -q ' hx*' -- $argv[1]
+builtin string match -q ' hx*' -- $argv[1]
 or hxm "C;$hxn;0"
 end
 functions -q fish_prompt
 and functions -c fish_prompt hxuserprompt
 or function hxuserprompt
-printf '> '
+builtin printf '> '
 end
 function fish_prompt
 set -l s $status
@@ -78,9 +78,9 @@ hxend
 else
 hxm "D;$s;$hxn;0"
 end
-printf '\e]133;A;%s;%s\a' $hxn $hxl
-test -n "$hxt"
-and printf '[harness %s: %s] ' $hxl $hxx
+builtin printf '\e]133;A;%s;%s\a' $hxn $hxl
+builtin test -n "$hxt"
+and builtin printf '[harness %s: %s] ' $hxl $hxx
 hxst $s
 hxuserprompt
 end
