@@ -15,6 +15,7 @@ from harness.errors import (
     ConnectError,
     ConnectionLost,
     HarnessError,
+    NoSpace,
     PaneBusy,
     PaneGone,
     ShellNotReady,
@@ -37,6 +38,7 @@ from .nested import command_lines, hook_lines, probe_line, probe_line_fish
 from .output import OutputCollector
 from .pane import NestedShell, Pane
 from .protocol import Block
+from .rescue import PATIENCE, see_started
 from .rotate import due, rotate_log
 
 __all__ = ["PaneRunner"]
@@ -200,12 +202,14 @@ class PaneRunner:
         pane.jobs.append(job)
         on_job(pane, job)
         try:
-            for _ in range(2):
+            deadline = anyio.current_time() + command.timeout
+            while True:
                 holder = await self._send(pane, job, files, action)
                 if holder is None:
                     return job
                 await self._wait_for_holder(pane, holder)
-            raise await self._held_by(pane, holder or "another harness")
+                if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
+                    raise await self._held_by(pane, f"job {holder}")
         except BaseException:
             if job in pane.jobs and not job.started:
                 pane.jobs.remove(job)
@@ -294,7 +298,7 @@ class PaneRunner:
             blocks = []
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
         if holder is None:
-            self.tasks.start_soon(self._release_after, pane, job)
+            self.tasks.start_soon(self._release_after, pane, job, action)
             return None
         pane.held = ""
         return holder.removeprefix(BUSY)
@@ -319,7 +323,8 @@ class PaneRunner:
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)}\n" for file in (*files, *slot))
         await self.shell.call(f"umask 077\n{writes}")
 
-    async def _release_after(self, pane: Pane, job: PaneJob) -> None:
+    async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+        await see_started(self.link, pane, job, action, self.foreground)
         await job.done.wait()
         await self.release_idle([pane])
 
@@ -404,6 +409,8 @@ class PaneRunner:
             return False  # it comes back before the time is over, or the outcome is unknown
         if not front.wants_input or await self._over(pane, job, front):
             return False
+        if not job.started and time.monotonic() - job.began < PATIENCE:
+            return False
         job.attention = True
         job.notices.append(front.describe())
         job.notices.append(f"the screen shows:\n{await self.screen(pane)}")
@@ -418,7 +425,17 @@ class PaneRunner:
         return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout) or job.done.is_set()
 
     async def result(self, job: PaneJob) -> ShellResult:
-        """The result of an ended job; with separate streams they are fetched now."""
+        """The result of an ended job; with separate streams they are fetched now.
+
+        Raises:
+            NoSpace: the target's disk was full, so that the command could not be stored, and nothing ran.
+        """
+        if job.exit_code and f"/{job.job_id}.cmd was not written".encode() in job.collector.data:
+            raise NoSpace(
+                "no space for the command, so nothing ran",
+                target=self._target,
+                hint="free some space where harness keeps its state",
+            )
         if job.command.tty is not False:
             return job.result()
         streams = []

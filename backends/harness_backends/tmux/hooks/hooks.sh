@@ -25,6 +25,7 @@ hxr=$? hxi=0 hxf=/dev/null hxo=
 { IFS=' ' \read -r hxi hxo <"$hxslot" || :; hxp "- $hxi$hxnl" >|"$hxslot"; } 2>/dev/null
 case $hxi in '' | *[!0-9]*) hxi=0; return 0 ;; esac
 hxf=$hxdir/$hxi.${hxo:-cmd}
+[ -s "$hxdir/$hxi.cmd" ] || hxf="$hxdir/$hxi.cmd was not written, is the disk full?"
 { hxh; hxy >/dev/tty; } 2>/dev/null
 hxm "C;$hxn;$hxi"
 }

@@ -1,0 +1,125 @@
+"""Many callers at once, several harnesses on one session, and output that imitates what the engine reads."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+import anyio
+import pytest
+from tests.faults.children import Child, child
+from tests.faults.rig import Place, lines, opened, usable, within
+
+from harness import Status
+
+TASKS, EACH = 20, 10
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["one pane", "no terminal"])
+async def test_two_hundred_commands_of_twenty_tasks_get_their_own_output(here: Place, tmux: bool) -> None:
+    runs = here.path("runs")
+    async with opened(here, tmux=tmux) as ctx:
+
+        async def work(task: int) -> None:
+            for number in range(EACH):
+                word = f"{task}-{number}"
+                result = await within(60, ctx.run_shell(f"echo {word} | tee -a {runs}; (exit {task})", timeout=55))
+                assert (result.status, result.exit_code) == (Status.COMPLETED, task), result
+                assert result.stdout == f"{word}\n", result
+
+        async with anyio.create_task_group() as tasks:
+            for task in range(TASKS):
+                tasks.start_soon(work, task)
+    assert sorted(lines(runs)) == sorted(f"{task}-{number}" for task in range(TASKS) for number in range(EACH))
+
+
+async def test_two_harnesses_on_one_session_never_mix(here: Place) -> None:
+    runs = here.path("runs")
+    with child(here) as one, child(here) as other:
+        children = (one, other)
+        for number, harness in enumerate(children):
+            for tag in range(50):
+                word = f"{number}-{tag}"
+                harness.give(f"echo {word} >>{runs}; seq 1 50; echo {word}; (exit {tag})", tag=tag, timeout=60)
+            harness.go()
+        said: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
+
+        async def hear(number: int, harness: Child) -> None:
+            for _ in range(50):
+                said[number].append(await anyio.to_thread.run_sync(harness.hear))
+
+        with anyio.fail_after(90):
+            async with anyio.create_task_group() as tasks:
+                for number, harness in enumerate(children):
+                    tasks.start_soon(hear, number, harness)
+    numbers = "".join(f"{line}\n" for line in range(1, 51))
+    for number, answers in said.items():
+        for tag, answer in enumerate(answers):
+            assert (answer["tag"], answer["status"], answer["code"]) == (tag, "completed", tag), answer
+            assert answer["out"] == f"{numbers}{number}-{tag}\n"
+    assert sorted(lines(runs)) == sorted(f"{number}-{tag}" for number in (0, 1) for tag in range(50))
+
+
+HOSTILE = {
+    "control mode": "%begin 1 1 1\n%end 1 1 1\n%error 1 1 1\n%exit\n%output %0 x\n%pause %0\n%client-detached x\n",
+    "marks": "".join(f"\x1b]133;C;{n:020x};{j}\x07\x1b]133;D;0;{n:020x};{j}\x07" for n in range(20) for j in range(20)),
+    "half a mark": "\x1b]133;D;0;" * 500,
+    "queries": "\x1b[c\x1b[6n\x1b[>c\x1bP$q\"p\x1b\\\x1b]11;?\x07\x1b[5n" * 20,
+    "modes": "\x1b[?1049h\x1b[?1000h\x1b[?2004h\x1b[?25l\x1b(0lqqk\x1b(B\x1bc",
+    "titles": "\x1b]0;harness\x07\x1bkharness\x1b\\\x1b]2;%exit\x07",
+    "tags": "[harness 1: 0] $ [harness 2: 0] $ \n" * 50,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_output_is_returned_as_it_is_and_ends_nothing(here: Place, name: str) -> None:
+    path = here.path("hostile")
+    data = HOSTILE[name].encode()
+    path.write_bytes(data)
+    async with opened(here) as ctx:
+        result = await within(30, ctx.run_shell(f"cat {path}; (exit 6)", timeout=25))
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 6), result
+        if name == "queries":
+            assert result.stdout_bytes.startswith(data)  # the terminal's answers are echoed behind it
+        else:
+            assert result.stdout_bytes == data
+        await usable(ctx)
+
+
+async def test_binary_floods_are_exact(here: Place) -> None:
+    path = here.path("binary")
+    data = secrets.token_bytes(3_000_000).replace(b"\n", b"\r").replace(b"\r", b"x")
+    path.write_bytes(data)
+    async with opened(here) as ctx:
+        result = await within(60, ctx.run_shell(f"cat {path}", timeout=55, max_output=1 << 23))
+        assert result.stdout_bytes.startswith(data), len(result.stdout_bytes)
+        await ctx.run_shell("reset", timeout=20)
+        await usable(ctx)
+
+
+async def test_a_program_that_prints_our_own_log_ends_nothing(here: Place) -> None:
+    async with opened(here) as ctx:
+        for number in range(5):
+            await within(20, ctx.run_shell(f"echo {number}; (exit {number})"))
+        logs = here.state / "panes"
+        result = await within(30, ctx.run_shell(f"cat {logs}/*/log.*; echo after; (exit 8)", timeout=25))
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 8), result
+        assert result.stdout.endswith("after\n"), result
+        await usable(ctx)
+        job = await within(30, ctx.wait(result.job_id or ""))
+        assert job.exit_code == 8
+    async with opened(here) as ctx:
+        kept = await within(30, ctx.wait(result.job_id or ""))
+        assert (kept.status, kept.exit_code) == (Status.COMPLETED, 8), kept
+        assert kept.stdout.endswith("after\n"), kept
+        await usable(ctx)
+
+
+async def test_the_nonce_is_not_in_the_environment_of_commands(here: Place) -> None:
+    async with opened(here) as ctx:
+        result = await within(20, ctx.run_shell("env"))
+    (nonce,) = [path.read_text().strip() for path in (here.state / "panes").glob("*/nonce")]
+    assert nonce
+    assert nonce not in result.stdout
+    assert os.stat(here.state).st_mode & 0o077 == 0

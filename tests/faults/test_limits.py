@@ -1,0 +1,85 @@
+"""The target has no space left, or its sshd allows few sessions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.faults.rig import Place, opened, usable, within
+from tests.support.sshd import MakeSshd
+
+from harness import Status
+from harness.errors import HarnessError
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """A file system of 4 MiB; needs root."""
+    path.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "plain"])
+async def test_a_full_disk_is_a_clear_error_or_a_right_result(here: Place, tmux: bool) -> None:
+    if os.getuid() != 0:
+        return
+    with small_disk(here.state):
+        async with opened(here, tmux=tmux) as ctx:
+            await usable(ctx)
+            filler = here.state / "filler"
+            filler.write_bytes(b"")
+            with filler.open("wb", buffering=0) as full:
+                while True:
+                    try:
+                        full.write(b"x" * 4096)
+                    except OSError:
+                        break
+            for _ in range(3):
+                try:
+                    result = await within(30, ctx.run_shell("echo right; (exit 4)", timeout=10))
+                except HarnessError as error:
+                    assert "space" in str(error) or "No space" in str(error), error
+                else:
+                    assert (result.status, result.exit_code) in ((Status.COMPLETED, 4), (Status.UNKNOWN, None)), result
+            filler.unlink()
+            await usable(ctx)
+        here.end()
+
+
+@pytest.mark.parametrize("sessions", [2, 10])
+async def test_two_sessions_are_enough_for_a_terminal(far_with: Place, sessions: int) -> None:
+    async with opened(far_with) as ctx:
+        await usable(ctx)
+        job = await ctx.run_shell("echo background", wait=False)
+        assert (await within(20, ctx.wait(job.job_id or ""))).stdout == "background\n"
+        assert (await ctx.read_file("/etc/hostname")).data
+
+
+@pytest.fixture
+async def far_with(home: Path, make_sshd: MakeSshd, engine: str, sessions: int) -> object:
+    server = make_sshd(f"MaxSessions {sessions}")
+    from tests.faults.rig import private_place
+
+    with private_place(home) as place:
+        place.sshd = server
+        place.target = server.target
+        place.config = replace(server.config(ssh_engine=engine), connect_timeout=5)
+        yield place
+
+
+@pytest.mark.parametrize("sessions", [1])
+async def test_one_session_is_enough_without_a_terminal_and_with_one_the_error_says_why(far_with: Place) -> None:
+    async with opened(far_with, tmux=False) as ctx:
+        await usable(ctx)
+    with pytest.raises(HarnessError, match="session"):
+        async with opened(far_with):
+            pass
