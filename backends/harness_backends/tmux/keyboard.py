@@ -79,6 +79,11 @@ class Dispatch:
         told = _nested(("display-message", "-p", "-t", self.pane, f"{BUSY}#{{@harness_busy}}"))
         return ("if-shell", "-F", "-t", self.pane, "#{@harness_busy}", told, _nested(*steps))
 
+    def again(self) -> list[tuple[str, ...]]:
+        """The commands that type it once more into a pane that is ours."""
+        lock = [("select-pane", "-t", self.pane, "-d")] if self.lock else []
+        return [("select-pane", "-t", self.pane, "-e"), *self._keys(), *lock]
+
     def _keys(self) -> list[tuple[str, ...]]:
         clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
         if self.lines:

@@ -330,7 +330,7 @@ class PaneRunner:
 
     async def release_idle(self, panes: Iterable[Pane]) -> None:
         """Give back the panes that we hold and run nothing in."""
-        for pane in panes:
+        for pane in list(panes):
             if not pane.held or pane.jobs or pane.gone:
                 continue
             holder, pane.held = pane.held, ""

@@ -1,0 +1,61 @@
+"""A command that was typed and does not start: the shell's line editor was in the middle of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import anyio
+
+from harness.errors import HarnessError
+
+from .foreground import Foreground
+from .job import PaneJob
+from .keyboard import Dispatch
+from .link import Link
+from .pane import Pane
+
+__all__ = ["PATIENCE", "see_started"]
+
+CHECKS = (0.4, 0.8, 1.6)
+"""Seconds after which a start is missed."""
+PATIENCE = 4.0
+"""Seconds for which a missing start is no sign that a program waits for a person."""
+PROMPT_WAIT = 0.5
+
+
+async def see_started(
+    link: Link, pane: Pane, job: PaneJob, action: Dispatch, look: Callable[[Pane], Awaitable[Foreground]]
+) -> None:
+    """Type a command again whose line was taken into an open quote, a search or a repeat count.
+
+    It cannot run twice: the pane's slot is emptied by the first line that reads it, and is not filled again. The lines
+    that are typed into a nested shell have no slot, and are never typed again.
+    """
+    for seconds in CHECKS:
+        with anyio.move_on_after(seconds):
+            await job.done.wait()
+        if action.lines or not _missing(pane, job):
+            return
+        try:
+            front = await look(pane)
+            if front.group == pane.shell.pid and front.wants_input and _missing(pane, job):
+                await _type_again(link, pane, job, action)
+        except HarnessError:
+            return  # the reconnect finds out whether it started
+
+
+def _missing(pane: Pane, job: PaneJob) -> bool:
+    return not (job.started or job.done.is_set() or pane.gone or pane.paused or pane.held != job.job_id)
+
+
+async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+    unlock = ("select-pane", "-t", pane.pane_id, "-e")
+    changed = pane.changed
+    await link.ask(unlock, ("send-keys", "-t", pane.pane_id, "C-c"))
+    with anyio.move_on_after(PROMPT_WAIT):
+        await changed.wait()
+        while pane.phase != "prompt":
+            await pane.changed.wait()
+    if _missing(pane, job):
+        await link.ask(*replace(action, slot="").again())
