@@ -70,7 +70,12 @@ async def open_pane_shell(shell: str, start_up: str = "", **environment: str) ->
         path.write_text(start_up)
         for name in _KEEP_OUT:
             patch.delenv(name, raising=False)
-        for name, value in {"HOME": folder, "XDG_STATE_HOME": f"{folder}/state", **environment}.items():
+        for name, value in {
+            "HOME": folder,
+            "XDG_STATE_HOME": f"{folder}/state",
+            "TMUX_TMPDIR": folder,
+            **environment,
+        }.items():
             patch.setenv(name, value)
         try:
             config = Config(tmux_socket=socket, shell=shell_path(shell), prompt_timeout=10)

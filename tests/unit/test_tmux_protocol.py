@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import subprocess
 import time
 from collections.abc import Iterator
@@ -143,8 +142,8 @@ def test_a_final_semicolon_is_guarded_where_old_versions_need_it(legacy: bool, a
 @pytest.fixture(scope="module")
 def tmux(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """A real server; the fixture's value runs one command in it."""
-    argv = ["tmux", "-u", "-L", f"quote-{secrets.token_hex(4)}", "-f", "/dev/null"]
     folder = tmp_path_factory.mktemp("tmux")
+    argv = ["tmux", "-u", "-S", str(folder / "socket"), "-f", "/dev/null"]
     subprocess.run([*argv, "new-session", "-d", "sleep 1000"], check=True, timeout=20, cwd=folder)
     yield argv
     subprocess.run([*argv, "kill-server"], capture_output=True, timeout=20)
