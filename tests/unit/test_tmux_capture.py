@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from tests.support.pane_shells import open_pane_shell
 
 from harness.command import Capture
-from harness_backends.tmux.capture import TaggedOutput, capture_command, extract_tagged
+from harness.errors import UnsupportedOperation
+from harness_backends.tmux.capture import TaggedOutput, capture_command, captured_text, extract_tagged
+from harness_backends.tmux.version import TmuxVersion
 
 PLAIN = """[harness 5: 0] $ true
 [harness 6: 0] $ ls
@@ -166,4 +168,25 @@ async def test_a_last_line_without_newline_is_found_while_it_is_on_the_screen(sh
     ],
 )
 def test_the_options_of_a_capture_become_those_of_tmux(request_: Capture, expected: tuple[str, ...]) -> None:
-    assert capture_command("%3", request_) == ("capture-pane", "-p", "-t", "%3", *expected)
+    assert capture_command("%3", request_, TmuxVersion(3, 3, "a")) == ("capture-pane", "-p", "-t", "%3", *expected)
+
+
+def test_trailing_spaces_are_asked_for_as_the_version_knows_it() -> None:
+    joined, wrapped = (Capture(preserve_trailing_spaces=True, join_wrapped_lines=join) for join in (True, False))
+    assert capture_command("%3", joined, TmuxVersion(3, 0, "a"))[4:] == ("-J",)
+    assert capture_command("%3", wrapped, TmuxVersion(3, 1))[4:] == ("-N",)
+    with pytest.raises(UnsupportedOperation, match=r"tmux 3\.0a does not keep trailing spaces"):
+        capture_command("%3", wrapped, TmuxVersion(3, 0, "a"))
+
+
+@pytest.mark.parametrize(
+    ("version", "keep", "expected"),
+    [
+        (TmuxVersion(2, 6), False, "a\n b\n\n"),
+        (TmuxVersion(3, 2, "a"), False, "a\n b\n\n"),
+        (TmuxVersion(3, 2, "a"), True, "a  \n b   \n\n"),
+        (TmuxVersion(3, 3), False, "a  \n b   \n\n"),
+    ],
+)
+def test_blanks_that_tmux_added_are_taken_away(version: TmuxVersion, keep: bool, expected: str) -> None:
+    assert captured_text("a  \n b   \n\n", Capture(preserve_trailing_spaces=keep), version) == expected

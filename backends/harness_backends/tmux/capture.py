@@ -8,20 +8,31 @@ from itertools import pairwise
 from typing import Literal
 
 from harness.command import Capture
+from harness.errors import UnsupportedOperation
 
 from .naming import shown_text
+from .version import TmuxVersion
 
-__all__ = ["TaggedOutput", "capture_command", "extract_tagged"]
+__all__ = ["TaggedOutput", "capture_command", "captured_text", "extract_tagged"]
 
 _TAG = re.compile(r"\[harness (\d+): (-?\d+)\] ")
 
 
-def capture_command(pane: str, request: Capture) -> tuple[str, ...]:
-    """The ``capture-pane`` command for a request."""
+def capture_command(pane: str, request: Capture, version: TmuxVersion) -> tuple[str, ...]:
+    """The ``capture-pane`` command for a request.
+
+    Raises:
+        UnsupportedOperation: this tmux keeps trailing spaces in joined lines only.
+    """
+    if request.preserve_trailing_spaces and not (version.keeps_spaces or request.join_wrapped_lines):
+        raise UnsupportedOperation(
+            f"tmux {version} does not keep trailing spaces in lines as they are wrapped",
+            hint="join the wrapped lines, or use tmux 3.1 or newer",
+        )
     command = ["capture-pane", "-p", "-t", pane]
     flags = (
         ("-J", request.join_wrapped_lines),
-        ("-N", request.preserve_trailing_spaces),
+        ("-N", request.preserve_trailing_spaces and version.keeps_spaces),
         ("-e", request.include_escape_sequences),
         ("-C", request.escape_non_printable),
     )
@@ -30,6 +41,13 @@ def capture_command(pane: str, request: Capture) -> tuple[str, ...]:
     if request.include_alternate_screen:
         command += ["-a", "-q"]
     return tuple(command)
+
+
+def captured_text(text: str, request: Capture, version: TmuxVersion) -> str:
+    """What was captured, without the blanks with which tmux before 3.3 fills joined lines up."""
+    if not version.pads_captures or request.preserve_trailing_spaces:
+        return text
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
 def _bound(flag: str, value: int | Literal["-"] | None) -> list[str]:

@@ -22,7 +22,7 @@ from harness.transport import Transport
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
-from .capture import capture_command, extract_tagged
+from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
 from .job import PaneJob
 from .link import Link
@@ -126,9 +126,13 @@ class TmuxTerminal(Terminal):
         if request.job_id is not None:
             return await self._capture_job(request.job_id)
         pane = await self._target_pane(request.pane or request.target)
-        blocks = await self._link.ask(capture_command(pane.pane_id, request))
-        text = blocks[-1].text
+        text = await self._captured(pane, request)
         return text if request.end is not None else text.rstrip("\n") + "\n"
+
+    async def _captured(self, pane: Pane, request: Capture) -> str:
+        version = self._link.setup.version
+        blocks = await self._link.ask(capture_command(pane.pane_id, request, version))
+        return captured_text(blocks[-1].text, request, version)
 
     async def _capture_job(self, job_id: str) -> str:
         known = self._jobs.get(job_id)
@@ -137,8 +141,7 @@ class TmuxTerminal(Terminal):
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
         request = Capture(start="-", end="-")
-        blocks = await self._link.ask(capture_command(panes[0].pane_id, request))
-        found = extract_tagged(blocks[-1].text, job_id, record.command)
+        found = extract_tagged(await self._captured(panes[0], request), job_id, record.command)
         if found is None:
             raise TerminalError(
                 f"job {job_id} is not in the scrollback of its pane (any more)",

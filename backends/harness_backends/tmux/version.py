@@ -43,6 +43,16 @@ class TmuxVersion:
         """A final ``;`` ends a command even in quotes (before 3.0)."""
         return self < TmuxVersion(3, 0)
 
+    @property
+    def keeps_spaces(self) -> bool:
+        """``capture-pane -N`` (3.1)."""
+        return self >= TmuxVersion(3, 1)
+
+    @property
+    def pads_captures(self) -> bool:
+        """``capture-pane -J`` adds blanks that no program wrote (before 3.3)."""
+        return self < TmuxVersion(3, 3)
+
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}{self.patch}"
 
