@@ -1,0 +1,101 @@
+"""``python -m tests.bench``; see ``scripts/bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from .footprint import memory_row, scale_row, waiting_row
+from .latency import local_row, ssh_plain_row, ssh_tmux_row
+from .model import Row, row_json
+from .peers import Peers
+from .report import machine, render
+from .startup import startup_row
+from .throughput import flat_row, throughput_row
+from .transfer import files_row
+from .world import ROOT, Size, World, a_world
+
+ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
+    "ssh-tmux": ssh_tmux_row,
+    "ssh-plain": ssh_plain_row,
+    "throughput": throughput_row,
+    "files": files_row,
+    "flat": flat_row,
+    "startup": startup_row,
+    "memory": memory_row,
+    "scale": scale_row,
+    "waiting": waiting_row,
+}
+LOCAL = "local"
+NAMES = (LOCAL, *ROWS)
+PAGE = ROOT / "docs" / "benchmarks.md"
+ROW_LIMIT = 600
+"""Seconds that one row may take."""
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure what this project promises.")
+    parser.add_argument("--quick", action="store_true", help="a few samples: shows that it works, not how fast it is")
+    parser.add_argument("--rows", metavar="NAME,...", default="", help=f"only these: {', '.join(NAMES)}")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write every sample to FILE as well")
+    parser.add_argument("--no-peers", action="store_true", help="install and measure no other project")
+    chosen = parser.parse_args(words)
+    chosen.rows = [name for name in chosen.rows.split(",") if name] or list(NAMES)
+    unknown = sorted(set(chosen.rows) - set(NAMES))
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return chosen
+
+
+async def measure(names: list[str], size: Size, peers: Peers) -> list[Row]:
+    """The rows, one after the other. One that fails is a row too, with what it said and no numbers."""
+    rows = []
+    async with a_world() as world:
+        for name in names:
+            print(f"== {name}", file=sys.stderr, flush=True)
+            try:
+                with anyio.fail_after(ROW_LIMIT):
+                    row = await (local_row(world, size, peers) if name == LOCAL else ROWS[name](world, size))
+            except Exception as error:  # the other rows are still worth having
+                traceback.print_exc()
+                row = Row(name, name, notes=(f"**failed**: {type(error).__name__}: {error}",), is_failed=True)
+            rows.append(row)
+            for check in row.checks:
+                verdict = "met    " if check.is_met else "NOT MET"
+                print(f"   {verdict} {check.promise}: {check.value:.4g} {check.unit}", file=sys.stderr)
+    return rows
+
+
+def peers_home() -> Path:
+    """Where the environments of other projects are kept; asked before the environment becomes a private one."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness-bench"
+
+
+def main(words: list[str]) -> int:
+    chosen = parse(words)
+    wants_peers = LOCAL in chosen.rows and not chosen.no_peers
+    peers = Peers.prepare(peers_home()) if wants_peers else Peers()
+    where, before = machine(), os.getloadavg()[0]
+    rows = anyio.run(measure, chosen.rows, Size(chosen.quick), peers)
+    where = replace(where, loads=(before, os.getloadavg()[0]))
+    page = render(rows, where, " ".join(["scripts/bench", *words]))
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"date": where.date, "rows": [row_json(row) for row in rows]}, indent=1))
+    if chosen.quick or chosen.rows != list(NAMES):
+        print(page)
+    else:
+        PAGE.write_text(page)
+        print(PAGE.relative_to(ROOT), file=sys.stderr)
+    return int(any(row.is_failed for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""What a harness weighs, alone and with many hosts, and what it costs to wait."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from harness.config import Config
+
+from .model import Check, Line, Row, at_least, at_most
+from .world import ROOT, Size, World
+
+__all__ = ["memory_row", "scale_row", "waiting_row"]
+
+MANY_SESSIONS = 1000
+
+
+class Child:
+    """A harness in another process; see :mod:`tests.bench.child`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def answer(self) -> dict[str, Any]:
+        """What it says next."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the measured process ended with {self._process.wait(10)}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def go_on(self) -> None:
+        """Let it take its next step."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+
+@contextmanager
+def child(kind: str, target: str, config: Config, *, tmux: bool, count: int, commands: int = 0) -> Iterator[Child]:
+    """Start one; it is told to end, and waited for."""
+    argv = [sys.executable, "-m", "tests.bench.child", kind, str(count), str(commands)]
+    order = {"target": target, "tmux": tmux, "config": asdict(config)}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            yield Child(process)
+            process.stdin.close()
+            process.wait(60)
+        finally:
+            process.kill()
+
+
+# -- one idle context
+
+
+async def memory_row(world: World, size: Size) -> Row:
+    """A harness with one idle SSH + tmux context."""
+    lines: list[Line] = []
+    checks: list[Check] = []
+    for engine in ("openssh", "asyncssh"):
+        with child("idle", world.target(), world.config(engine), tmux=True, count=0) as one:
+            found = one.answer()
+            one.go_on()
+            one.answer()
+        resident, own = found["rss"] / 1024, found["uss"] / 1024
+        group = f"one idle SSH + tmux context, {engine}"
+        lines += [Line("resident", (resident,), "MB", group), Line("of its own", (own,), "MB", group)]
+        checks.append(at_most(f"{group}: at most 60 MB", resident, 60, "MB"))
+    notes = ("The OpenSSH engine's master is a process of its own, shared by all harnesses of the user; not counted.",)
+    return Row("memory", "Memory", tuple(lines), tuple(checks), notes)
+
+
+# -- waiting
+
+
+async def waiting_row(world: World, size: Size) -> Row:
+    """A silent command, waited for."""
+    seconds = size.pick(60, 5)
+    lines: list[Line] = []
+    checks: list[Check] = []
+    for engine in ("openssh", "asyncssh"):
+        for tmux in (True, False):
+            kind = f"{engine}{', tmux' if tmux else ''}"
+            carried, found = _wait(world, engine, seconds, tmux=tmux)
+            assert found["exit_code"] == 0
+            lines += [
+                Line("bytes over the link", (carried,), "B", kind),
+                Line("wake-ups of the harness", (found["wake_ups"],), "", kind),
+            ]
+            checks.append(at_most(f"sleep {seconds}, {kind}: less than 10 kB over the link", carried, 9_999, "B"))
+            limit = 10 + seconds / 4
+            promise = f"sleep {seconds}, {kind}: wakes nothing (at most {limit:.0f} wake-ups, start and end included)"
+            checks.append(at_most(promise, found["wake_ups"], limit, ""))
+    return Row("waiting", f"Waiting for a silent command, {seconds} s", tuple(lines), tuple(checks), (WAIT_NOTE,))
+
+
+WAIT_NOTE = (
+    "Bytes are those of TCP's payload in both directions, dispatch, result and keep-alives (each 5 s) included. "
+    "Wake-ups are the voluntary context switches of all threads."
+)
+
+
+def _wait(world: World, engine: str, seconds: int, *, tmux: bool) -> tuple[float, dict[str, Any]]:
+    with world.counted_link() as link:
+        config = replace(world.config(engine), fresh_connection=True)
+        with child("idle", world.target(link.port), config, tmux=tmux, count=seconds) as one:
+            one.answer()
+            before = link.carried()
+            one.go_on()
+            found = one.answer()
+            after = link.carried()
+            one.go_on()
+    return float(sum(after.values()) - sum(before.values())), found
+
+
+# -- many
+
+
+async def scale_row(world: World, size: Size) -> Row:
+    """Many hosts in one process."""
+    count, commands = size.pick(200, 8), size.pick(20, 3)
+    lines: list[Line] = []
+    checks: list[Check] = []
+    notes: list[str] = []
+    for tmux in (False, True):
+        kind = f"{count} contexts, asyncssh{' + tmux' if tmux else ''}"
+        config = replace(
+            world.config("asyncssh"), max_sessions=MANY_SESSIONS, login_timeout=300.0, connect_timeout=120.0
+        )
+        with child("fleet", world.target(), config, tmux=tmux, count=count, commands=commands) as many:
+            found = many.answer()
+            many.go_on()
+        rate = count * commands / found["elapsed"]
+        each = (found["idle"]["uss"] - found["before"]["uss"]) / count
+        lines += [
+            Line("commands/s in all", (rate,), "/s", kind),
+            Line("one command, all at once", tuple(found["values"]), "ms", kind),
+            Line("memory of each, idle", (each,), "KB", kind),
+            Line("opening all", (found["opened"],), "s", kind),
+        ]
+        share = found["cpu"] / found["elapsed"]
+        reason = f"the harness itself used {share:.0%} of one core; the server's side runs on the same machine"
+        checks.append(at_least(f"{kind}: at least 2,000 commands/s in all", rate, 2000, "/s", reason))
+        checks.append(at_most(f"{kind}: at most 100 KB each", each, 100, "KB"))
+        per_command = found["cpu"] / count / commands * 1e3
+        notes.append(f"{kind}: the harness used {share:.0%} of one core, {per_command:.2f} ms of it per command.")
+    return Row("scale", "Scale", tuple(lines), tuple(checks), tuple(notes))
