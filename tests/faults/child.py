@@ -22,7 +22,9 @@ async def run(ctx: Any, job: dict[str, Any]) -> None:
 
 async def main() -> None:
     request = json.loads(sys.stdin.readline())
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in request["config"].items()}
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in request["config"].items()
+    }
     async with connect(request["target"], tmux=request["tmux"], config=Config(**settings)) as ctx:
         say(ready=True)
         jobs = [json.loads(line) for line in iter(sys.stdin.readline, "run\n")]

@@ -88,12 +88,24 @@ class Place:
         return pipes + self.tmux("list-buffers").splitlines()
 
     def end(self) -> None:
-        """End the tmux server, whatever state it is in."""
+        """End the tmux server, whatever state it is in, and every program in its panes."""
         pid = self.tmux("display-message", "-p", "#{pid}")
+        sessions = set(self.tmux("list-panes", "-a", "-F", "#{pane_pid}").split())
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.tmux("kill-server")
         if pid.isdecimal():
             kill(int(pid))
+        for process in Path("/proc").glob("[0-9]*"):
+            if session_of(int(process.name)) in sessions:
+                kill(int(process.name))
+
+
+def session_of(pid: int) -> str:
+    """The session that a process belongs to; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[3]
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager
@@ -135,8 +147,8 @@ async def until(condition: Callable[[], bool], what: str, within: float = 10.0) 
     began = anyio.current_time()
     try:
         with anyio.fail_after(within):
-            while not condition():
-                await anyio.sleep(TICK)  # noqa: ASYNC110 - another process makes it true
+            while not condition():  # noqa: ASYNC110 - another process makes it true
+                await anyio.sleep(TICK)
     except TimeoutError:
         raise AssertionError(f"not within {within:g} s: {what}") from None
     return anyio.current_time() - began

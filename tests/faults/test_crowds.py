@@ -65,7 +65,7 @@ HOSTILE = {
     "control mode": "%begin 1 1 1\n%end 1 1 1\n%error 1 1 1\n%exit\n%output %0 x\n%pause %0\n%client-detached x\n",
     "marks": "".join(f"\x1b]133;C;{n:020x};{j}\x07\x1b]133;D;0;{n:020x};{j}\x07" for n in range(20) for j in range(20)),
     "half a mark": "\x1b]133;D;0;" * 500,
-    "queries": "\x1b[c\x1b[6n\x1b[>c\x1bP$q\"p\x1b\\\x1b]11;?\x07\x1b[5n" * 20,
+    "queries": '\x1b[c\x1b[6n\x1b[>c\x1bP$q"p\x1b\\\x1b]11;?\x07\x1b[5n' * 20,
     "modes": "\x1b[?1049h\x1b[?1000h\x1b[?2004h\x1b[?25l\x1b(0lqqk\x1b(B\x1bc",
     "titles": "\x1b]0;harness\x07\x1bkharness\x1b\\\x1b]2;%exit\x07",
     "tags": "[harness 1: 0] $ [harness 2: 0] $ \n" * 50,

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -30,12 +31,17 @@ def count(path: Path) -> int:
     return 0
 
 
+def runs(path: Path, rounds: int = 0) -> bool:
+    """The flood has come that far."""
+    return count(path) > rounds
+
+
 async def grows(path: Path, seconds: float) -> bool:
     """The flood runs on within that time."""
     before = count(path)
     with anyio.move_on_after(seconds):
-        while count(path) <= before + 1:
-            await anyio.sleep(0.02)  # noqa: ASYNC110 - another process makes it true
+        while count(path) <= before + 1:  # noqa: ASYNC110 - another process makes it true
+            await anyio.sleep(0.02)
         return True
     return False
 
@@ -63,7 +69,7 @@ async def test_without_our_reader_a_stalled_client_freezes_the_program_and_the_r
         with bare_client(here, "ignore-size,pause-after=5"):
             await until(lambda: len(here.clients()) == 1, "the client is attached")
             here.tmux("respawn-pane", "-k", "-t", "=harness:", f"sh -c '{FLOOD.format(count=path)}'")
-            await until(lambda p=path: count(p) > 0, "the flood runs")
+            await until(partial(runs, path), "the flood runs")
             await anyio.sleep(0.5)
             if await grows(path, 1.5):
                 continue
@@ -88,7 +94,7 @@ def flooding(place: Place, tmp: Path) -> Iterator[tuple[Child, list[Path]]]:
 async def test_programs_run_on_while_the_harness_is_stopped_and_after_it_is_killed(here: Place) -> None:
     with flooding(here, here.directory) as (one, counts):
         for path in counts:
-            await until(lambda p=path: count(p) > 3, f"{path.name} runs")
+            await until(partial(runs, path, 3), f"{path.name} runs")
         one.stop()
         await anyio.sleep(3)
         for path in counts:

@@ -6,12 +6,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
 from tests.faults.rig import Place, feed, kill, lines, opened, until, usable, within
+from tests.support.sshd import master_pids
 
-from harness import Status
+from harness import ShellResult, Status
 
 
 def cut(place: Place) -> Callable[[], None]:
@@ -83,3 +86,86 @@ async def test_a_command_in_flight_has_its_right_result_when_the_link_comes_back
         print(f"recovered in {seconds:.2f} s")  # noqa: T201 - shown by -s: a measurement
         await until(lambda: len(far.clients()) == 1, "one control client is left")
         assert len(far.drainers()) == 1
+
+
+async def test_a_link_that_stays_down_makes_the_outcome_unknown_in_time_and_nothing_runs_twice(far: Place) -> None:
+    runs = far.path("runs")
+    async with opened(far, 150) as ctx:
+        await usable(ctx)
+        assert far.proxy is not None
+        results: list[ShellResult] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                results.append(await within(20, ctx.run_shell(f"echo once >>{runs}; sleep 300", timeout=6)))
+
+            tasks.start_soon(run)
+            await until(lambda: bool(lines(runs)), "the command runs")
+            far.proxy.cut()
+        (result,) = results
+        assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+        assert result.job_id
+        assert any(result.job_id in notice for notice in result.notices), result
+        far.proxy.resume()
+    async with opened(far) as ctx:
+        job = await ctx.kill(result.job_id)
+        assert job.status not in (Status.RUNNING, Status.UNKNOWN), job
+        await usable(ctx)
+    assert lines(runs) == ["once"]
+
+
+@pytest.mark.parametrize("engine", ["openssh"], indirect=True)
+async def test_a_connection_master_that_is_killed_is_replaced(far: Place, ssh_runtime: Path) -> None:
+    async with opened(far) as ctx:
+        for number in range(3):
+            runs, gate = far.path(f"runs-{number}"), far.path(f"gate-{number}")
+            os.mkfifo(gate)
+            results: list[ShellResult] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def run(command: str, to: list[ShellResult] = results) -> None:
+                    to.append(await within(25, ctx.run_shell(command, timeout=20)))
+
+                tasks.start_soon(run, f"echo once >>{runs}; cat {gate}; (exit 3)")
+                await until(partial(has_lines, runs), "the command runs")
+                (master,) = master_pids(ssh_runtime)
+                kill(master)
+                await feed(gate, b"data\n")
+            (result,) = results
+            assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 3, "data\n"), result
+            assert lines(runs) == ["once"]
+            await usable(ctx)
+
+
+def has_lines(path: Path) -> bool:
+    return bool(lines(path))
+
+
+async def test_a_slow_link_changes_nothing_but_the_time(far: Place) -> None:
+    assert far.proxy is not None
+    far.proxy.delay = 0.05
+    async with opened(far) as ctx:
+        for number in range(5):
+            result = await within(20, ctx.run_shell(f"seq 1 2000; (exit {number})"))
+            assert (result.status, result.exit_code) == (Status.COMPLETED, number), result
+            assert result.stdout == "".join(f"{line}\n" for line in range(1, 2001))
+
+
+async def test_programs_run_on_when_the_link_is_cut_under_a_flood(far: Place) -> None:
+    count = far.path("count")
+    flood = f"n=0; while :; do n=$((n + 1)); echo $n >>{count}; yes 0123456789 | head -c 200000; done"
+    async with opened(far) as ctx:
+        job = await ctx.run_shell(flood, wait=False)
+        await until(partial(has_lines, count), "the flood runs")
+        assert far.proxy is not None
+        far.proxy.stall()
+        await anyio.sleep(1)
+        before = len(lines(count))
+        await until(lambda: len(lines(count)) > before + 1, "it runs on while the link is stalled", 3)
+        far.proxy.cut()
+        before = len(lines(count))
+        await until(lambda: len(lines(count)) > before + 1, "it runs on while the link is cut", 3)
+        far.proxy.resume()
+    async with opened(far) as ctx:
+        await ctx.kill(job.job_id or "", signal="KILL")
+        await usable(ctx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -36,8 +37,7 @@ def end_window_beside_another(place: Place) -> None:
 
 
 def kill_shell(place: Place) -> None:
-    pane = int(place.tmux("display-message", "-p", "-t", "=harness:", "#{pane_pid}"))
-    (shell,) = (int(pid) for pid in Path(f"/proc/{pane}/task/{pane}/children").read_text().split())
+    (shell,) = (int(path.read_text()) for path in place.state.glob("panes/*/pid"))
     kill(shell)
 
 
@@ -95,12 +95,20 @@ async def test_during_a_command_its_outcome_is_honest_and_the_next_one_works(
         assert lines(runs) == ["once"]
 
 
+def other_reader(place: Place, old: int) -> bool:
+    return place.drainers() not in ([], [old])
+
+
+def says(path: Path, text: str) -> bool:
+    return lines(path) == [text]
+
+
 async def test_the_always_attached_reader_comes_back_when_it_is_killed(here: Place) -> None:
     async with opened(here) as ctx:
         for _ in range(3):
             (reader,) = here.drainers()
             kill(reader)
-            await until(lambda old=reader: here.drainers() not in ([], [old]), "another reader", 3)
+            await until(partial(other_reader, here, reader), "another reader", 3)
         await usable(ctx)
     (reader,) = here.drainers()
     kill(reader)
@@ -122,7 +130,7 @@ async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(he
                     to.append(await within(20, ctx.run_shell(command, timeout=15)))
 
                 tasks.start_soon(run)
-                await until(lambda n=number: lines(runs) == [str(n)], "it runs")
+                await until(partial(says, runs, str(number)), "it runs")
                 (client,) = here.clients()
                 kill(client)
                 await feed(gate, b"more\n")
@@ -161,4 +169,16 @@ async def test_clients_that_are_killed_while_commands_are_typed_never_run_one_tw
         ran = lines(runs)
         assert len(ran) == len(set(ran))
         assert len(ran) >= done >= 30, (done, ran)
+        await usable(ctx)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "dash", "mksh"])
+async def test_a_shell_that_loops_ends_with_its_window(here: Place, shell: str) -> None:
+    """Its terminal goes while a program of its own is in the foreground: only its parent and that program are told."""
+    async with here.connect(shell=f"/usr/bin/{shell}") as ctx:
+        looping = await ctx.run_shell(f"while :; do echo >{here.path('alive')}; sleep 0.05; done", timeout=0.5)
+        assert looping.status is Status.RUNNING, looping
+        (pid,) = (int(path.read_text()) for path in here.state.glob("panes/*/pid"))
+        end_window(here)
+        await until(lambda: not alive(pid), "the shell has ended")
         await usable(ctx)
