@@ -16,6 +16,8 @@ SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "
 PLAIN_SHELLS = frozenset({"dash", "sh"})
 DOORS = frozenset({"su", "sudo", "ssh", "docker", "podman", "kubectl", "machinectl", "doas", "runuser", "nsenter"})
 """Programs that put a shell behind them."""
+ASKERS = DOORS | {"passwd", "login", "scp", "sftp", "ssh-add", "ssh-keygen", "cryptsetup", "chsh"}
+"""Programs that ask for secrets."""
 
 _INSPECT = r"""
 tty=$1 shell=$2 group=
@@ -26,20 +28,22 @@ else
   group=$(ps -o tpgid= -p "$shell" | tr -d ' ')
 fi 2>/dev/null
 printf 'group=%s\n' "$group"
-{ read -r name <"/proc/$group/comm" || name=$(ps -o comm= -p "$group"); } 2>/dev/null
-printf 'name=%s\n' "${name##*/}"
-printf 'command='; { tr '\0\n' '  ' <"/proc/$group/cmdline" || ps -o args= -p "$group" | tr '\n' ' '; } 2>/dev/null
-printf '\nmodes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
+printf 'modes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
+shown=
 for stat in /proc/[0-9]*/stat; do
   read -r line <"$stat" || continue
   set -- ${line##*) }
-  [ "$3" = "$group" ] || continue
+  [ "$3" = "$group" ] && [ "$1" != Z ] || continue
   pid=${stat#/proc/}; pid=${pid%/stat}
+  [ "$pid" != "$group" ] && [ -n "$shown" ] || shown=$pid
   read -r number where rest <"/proc/$pid/syscall" || continue
-  case $number in
-    0 | 63 | 3) [ "$(readlink "/proc/$pid/fd/$((where))")" = "$tty" ] && echo reading=1 && break ;;
-  esac
+  case $number in 0 | 63 | 3) ;; *) continue ;; esac
+  case $(readlink "/proc/$pid/fd/$((where))") in "$tty" | /dev/tty) echo reading=1; shown=$pid; break ;; esac
 done 2>/dev/null
+shown=${shown:-$group}
+{ read -r name <"/proc/$shown/comm" || name=$(ps -o comm= -p "$shown"); } 2>/dev/null
+printf 'name=%s\n' "${name##*/}"
+printf 'command='; { tr '\0\n' '  ' <"/proc/$shown/cmdline" || ps -o args= -p "$shown" | tr '\n' ' '; } 2>/dev/null
 exit 0
 """
 
@@ -93,8 +97,8 @@ class Foreground:
 
     @property
     def wants_input(self) -> bool:
-        """It waits for a person."""
-        return self.reading or self.raw
+        """It waits for a person. A program of another user does not show what it reads: then echo off tells."""
+        return self.reading or self.raw or (not self.echo and self.name in ASKERS)
 
     def describe(self) -> str:
         """One phrase for notices."""

@@ -46,7 +46,7 @@ def command_lines(kind: str, job_id: str, command: str) -> list[str]:
     if kind == "fish":
         run = f"hxb {job_id}; eval (printf '%b' $hxin | string collect); hxd"
     else:
-        run = f'hxb {job_id}; eval "$(command printf %b "$hxin")"; {{ hxd; }} 2>/dev/null'
+        run = f'hxb {job_id}; eval "$(command printf %b "$hxin")"; {{ hxd && :; }} 2>/dev/null'
     short = len(lines) == 2 and len(lines[1]) + len(run) < _LINE  # one piece, after the empty start
     return [f"{lines[1].replace('$hxin', '', 1)}; {run}"] if short else [*lines, f" {run}"]
 

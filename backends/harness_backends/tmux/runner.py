@@ -27,16 +27,17 @@ from harness.tasks import BackgroundTasks
 
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
+from .adopt import adopt, until_prompt
 from .body import Body, compose
 from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, SavedFile, next_log, release, slot_text, type_text
+from .keyboard import BUSY, Dispatch, SavedFile, next_log, release, slot_text
 from .link import Link
 from .naming import record_text
-from .nested import command_lines, hook_lines, probe_line, probe_line_fish
+from .nested import command_lines
 from .output import OutputCollector
-from .pane import NestedShell, Pane
+from .pane import Pane
 from .protocol import Block
 from .rescue import PATIENCE, see_started
 from .rotate import due, rotate_log
@@ -46,7 +47,8 @@ __all__ = ["PaneRunner"]
 FOREIGN_WAIT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
 PROMPT_GRACE = 0.3
-ADOPT_TIMEOUT = 4.0
+SETTLE_TIME = 1.5
+SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 INTERRUPT_GRACE = 1.0
@@ -97,12 +99,12 @@ class PaneRunner:
         if pane.phase == "continuation":
             await self.link.request(("send-keys", "-t", pane.pane_id, "C-c"))
             await self._until_prompt(pane, 2.0)
-        if pane.phase == "ended":  # the line editor is not ready yet, and would show what is typed now twice
-            await self._until_prompt(pane, PROMPT_GRACE)
+        await self.settle(pane)  # the line editor is not ready yet, and would show what is typed now twice
         if pane.phase == "starting":
             await self._first_prompt(pane)
         if pane.phase == "running":
             await self._free(pane)
+        self._check_there(pane)
         if due(pane):
             await rotate_log(self.link, pane)
         if pane.restarted is not None:
@@ -110,18 +112,26 @@ class PaneRunner:
             pane.restarted = None
         return notices
 
+    async def settle(self, pane: Pane) -> None:
+        """Let a job's end be followed by the prompt that bears its tag."""
+        if pane.phase == "ended":
+            await self._until_prompt(pane, PROMPT_GRACE)
+
+    def _check_there(self, pane: Pane) -> None:
+        """What was asked about the pane may have waited for a new server, which gives the same ids again."""
+        if pane.gone:
+            raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self._target)
+
     async def _until_prompt(self, pane: Pane, timeout: float) -> bool:
-        with anyio.move_on_after(timeout):
-            while pane.phase != "prompt" and not pane.gone:
-                await pane.changed.wait()
-        return pane.phase == "prompt"
+        return await until_prompt(pane, timeout)
 
     async def _first_prompt(self, pane: Pane) -> None:
         config = self.link.setup.config
         if await self._until_prompt(pane, config.prompt_timeout):
             return
         front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
-        if front.is_shell and front.may_be_prompt and await self.adopt(pane):
+        self._check_there(pane)
+        if front.is_shell and front.may_be_prompt and await self.adopt(pane, front):
             return
         screen = await self.screen(pane)
         raise ShellNotReady(
@@ -135,49 +145,31 @@ class PaneRunner:
         """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
         if (pane.job is None or pane.paused) and await self._until_prompt(pane, FOREIGN_WAIT):
             return
-        front = await self.foreground(pane)
+        front = await self._settled(pane)
+        self._check_there(pane)
         nested = front.may_be_prompt and front.group != pane.shell.pid
-        if not pane.paused and nested and await self.adopt(pane):
+        if not pane.paused and nested and await self.adopt(pane, front):
             return
         if pane.phase in ("prompt", "ended"):
             return
         raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
 
-    async def adopt(self, pane: Pane) -> bool:
-        """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
-        nonce = self.link.token()
-        pane.push_shell(NestedShell(nonce, "?"))
-        kind = await self._ask_kind(pane, nonce)
-        if kind is None:
-            pane.pop_shell()
-            return False
-        pane.shells[-1] = NestedShell(nonce, kind)
-        for line in hook_lines(kind, nonce, tag=self.link.setup.config.prompt_tag):
-            await self._type_line(pane, line)
-        pane.phase = "starting"
-        return await self._until_prompt(pane, ADOPT_TIMEOUT)
-
-    async def _ask_kind(self, pane: Pane, nonce: str) -> str | None:
+    async def _settled(self, pane: Pane) -> Foreground:
+        """The foreground; a login that was answered a moment ago gets a little time to show its shell's prompt."""
+        waiting = 0
         front = await self.foreground(pane)
-        probes = [probe_line(nonce), probe_line_fish(nonce)]
-        if front.name == "fish":
-            probes.reverse()
-        pane.kind = None
-        for probe in probes:
-            await self._type_line(pane, probe)
-            with anyio.move_on_after(ADOPT_TIMEOUT):
-                while pane.kind is None:
-                    await pane.changed.wait()
-            if pane.kind is not None:
-                break
-        return pane.kind
+        with anyio.move_on_after(SETTLE_TIME):
+            while not front.may_be_prompt and pane.phase == "running" and waiting < 2:
+                changed = pane.changed
+                with anyio.move_on_after(SETTLE_STEP):
+                    await changed.wait()
+                front = await self.foreground(pane)
+                waiting = waiting + 1 if front.wants_input else 0
+        return front
 
-    async def _type_line(self, pane: Pane, line: str) -> None:
-        unlock = ("select-pane", "-t", pane.pane_id, "-e")
-        enter = ("send-keys", "-t", pane.pane_id, "Enter")
-        await self.link.request(
-            unlock, ("send-keys", "-t", pane.pane_id, "C-e", "C-u"), *type_text(pane.pane_id, line), enter
-        )
+    async def adopt(self, pane: Pane, front: Foreground) -> bool:
+        """Teach the markers to the shell that reads the pane's keyboard now. False when nothing answered."""
+        return await adopt(self.link, pane, front)
 
     # -- dispatch
 
@@ -307,8 +299,7 @@ class PaneRunner:
         """A request that must not reach another pane: a new server gives the ids of the old one again."""
         while True:
             client = await self.link.ready()
-            if pane.gone:
-                raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self._target)
+            self._check_there(pane)
             try:
                 with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
                     return await client.request(*commands)
@@ -455,7 +446,7 @@ class PaneRunner:
             pid, _, tty = pane.wrapper.partition(":")
         else:
             where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}")
-            tty, _, pid = (await self.link.request(where))[-1].text.partition(" ")
+            tty, _, pid = (await self.link.ask(where))[-1].text.partition(" ")
         return tty, int(pid or 0)
 
     async def screen(self, pane: Pane) -> str:

@@ -39,6 +39,7 @@ __all__ = ["TmuxTerminal", "open_terminal"]
 _WINDOW_ENDS = frozenset({"window-close", "unlinked-window-close"})
 KEPT_JOBS = 1000
 CLOSE_TIMEOUT = 1.0
+INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
 
 
 class TmuxTerminal(Terminal):
@@ -140,6 +141,7 @@ class TmuxTerminal(Terminal):
         panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
+        await self._runner.settle(panes[0])
         request = Capture(start="-", end="-")
         found = extract_tagged(await self._captured(panes[0], request), job_id, record.command)
         if found is None:
@@ -148,7 +150,7 @@ class TmuxTerminal(Terminal):
                 target=self._link.transport.target,
                 hint=f"harness jobs show {job_id} has its output",
             )
-        return found.text
+        return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
     async def send_keys(self, request: Keys) -> None:
         pane = await self._target_pane(request.pane or request.target)

@@ -5,15 +5,29 @@ hx_dir=$1 hx_shell=$2 hx_hooks=$3 hx_failed=0
 read -r hx_nonce <"$hx_dir/nonce"
 printf '\033]133;W;%s;tty=%s:%s\007' "$hx_nonce" "$$" "$(tty)"
 [ -z "$4" ] || cd -- "$4" || :
+# When the terminal goes, only this process and the foreground group are told. The shell is neither while a program of
+# its own runs, and would go on without a terminal: somebody waits for our end and tells it.
+rm -f "$hx_dir/alive"
+if mkfifo "$hx_dir/alive" 2>/dev/null; then
+  (
+    read -r hx_end <"$hx_dir/alive"
+    read -r hx_pid <"$hx_dir/pid" && kill -HUP "$hx_pid"
+    rm -f "$hx_dir/alive"
+  ) </dev/null >/dev/null 2>&1 &
+  exec 8>"$hx_dir/alive"
+else
+  exec 8>/dev/null
+fi
 while :; do
   : >"$hx_dir/starting"
+  rm -f "$hx_dir/pid"
   export HX_DIR="$hx_dir" HX_HOOKS="$hx_hooks" HX_ENV="${ENV-}"
   case ${hx_shell##*/} in
-    bash) "$hx_shell" --rcfile "$hx_hooks/bashrc" -i ;;
-    zsh) HX_ZDOTDIR=${ZDOTDIR-} ZDOTDIR=$hx_hooks/zsh "$hx_shell" -i -l ;;
-    fish) "$hx_shell" -i -l -C "source \$HX_HOOKS/fishrc" ;;
-    busybox) ENV=$hx_hooks/shrc "$hx_shell" ash -i ;;
-    *) ENV=$hx_hooks/shrc "$hx_shell" -i ;;
+    bash) "$hx_shell" --rcfile "$hx_hooks/bashrc" -i 8>&- ;;
+    zsh) HX_ZDOTDIR=${ZDOTDIR-} ZDOTDIR=$hx_hooks/zsh "$hx_shell" -i -l 8>&- ;;
+    fish) "$hx_shell" -i -l -C "source \$HX_HOOKS/fishrc" 8>&- ;;
+    busybox) ENV=$hx_hooks/shrc "$hx_shell" ash -i 8>&- ;;
+    *) ENV=$hx_hooks/shrc "$hx_shell" -i 8>&- ;;
   esac
   hx_code=$?
   hx_mark= hx_job=
