@@ -63,6 +63,11 @@ class AsyncsshTransport(Transport):
         assert self._connection is not None
         return self._connection
 
+    @property
+    def is_lost(self) -> bool:
+        """The connection has ended."""
+        return self._lost is not None
+
     def connected(self, connection: asyncssh.SSHClientConnection) -> None:
         """Called once, after the login."""
         self._connection = connection
@@ -193,8 +198,8 @@ def _pauses() -> Iterator[float]:
 @asynccontextmanager
 async def open_asyncssh_transport(
     target: Target, config: Config, base: Transport | None
-) -> AsyncIterator[AsyncsshTransport]:
-    """Log in, and be connected until this is left.
+) -> AsyncIterator[Transport]:
+    """Log in, and be connected until this is left; a connection that is lost is made anew when it is next needed.
 
     Raises:
         ConnectError: or a subclass that says what went wrong.
@@ -202,12 +207,19 @@ async def open_asyncssh_transport(
         UnsupportedOperation: asyncssh is not installed, or ``base`` is of another kind.
     """
     _require_asyncssh(target)
+    from .asyncssh_renewal import RenewingTransport
     from .asyncssh_settings import config_files
 
-    async with AsyncExitStack() as stack:
+    async def log_in(stack: AsyncExitStack) -> AsyncsshTransport:
         with config_files(config) as files:
-            transport = await _log_in(stack, target, config, files, _tunnel(target, base), ())
+            return await _log_in(stack, target, config, files, await _tunnel(target, base), ())
+
+    transport = RenewingTransport(target, log_in)
+    try:
+        await transport.connect()
         yield transport
+    finally:
+        await transport.aclose()
 
 
 async def _log_in(
@@ -249,11 +261,13 @@ def _jump(text: str, target: Target) -> Target:
         raise ConfigError(f"ProxyJump {text!r} is not a host", target=target) from error
 
 
-def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
+async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
+    from .asyncssh_renewal import RenewingTransport
+
     if base is None or isinstance(base, LocalTransport):
         return None
-    if isinstance(base, AsyncsshTransport):
-        return base.connection
+    if isinstance(base, RenewingTransport):
+        return (await base.connect()).connection
     raise UnsupportedOperation(
         f"asyncssh cannot log in through {base.describe()}",
         target=target,
