@@ -211,6 +211,7 @@ async def test_many_tasks_share_the_channel_without_mixing(target: JobTarget) ->
     async def worker(name: int) -> None:
         for number in range(10):
             result = await target.run(f"echo {name}.{number}; echo e{name}.{number} >&2; exit {name}")
+            assert result.status is Status.COMPLETED, result
             assert (result.stdout, result.stderr) == (f"{name}.{number}\n", f"e{name}.{number}\n")
             assert result.exit_code == name
 

@@ -26,6 +26,7 @@ from harness.errors import (
     UnsupportedOperation,
 )
 from harness.results import Job, ShellResult, Status
+from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript
@@ -34,6 +35,7 @@ from .joboutput import JobOutput, Kept, cut
 from .jobscript import PROLOGUE, SIGNALS, Fault, Launch, Outcome
 from .jobtable import JobTable, KeptJob
 from .jobuser import account_text, change_user
+from .jobwarm import MOST_ORDER, Warm, WarmShells
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
 from .state import JobRecord, JobStore, render_record
@@ -68,12 +70,23 @@ class _Run:
 class PosixJobs(Jobs):
     """Jobs over a held shell: one channel for any number of concurrent commands, one round trip for each."""
 
-    def __init__(self, transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        config: Config,
+        shell: HeldShell,
+        store: JobStore,
+        probe: Probe,
+        tasks: BackgroundTasks,
+    ) -> None:
         self._transport = transport
+        self._tasks = tasks
         self._config = config
         self._shell = shell
         self._store = store
         self._probe = probe
+        self._warm = WarmShells(shell, store, joboutput.INLINE + 1)
+        self._ran_before = False
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         self._table = JobTable(transport, shell, store, config)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket)
@@ -81,15 +94,71 @@ class PosixJobs(Jobs):
     # -- running
 
     async def run(self, command: Command) -> ShellResult:
+        warm = self._warm.take() if self._can_wait_warm(command) else None
+        if warm is not None:
+            result = await self._run_warm(warm, command)
+            if result is not None:
+                return result
         job_id = await self._store.claim()
-        launch = await self._prepare(job_id, command)
-        began = time.monotonic()
         try:
+            launch = await self._prepare(job_id, command)
+        except HarnessError:
+            self._store.give_back(job_id)
+            raise
+        began = time.monotonic()
+        async with self._ended_on_error(job_id):
             ticket = await self._shell.submit(jobscript.launch_line(launch), acknowledged=launch.acknowledge)
             running = _Run(job_id, command, ticket, began, [0, 0])
             if command.wait:
                 return await self._finish(running)
             return await self._acknowledge(running)
+
+    async def _run_warm(self, warm: Warm, command: Command) -> ShellResult | None:
+        """Run it in the shell that waits; None when that was gone and nothing ran."""
+        order = jobscript.order_text(command.env, self._directory(command.cwd))
+        try:
+            launch = replace(await self._prepare(warm.job_id, command), start=order)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._interrupt(warm.job_id)
+            raise
+        running = _Run(warm.job_id, command, warm.ticket, time.monotonic(), [0, 0])
+        async with self._ended_on_error(warm.job_id):
+            await self._shell.add(warm.ticket, jobscript.fire_line(launch, warm.slot))
+            try:
+                return await self._finish(running)
+            except NotTakenError:
+                await self._forget_record(warm.job_id)
+                return None
+
+    async def _forget_record(self, job_id: str) -> None:
+        """Remove what was written for a command that did not run, after the line that wrote it."""
+        names = " ".join(f'"$hx_jobs/{job_id}.{suffix}"' for suffix in ("cmd", "in"))
+        with suppress(HarnessError):
+            (await self._shell.submit(jobscript.background_line(f"rm -f {names}"))).forget()
+
+    def _prepare_next(self) -> None:
+        """A single command, such as that of ``harness run``, leaves no waiting shell behind."""
+        if self._ran_before:
+            self._tasks.start_soon(self._warm.prepare)
+        self._ran_before = True
+
+    def _can_wait_warm(self, command: Command) -> bool:
+        order = jobscript.order_text(command.env, self._directory(command.cwd))
+        return (
+            command.wait
+            and not self._changes_user(command)
+            and len(order.encode("utf-8", "surrogateescape")) <= MOST_ORDER
+        )
+
+    def _changes_user(self, command: Command) -> bool:
+        return command.user is not None and command.user != self._probe.capabilities.user
+
+    @asynccontextmanager
+    async def _ended_on_error(self, job_id: str) -> AsyncIterator[None]:
+        """A caller that is cancelled, or whose callback fails, leaves no command behind."""
+        try:
+            yield
         except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
             with anyio.CancelScope(shield=True):
                 await self._interrupt(job_id)
@@ -100,7 +169,7 @@ class PosixJobs(Jobs):
     async def _prepare(self, job_id: str, command: Command) -> Launch:
         record = render_record(self._record(job_id, command))
         stdin, start = command.stdin, jobscript.start_text(command.env)
-        if command.user is not None and command.user != self._probe.capabilities.user:
+        if command.user is not None and self._changes_user(command):
             program = change_user(command.user, self._probe.capabilities, self._target)
             preamble = account_text(command.user) + jobscript.preamble(command.env)
             text = f"{preamble}\n{command.command}".encode("utf-8", "surrogateescape")
@@ -181,6 +250,7 @@ class PosixJobs(Jobs):
     async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
         outcome = jobscript.outcome(reply.exit_code)
         self._check(outcome, run.command)
+        self._prepare_next()
         limit = run.command.max_output
         if max(len(reply.stdout), len(reply.stderr)) > joboutput.INLINE:
             output = await self._output(run.job_id, limit)
@@ -190,6 +260,8 @@ class PosixJobs(Jobs):
         return self._result(run, outcome, output)
 
     def _check(self, outcome: Outcome, command: Command) -> None:
+        if outcome.fault is Fault.NOT_TAKEN:
+            raise NotTakenError
         if outcome.fault is not None:
             raise _fault_error(outcome.fault, command, self._target)
 
@@ -341,6 +413,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
+class NotTakenError(Exception):
+    """The waiting shell was gone before it took the order: nothing ran."""
+
+
 def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
     cwd = command.cwd
     match fault:
@@ -352,7 +428,7 @@ def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
             return PermissionDenied(f"{cwd}: may not be entered, so nothing ran", target=target)
         case Fault.NO_SPACE:
             return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free some space")
-        case Fault.NO_GROUP:
+        case Fault.NO_GROUP | Fault.NOT_TAKEN:
             return UnsupportedOperation(
                 "no way to start a command in a process group of its own",
                 target=target,
@@ -365,10 +441,7 @@ async def open_jobs(
     transport: Transport, config: Config, shell: HeldShell, store: JobStore, probe: Probe
 ) -> AsyncIterator[PosixJobs]:
     """The jobs of one target. :data:`PROLOGUE` must have been defined in the held shell before its first call."""
-    async with anyio.create_task_group() as tasks:
-        jobs = PosixJobs(transport, config, shell, store, probe)
+    async with background_tasks() as tasks:
+        jobs = PosixJobs(transport, config, shell, store, probe, tasks)
         tasks.start_soon(jobs.clean_sometimes)
-        try:
-            yield jobs
-        finally:
-            tasks.cancel_scope.cancel()
+        yield jobs

@@ -26,12 +26,15 @@ __all__ = [
     "Launch",
     "Outcome",
     "background_line",
+    "fire_line",
     "launch_line",
+    "order_text",
     "outcome",
     "preamble",
     "recorded",
     "start_text",
     "start_text_as",
+    "warm_line",
     "write_bytes",
 ]
 
@@ -40,6 +43,32 @@ _CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd; set 
 
 # For another user, who cannot read the record: the text comes first on standard input, a regular file, $1 bytes long.
 _CHILD_OTHER = 'hx_cmd=$(dd bs="$1" count=1 2>/dev/null); umask "$2"; set --; eval "$hx_cmd"'
+
+# The same, started before its order is known. The order is one line of standard input that begins with the job and
+# ends with a comment sign; a torn or foreign one is never obeyed. That N.out exists proves that the order was taken.
+_CHILD_WARM = """
+hx_nl="
+"
+while IFS= read -r hx_line; do
+  case $hx_line in "$1 "*" #") break ;; esac
+  hx_line=
+done
+[ -n "$hx_line" ] || exit 96
+exec </dev/null
+hx_to=
+eval "${hx_line#* }"
+if [ -n "$hx_to" ]; then
+  CDPATH= cd -- "$hx_to" >/dev/null 2>&1 || { [ -e "$hx_to" ] || exit 97; [ -d "$hx_to" ] || exit 98; exit 99; }
+fi
+umask 077
+[ -e "$2/$1.in" ] && exec <"$2/$1.in"
+{ command : >"$2/$1.err"; } 2>/dev/null || exit 95
+exec 2>"$2/$1.err" >"$2/$1.out"
+umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd
+unset hx_nl hx_line hx_to
+set --
+. "$hx_cmd"
+"""
 
 _PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
 
@@ -65,16 +94,26 @@ hx_group() {
 }
 """
 
+# hx_beside: a background subshell takes its own way to the streams. It holds the token's FIFO for reading only and
+# gives the token back through the held shell's descriptor: nobody waits for it when the held shell was killed.
 _FRAME_LOCK = r"""
-if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_root/run/token.$$") </dev/null 2>/dev/null; then
-  exec 7<>"$hx_root/run/token.$$"
-  rm -f "$hx_root/run/token.$$" </dev/null
+hx_fifo=$hx_root/run/fifo
+if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$") </dev/null 2>/dev/null; then
+  exec 7<>"$hx_fifo.t.$$" 3<"$hx_fifo.t.$$" 8<>"$hx_fifo.a.$$" 9<"$hx_fifo.a.$$" 4<>"$hx_fifo.b.$$" 5<"$hx_fifo.b.$$"
+  rm -f "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$" </dev/null
   hx_take() { read -r hx_token <&7; }
   hx_give() { echo >&7; }
   hx_give
 else
   hx_launcher=none
 fi
+hx_beside() {
+  exec 6>&2 2>/dev/null
+  if [ -e "/proc/$$/fd/7" ]; then
+    exec 7<&3
+    hx_give() { echo >"/proc/$$/fd/7"; }
+  fi
+}
 """
 
 # hx_reply ID CODE LIMIT OUT ERR: one frame with at most LIMIT bytes of each file.
@@ -113,7 +152,8 @@ hx_enter() {
   return 3
 }
 hx_work() {
-  exec 6>&2 2>/dev/null
+  hx_beside
+  exec 3<&- 4>&- 5<&- 8>&- 9<&-
   hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err hx_in=$hx_jobs/$2.in
   [ -n "$6" ] || [ -e "$hx_in" ] || hx_in=/dev/null
   [ "$hx_launcher" = none ] && hx_code=1005
@@ -139,18 +179,85 @@ hx_start() {
   ( exec <"$hx_in" >"$hx_out" 2>"$hx_err" 6>&- 7>&-; hx_job=$2; eval "$5" ) &
   hx_pid=$!
   trap '' HUP TERM PIPE
-  hx_since self
-  hx_keeper="${hx_stat%% *} $hx_began"
-  hx_since "$hx_pid"
-  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$2.pid"
+  hx_note "$2"
   [ "$8" = 0 ] || hx_reply "-$1" 0 0 /dev/null /dev/null
   wait "$hx_pid"
   hx_code=$?
+  hx_finish "$1" "$2" "$7"
+}
+hx_note() {
+  hx_since self
+  hx_keeper="${hx_stat%% *} $hx_began"
+  hx_since "$hx_pid"
+  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$1.pid"
+}
+hx_finish() {
   hx_why=
   [ -e "$hx_jobs/$2.why" ] && read -r hx_why <"$hx_jobs/$2.why"
   printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
   case $hx_why in timed_out) hx_code=$((hx_code + 2000)) ;; interrupted) hx_code=$((hx_code + 3000)) ;; esac
-  hx_reply "$1" "$hx_code" "$7" "$hx_out" "$hx_err"
+  hx_reply "$1" "$hx_code" "$3" "$hx_out" "$hx_err"
+}
+"""
+
+# hx_warm ID JOB LIMIT SLOT PREVIOUS . : start a shell for a job that is yet to come; it has an idle keeper and costs
+# nothing until then. hx_fire JOB RECORD ORDER FEED SLOT . : the order, written where nothing can make us wait. The two
+# slots take turns, and a slot is free again when the job before has taken its order. The keeper is told to end by the
+# shell that it keeps, and that by the end of the FIFO, when the held shell ends in whatever way.
+_WARM = r"""
+hx_warm_a= hx_warm_b=
+hx_warm() {
+  [ "$#" = 6 ] && [ "$6" = . ] || return 0
+  jobs >/dev/null 2>&1
+  case $4 in a) hx_warm_a=$2 ;; *) hx_warm_b=$2 ;; esac
+  hx_expect "$@" </dev/null &
+}
+hx_expect() {
+  hx_beside
+  trap : HUP TERM PIPE
+  umask 077
+  hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err
+  if [ "$hx_launcher" = none ] || { [ -n "$5" ] && [ ! -e "$hx_jobs/$5.out" ] && [ -e "$hx_jobs/$5.cmd" ]; }; then
+    hx_decline "$1" 1006
+    return
+  fi
+  case $4 in a) exec 3<&9 ;; *) exec 3<&5 ;; esac
+  exec 4>&- 5<&- 8>&- 9<&-
+  ( exec <&3 >/dev/null 3<&- 6>&- 7>&-; hx_group "$hx_sh" -c "$hx_child_warm" sh "$2" "$hx_jobs" "$hx_umask" ) &
+  hx_pid=$!
+  exec 3<&-
+  hx_note "$2"
+  hx_reply "-$1" 0 0 /dev/null /dev/null
+  while :; do
+    wait "$hx_pid"
+    hx_code=$?
+    [ "$hx_code" -gt 128 ] && kill -0 "$hx_pid" || break
+  done
+  trap '' HUP TERM PIPE
+  if [ -e "$hx_out" ]; then
+    hx_finish "$1" "$2" "$3"
+  else
+    rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.pid" "$hx_jobs/$2.in" "$hx_jobs/$2.why" "$hx_err"
+    case $hx_code in
+      95) hx_decline "$1" 1004 ;;
+      97) hx_decline "$1" 1001 ;;
+      98) hx_decline "$1" 1002 ;;
+      99) hx_decline "$1" 1003 ;;
+      *) hx_decline "$1" 1006 ;;
+    esac
+  fi
+}
+hx_decline() { hx_reply "$1" "$2" 0 /dev/null /dev/null; }
+hx_fire() {
+  [ "$#" = 6 ] && [ "$6" = . ] || return 0
+  umask 077
+  hx_order=$3
+  { hx_put "$2" >"$hx_jobs/$1.cmd" && eval "$4"; } 2>/dev/null || hx_order='exit 95'
+  umask "$hx_umask"
+  case $5 in
+    a) [ "$hx_warm_a" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&8 ;;
+    *) [ "$hx_warm_b" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&4 ;;
+  esac
 }
 """
 
@@ -162,7 +269,8 @@ hx_back() {
   hx_behind "$@" </dev/null &
 }
 hx_behind() {
-  exec 6>&2 2>/dev/null
+  hx_beside
+  exec 3<&- 4>&- 5<&- 8>&- 9<&-
   trap '' HUP TERM PIPE
   hx_text=$(exec 6>&- 7>&-; LC_ALL=C; export LC_ALL; eval "$2")
   hx_code=$?
@@ -224,7 +332,8 @@ hx_remains() {
 
 # hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
 # or we are. A job in a pane has no process group of its own: it is gone when its pane is.
-# hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7.
+# hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7. Zombies that their
+# new parent is slow to reap are nothing.
 _WATCH = r"""
 hx_gone() {
   if [ -s "$hx_jobs/$1.pid" ]; then
@@ -249,7 +358,7 @@ hx_wait() {
   return 8
 }
 hx_end() {
-  [ -s "$hx_jobs/$1.cmd" ] || return 0
+  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 0
   hx_job=$1 hx_left=40
   while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
     hx_left=$((hx_left - 1)); hx_nap 0.05
@@ -264,6 +373,7 @@ hx_end() {
     while [ "$hx_left" -gt 0 ]; do
       hx_alive "$hx_job" || return 0
       hx_left=$((hx_left - 1)); hx_nap 0.1
+      [ $((hx_left % 4)) != 0 ] || hx_remains "$hx_job" || return 0
     done
     shift 2
   done
@@ -337,11 +447,13 @@ PROLOGUE = "".join(
         "\nhx_jobs=$hx_root/jobs\n",
         f"hx_child={shlex.quote(_CHILD)}\n",
         f"hx_child_other={shlex.quote(_CHILD_OTHER)}\n",
+        f"hx_child_warm={shlex.quote(_CHILD_WARM)}\n",
         f"hx_reset={shlex.quote(_PERL)}\n",
         _LAUNCHERS,
         _FRAME_LOCK,
         _REPLY,
         _RUN,
+        _WARM,
         _BACK,
         WATCH,
         _GUARD,
@@ -358,6 +470,7 @@ class Fault(IntEnum):
     CWD_DENIED = 1003
     NO_SPACE = 1004
     NO_GROUP = 1005
+    NOT_TAKEN = 1006
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +494,24 @@ def launch_line(launch: Launch) -> Callable[[int], str]:
     words = (launch.job_id, launch.record, launch.cwd, launch.start, launch.feed, str(launch.limit))
     rest = " ".join(map(shlex.quote, words)) + (" 1 .\n" if launch.acknowledge else " 0 .\n")
     return lambda number: f"hx_run {number} {rest}"
+
+
+def warm_line(job_id: str, limit: int, slot: str, previous: str) -> Callable[[int], str]:
+    """The line that starts a shell for a coming job in a slot that the job ``previous`` had before."""
+    rest = f"{job_id} {limit} {slot} {previous or chr(39) * 2} .\n"
+    return lambda number: f"hx_warm {number} {rest}"
+
+
+def fire_line(launch: Launch, slot: str) -> str:
+    """The line that gives the order to such a shell. ``launch.start`` is the order: :func:`order_text`."""
+    words = (launch.job_id, launch.record, launch.start, launch.feed, slot)
+    return f"hx_fire {' '.join(map(shlex.quote, words))} .\n"
+
+
+def order_text(env: tuple[tuple[str, str], ...], cwd: str) -> str:
+    """What a waiting shell does before it becomes the command: one line."""
+    text = preamble(env) + f"hx_to={shlex.quote(cwd)}"
+    return text.replace("\n", "'\"$hx_nl\"'")  # a newline is always between single quotes here
 
 
 def background_line(script: str) -> Callable[[int], str]:

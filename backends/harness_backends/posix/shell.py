@@ -36,7 +36,7 @@ hx_give() {{ :; }}
 hx_call() {{
   hx_take
   printf '\\n%s %s\\n' "$hx_nonce" "$1"
-  ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null
+  ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null 3<&- 4<&- 5<&- 7<&- 8<&- 9<&-
   set -- "$1" "$?"
   printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2"
   printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2" >&2
