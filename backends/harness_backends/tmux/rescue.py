@@ -52,10 +52,10 @@ def _missing(pane: Pane, job: PaneJob) -> bool:
 async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     unlock = ("select-pane", "-t", pane.pane_id, "-e")
     changed = pane.changed
-    await link.ask(unlock, ("send-keys", "-t", pane.pane_id, "C-c"))
+    await link.client.request(unlock, ("send-keys", "-t", pane.pane_id, "C-c"))
     with anyio.move_on_after(PROMPT_WAIT):
         await changed.wait()
         while pane.phase != "prompt":
             await pane.changed.wait()
     if _missing(pane, job):
-        await link.ask(*replace(action, slot="").again())
+        await link.client.request(*replace(action, slot="").again())

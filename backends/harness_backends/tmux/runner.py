@@ -122,6 +122,11 @@ class PaneRunner:
         if pane.gone:
             raise PaneGone(f"pane {pane.name!r} was closed before the command was typed", target=self._target)
 
+    async def settle(self, pane: Pane) -> None:
+        """Wait, a moment at most, until the line editor is ready: it would lose C-d, and show other keys twice."""
+        if pane.phase == "ended":
+            await self._until_prompt(pane, PROMPT_GRACE)
+
     async def _until_prompt(self, pane: Pane, timeout: float) -> bool:
         return await until_prompt(pane, timeout)
 

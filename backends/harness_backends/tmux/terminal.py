@@ -154,6 +154,7 @@ class TmuxTerminal(Terminal):
 
     async def send_keys(self, request: Keys) -> None:
         pane = await self._target_pane(request.pane or request.target)
+        await self._runner.settle(pane)
         text = request.literal_text
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")

@@ -1,0 +1,59 @@
+"""Teaching the markers to the shell that reads a pane's keyboard: asking for its kind, typing the hooks."""
+
+from __future__ import annotations
+
+import anyio
+
+from .foreground import Foreground
+from .keyboard import type_text
+from .link import Link
+from .nested import hook_lines, probe_line, probe_line_fish
+from .pane import NestedShell, Pane
+
+__all__ = ["adopt", "until_prompt"]
+
+ADOPT_TIMEOUT = 4.0
+
+
+async def until_prompt(pane: Pane, timeout: float) -> bool:
+    """Wait for the pane's shell to show its prompt; False when it did not within ``timeout`` seconds."""
+    with anyio.move_on_after(timeout):
+        while pane.phase != "prompt" and not pane.gone:
+            await pane.changed.wait()
+    return pane.phase == "prompt"
+
+
+async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
+    """Teach the markers to the shell in front. False when nothing answered."""
+    nonce = link.token()
+    pane.push_shell(NestedShell(nonce, "?"))
+    kind = await _ask_kind(link, pane, nonce, front)
+    if kind is None:
+        pane.pop_shell()
+        return False
+    pane.shells[-1] = NestedShell(nonce, kind)
+    for line in hook_lines(kind, nonce, tag=link.setup.config.prompt_tag):
+        await _type_line(link, pane, line)
+    pane.phase = "starting"
+    return await until_prompt(pane, ADOPT_TIMEOUT)
+
+
+async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> str | None:
+    probes = [probe_line(nonce), probe_line_fish(nonce)]
+    if front.name == "fish":
+        probes.reverse()
+    pane.kind = None
+    for probe in probes:
+        await _type_line(link, pane, probe)
+        with anyio.move_on_after(ADOPT_TIMEOUT):
+            while pane.kind is None:
+                await pane.changed.wait()
+        if pane.kind is not None:
+            break
+    return pane.kind
+
+
+async def _type_line(link: Link, pane: Pane, line: str) -> None:
+    unlock = ("select-pane", "-t", pane.pane_id, "-e")
+    enter = ("send-keys", "-t", pane.pane_id, "Enter")
+    await link.request(unlock, ("send-keys", "-t", pane.pane_id, "C-e", "C-u"), *type_text(pane.pane_id, line), enter)
