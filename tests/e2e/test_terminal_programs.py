@@ -35,7 +35,7 @@ def waits(result: ShellResult, *words: str) -> None:
 
 PROGRAMS = [
     ("seq 1 500 | less", "less", ("q",), ""),
-    ("vim -u NONE notes", "vim", ("Escape", ":q!", "Enter"), ""),
+    ("vim -u NONE notes", "vim", ("Escape", ":", "q", "!", "Enter"), ""),
     ("top -d 60", "top", ("q",), ""),
     ("python3 -q", "python3", ("C-d",), ""),
     ("ed -p '* '", "ed", ("q", "Enter"), ""),

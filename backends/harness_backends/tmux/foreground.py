@@ -29,12 +29,13 @@ else
 fi 2>/dev/null
 printf 'group=%s\n' "$group"
 printf 'modes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
-shown=
+shown= last=
 for stat in /proc/[0-9]*/stat; do
   read -r line <"$stat" || continue
   set -- ${line##*) }
   [ "$3" = "$group" ] && [ "$1" != Z ] || continue
   pid=${stat#/proc/}; pid=${pid%/stat}
+  last=$pid
   [ "$pid" != "$group" ] && [ -n "$shown" ] || shown=$pid
   read -r number where rest <"/proc/$pid/syscall" || continue
   case $number in 0 | 63 | 3) ;; *) continue ;; esac
@@ -43,7 +44,8 @@ done 2>/dev/null
 shown=${shown:-$group}
 { read -r name <"/proc/$shown/comm" || name=$(ps -o comm= -p "$shown"); } 2>/dev/null
 printf 'name=%s\n' "${name##*/}"
-printf 'command='; { tr '\0\n' '  ' <"/proc/$shown/cmdline" || ps -o args= -p "$shown" | tr '\n' ' '; } 2>/dev/null
+printf 'last='; [ "$last" = "$shown" ] || tr '\0\n' '  ' <"/proc/$last/cmdline" 2>/dev/null
+printf '\ncommand='; { tr '\0\n' '  ' <"/proc/$shown/cmdline" || ps -o args= -p "$shown" | tr '\n' ' '; } 2>/dev/null
 exit 0
 """
 
@@ -79,6 +81,8 @@ class Foreground:
     reading: bool = False
     raw: bool = False
     echo: bool = True
+    last: str = ""
+    """The command line of the newest other process in the foreground."""
 
     @property
     def is_shell(self) -> bool:
@@ -102,7 +106,8 @@ class Foreground:
 
     def describe(self) -> str:
         """One phrase for notices."""
-        what = f"{self.command.strip()[:80] or self.name or 'a program'}"
+        command = self.last if self.is_shell and not self.wants_input and self.last else self.command
+        what = f"{command.strip()[:80] or self.name or 'a program'}"
         if not self.echo and not self.raw:
             return f"{what} asks for something that is not shown (a password?)"
         if self.wants_input:
@@ -118,6 +123,7 @@ def parse(text: str) -> Foreground:
     return Foreground(
         name=fields.get("name", ""),
         command=fields.get("command", ""),
+        last=fields.get("last", ""),
         group=int(group) if group.isdecimal() else 0,
         reading=fields.get("reading") == "1",
         raw="-icanon" in modes,

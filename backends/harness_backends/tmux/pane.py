@@ -201,9 +201,13 @@ class Pane:
     def _shell_exited(self, code: int) -> None:
         self.phase, self.running = "starting", 0
         del self.shells[1:]
-        if not self.jobs:
+        waiting = [job for job in self.jobs if not job.started and job.nonce == self.shell.nonce]
+        ended = [job for job in reversed(self.jobs) if job not in waiting]
+        self.jobs = waiting
+        if not ended and not waiting:
             self.restarted = code
-        while self.jobs:
-            job = self.jobs.pop()
+        for job in waiting:  # the fresh shell reads what was typed, or it is typed again
+            job.notices.append(f"the pane's shell had ended (exit code {code}); this ran in a fresh one")
+        for job in ended:
             job.notices.append("the shell ended; a fresh one was started")
             job.finish(Status.SHELL_EXITED, code)

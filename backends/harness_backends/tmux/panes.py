@@ -358,7 +358,7 @@ class PaneTable:
 
     async def literal(self, pane: Pane, text: str) -> list[tuple[str, ...]]:
         """The commands that type a text of any length."""
-        if len(text) <= LONG_TEXT and "\n" not in text:
+        if len(text) <= LONG_TEXT and "\n" not in text and not any("\udc80" <= char <= "\udcff" for char in text):
             return type_text(pane.pane_id, text)
         buffer = f"hxk{pane.pane_id[1:]}"
         return [("set-buffer", "-b", buffer, text), ("paste-buffer", "-d", "-r", "-b", buffer, "-t", pane.pane_id)]

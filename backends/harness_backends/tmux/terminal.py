@@ -25,6 +25,7 @@ from ..posix.state import JobStore
 from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
 from .job import PaneJob
+from .keys import check_keys
 from .link import Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
@@ -153,6 +154,7 @@ class TmuxTerminal(Terminal):
         return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
     async def send_keys(self, request: Keys) -> None:
+        check_keys(request.keys, self._link.transport.target)
         pane = await self._target_pane(request.pane or request.target)
         await self._runner.settle(pane)
         text = request.literal_text

@@ -1,0 +1,136 @@
+"""How commands and shells end: time limits, cancelling, killing, and shells that leave."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
+
+from harness import ShellNotReady, Status
+
+__all__ = ["desk", "open_desk"]
+
+
+async def usable(desk: Desk) -> None:
+    result = await desk.ctx.run_shell("echo usable; (exit 2)", timeout=10)
+    assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 2, "usable\n"), result
+
+
+@everywhere
+async def test_a_command_that_outlasts_its_time_is_kept_and_gives_all_later(desk: Desk) -> None:
+    await desk.ctx.run_shell("mkfifo gate")
+    result = await desk.ctx.run_shell("echo first; cat gate; echo last; (exit 3)", timeout=0.5)
+    assert (result.status, result.exit_code, result.stdout) == (Status.RUNNING, None, "first\n")
+    await desk.open_gate()
+    done = await desk.ctx.wait(result.job_id or "", timeout=10)
+    assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 3, "first\nlast\n")
+    await usable(desk)
+
+
+STUBBORN = {
+    "plain": "sleep 400.1",
+    "grandchildren": "sh -c 'sh -c \"sleep 400.1\" & sleep 400.1 & wait'",
+    "deaf": "sh -c 'trap \"\" INT TERM HUP; sleep 400.1; sleep 400.1; sleep 400.1'",
+    "deaf in the shell": "trap '' INT; sleep 400.1; sleep 400.1",
+    "background of the job": "sleep 400.1 & sleep 400.1",
+    "detached": "nohup sleep 400.1 >/dev/null 2>&1 & sleep 400.1",
+    "loop": "while :; do sleep 400.1; done",
+    "raw": "stty raw -echo; sleep 400.1",
+    "function": "f() { sleep 400.1; f; }; f",
+}
+
+
+@pytest.mark.parametrize("command", STUBBORN.values(), ids=STUBBORN.keys())
+async def test_a_killed_command_is_proved_gone(desk: Desk, command: str) -> None:
+    begun = time.monotonic()
+    result = await desk.ctx.run_shell(f"echo before\n{command}", timeout=0.5, on_timeout="kill")
+    assert (result.status, result.exit_code) == (Status.TIMED_OUT, None), result
+    assert result.stdout.startswith("before\n")
+    assert desk.processes("sleep 400.1") == []
+    assert time.monotonic() - begun < 10
+    await desk.ctx.run_shell("trap - INT")
+    await usable(desk)
+
+
+async def test_an_operators_background_programs_are_not_killed_with_ours(desk: Desk) -> None:
+    await desk.ctx.run_shell("sleep 401.1 &")
+    await anyio.sleep(0.5)  # older than the command below by more than the clock's grain
+    result = await desk.ctx.run_shell("sleep 401.2", timeout=0.3, on_timeout="kill")
+    assert result.status is Status.TIMED_OUT
+    assert desk.processes("sleep 401.1")
+    assert not desk.processes("sleep 401.2")
+
+
+@everywhere
+async def test_cancelling_interrupts_and_confirms(desk: Desk) -> None:
+    with anyio.move_on_after(0.7):
+        await desk.ctx.run_shell("sh -c 'trap \"\" INT; sleep 402.1; sleep 402.1'")
+    assert desk.processes("sleep 402.1") == []
+    await usable(desk)
+
+
+@everywhere
+async def test_a_job_is_killed_by_its_id(desk: Desk) -> None:
+    result = await desk.ctx.run_shell("sleep 403.1", wait=False)
+    await until(lambda: desk.processes("sleep 403.1"))
+    await desk.ctx.kill(result.job_id or "")
+    assert desk.processes("sleep 403.1") == []
+    done = await desk.ctx.wait(result.job_id or "", timeout=5)
+    assert done.status is Status.INTERRUPTED
+
+
+SHELLS = ["/bin/bash", "/usr/bin/zsh", "/bin/dash", "/usr/bin/fish", "/bin/mksh"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("exec true", 0), ("echo x; exit", 0)])
+async def test_a_shell_that_ends_is_told_and_replaced(open_desk: OpenDesk, shell: str, command: str, code: int) -> None:
+    desk = await open_desk(shell=shell)
+    await desk.ctx.run_shell("cd /usr")
+    result = await desk.ctx.run_shell(command, timeout=10)
+    assert (result.status, result.exit_code) == (Status.SHELL_EXITED, code), result
+    assert any("fresh" in notice for notice in result.notices)
+    again = await desk.ctx.run_shell("echo usable", timeout=10)
+    assert (again.status, again.stdout) == (Status.COMPLETED, "usable\n"), again
+
+
+@pytest.mark.parametrize(("command", "code"), [("kill -9 $$", 137), ("set -e; false", 1), ("logout", None), ("kill -HUP $$", 129)])
+async def test_a_shell_that_dies_is_told_and_replaced(desk: Desk, command: str, code: int | None) -> None:
+    result = await desk.ctx.run_shell(command, timeout=10)
+    if code is None:  # not a login shell: bash says so
+        assert result.status in (Status.COMPLETED, Status.SHELL_EXITED)
+    else:
+        assert (result.status, result.exit_code) == (Status.SHELL_EXITED, code), result
+    await usable(desk)
+
+
+async def test_a_shell_that_ends_between_commands_is_told_with_the_next(desk: Desk) -> None:
+    await desk.ctx.run_shell("true")
+    await desk.ctx.send_keys(literal_text="exit 5", enter=True)
+    result = await desk.ctx.run_shell("echo next", timeout=10)
+    assert (result.status, result.stdout) == (Status.COMPLETED, "next\n"), result
+    assert any("fresh" in notice for notice in result.notices), result
+
+
+async def test_a_start_up_file_that_ends_the_shell_is_an_error_soon(open_desk: OpenDesk) -> None:
+    desk = await open_desk(rc={".bash_profile": "exit 1\n"}, prompt_timeout=5.0)
+    with pytest.raises(ShellNotReady, match="no prompt") as caught:
+        await desk.ctx.run_shell("echo never", timeout=15)
+    assert "start-up file" in str(caught.value.hint)
+
+
+async def test_a_start_up_file_that_hangs_is_an_error_that_names_it(open_desk: OpenDesk) -> None:
+    desk = await open_desk(rc={".bash_profile": "sleep 404.1\n"}, prompt_timeout=1.0)
+    with pytest.raises(ShellNotReady, match=r"sleep 404\.1"):
+        await desk.ctx.run_shell("echo never", timeout=15)
+    assert desk.processes("sleep 404.1")
+
+
+async def test_a_start_up_file_that_asks_gets_no_command_for_an_answer(open_desk: OpenDesk) -> None:
+    desk = await open_desk(rc={".bash_profile": "read -s -p 'Passphrase: ' x; echo \"$x\" >answer\n"}, prompt_timeout=1.0)
+    with pytest.raises(ShellNotReady, match="Passphrase"):
+        await desk.ctx.run_shell("echo never", timeout=15)
+    await desk.ctx.send_keys(literal_text="right", enter=True)
+    assert (await desk.ctx.run_shell("cat answer", timeout=15)).stdout == "right\n"
