@@ -6,6 +6,7 @@
 # A status that is only handed on stands in a list with &&: so no ERR trap and no errexit takes it for a failure. What
 # follows the start mark, or precedes the end mark, is not traced; ksh traces to a descriptor of its own, but not into
 # functions when it is told so: there one line, "+ hxd", is left. A backslash keeps the user's aliases out.
+# After a syntax error in $( bash 5.2 writes before the start of a buffer, until it meets another error: eval ")".
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
 hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW=
 if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
@@ -99,7 +100,7 @@ hxal
 export -n PS0 PS1 PS2
 }
 hxhc() { PROMPT_COMMAND="{ hxps && :; } 2>/dev/null$hxnl${PROMPT_COMMAND-}$hxnl{ hxh; } 2>/dev/null"; }
-hxps() { hxs=$?; [[ $hxi == 0 ]] || { hxx=$hxs; hxend; }; return "$hxs"; }
+hxps() { hxs=$?; [[ $hxi == 0 ]] || { hxx=$hxs; hxend; }; [[ $hxs != 2 ]] || \eval ")" || :; return "$hxs"; }
 '
 case $BASH_VERSION in [1-3].* | 4.[0-3]*) ;; *) \eval 'hxyp() { hxo=${hxu@P}; hxo=${hxo##*"$hxnl"}; hxp "${hxo//[$'"'"'\001\002'"'"']/}"; }' ;; esac
 case $BASH_VERSION in [1-4].* | 5.0*) ;; *) \eval 'hxhc() { PROMPT_COMMAND=("{ hxps && :; } 2>/dev/null" ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"} "{ hxh; } 2>/dev/null"); }' ;; esac
