@@ -72,6 +72,7 @@ class Dispatch:
                 _nested(("send-keys", "-t", self.pane, "-X", "cancel")),
             ),
             ("select-pane", "-t", self.pane, "-e"),
+            ("set-option", "-w", "-u", "-t", self.window, "@harness_unlocked"),
             *self._keys(),
         ]
         if self.lock:

@@ -29,6 +29,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .adopt import adopt, until_prompt
 from .body import Body, compose
+from .bystander import FASTEST_HAND, NOTICE, person_typed
 from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
@@ -111,11 +112,6 @@ class PaneRunner:
             notices.append(f"the pane's shell had ended (exit code {pane.restarted}); this is a fresh one")
             pane.restarted = None
         return notices
-
-    async def settle(self, pane: Pane) -> None:
-        """Let a job's end be followed by the prompt that bears its tag."""
-        if pane.phase == "ended":
-            await self._until_prompt(pane, PROMPT_GRACE)
 
     def _check_there(self, pane: Pane) -> None:
         """What was asked about the pane may have waited for a new server, which gives the same ids again."""
@@ -366,6 +362,8 @@ class PaneRunner:
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.end(pane, job, Status.TIMED_OUT)
             if job.done.is_set():
+                if job.seconds > FASTEST_HAND and await person_typed(self.link, pane, job.seconds):
+                    job.notices.append(NOTICE)
                 return await self.result(job)
             if not job.attention:
                 with anyio.fail_after(REPORT_TIMEOUT):

@@ -197,7 +197,9 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
         *pane_options(setup, pane, f"={setup.session}:"),
     ]
     then = " \\; ".join(shlex.join(command) for command in ours)
-    unlock = shlex.join(("bind-key", "-n", "F12", "select-pane", "-e"))
+    unlock = shlex.join(
+        ("bind-key", "-n", "F12", "select-pane", "-e", "\\;", "set-option", "-w", "@harness_unlocked", "1")
+    )
     return (
         f"{log_files(setup, pane) if setup.here else pane_files(setup, pane)}"
         f"( hx_locale; unset TMUX; exec {setup.tmux} -f /dev/null start-server \\; {options} \\; {unlock} \\; "
