@@ -7,15 +7,18 @@ from harness.errors import ConnectionLost, TerminalError
 from .link import Link
 from .pane import Pane
 
-__all__ = ["FASTEST_HAND", "NOTICE", "parse_clients", "person_typed"]
+__all__ = ["NOTICE", "parse_clients", "person_typed"]
 
 FASTEST_HAND = 0.5
-"""Seconds; while a shorter command ran nobody has unlocked the keyboard and typed."""
+"""Seconds; while a shorter command ran nobody has unlocked a locked keyboard and typed."""
 NOTICE = "an operator was typing while this ran: what was typed may stand in the output"
 
 
 async def person_typed(link: Link, pane: Pane, seconds: float) -> bool:
     """Somebody used an attached terminal in the last ``seconds``, and the keyboard was not locked, or was unlocked."""
+    lock = link.setup.config.keyboard_lock
+    if lock and seconds < FASTEST_HAND:
+        return False
     try:
         now, clients = await link.ask(
             ("display-message", "-p", "-t", pane.pane_id, "%s #{@harness_unlocked}"),
@@ -24,7 +27,7 @@ async def person_typed(link: Link, pane: Pane, seconds: float) -> bool:
     except (ConnectionLost, TerminalError):
         return False
     clock, _, unlocked = now.text.partition(" ")
-    if not clock.isdecimal() or (link.setup.config.keyboard_lock and unlocked != "1"):
+    if not clock.isdecimal() or (lock and unlocked != "1"):
         return False
     return any(active >= int(clock) - seconds - 1 for active in parse_clients(clients.text))
 

@@ -29,7 +29,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .adopt import adopt, until_prompt
 from .body import Body, compose
-from .bystander import FASTEST_HAND, NOTICE, person_typed
+from .bystander import NOTICE, person_typed
 from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
@@ -362,7 +362,7 @@ class PaneRunner:
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.end(pane, job, Status.TIMED_OUT)
             if job.done.is_set():
-                if job.seconds > FASTEST_HAND and await person_typed(self.link, pane, job.seconds):
+                if await person_typed(self.link, pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
             if not job.attention:
