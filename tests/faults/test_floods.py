@@ -62,20 +62,17 @@ def bare_client(place: Place, flags: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-async def test_without_our_reader_a_stalled_client_freezes_the_program_and_the_reader_frees_it(here: Place) -> None:
+async def test_without_our_reader_a_stalled_client_freezes_the_program(here: Place) -> None:
     here.tmux("-f", "/dev/null", "new-session", "-d", "-s", "harness", "-x", "150", "-y", "40")
-    for attempt in range(10):  # it freezes in about two of three
+    for attempt in range(10):  # in about two of three; neither a later reader nor the client's end always frees it
         path = here.path(f"count-{attempt}")
         with bare_client(here, "ignore-size,pause-after=5"):
             await until(lambda: len(here.clients()) == 1, "the client is attached")
             here.tmux("respawn-pane", "-k", "-t", "=harness:", f"sh -c '{FLOOD.format(count=path)}'")
             await until(partial(runs, path), "the flood runs")
             await anyio.sleep(0.5)
-            if await grows(path, 1.5):
-                continue
-            with bare_client(here, "no-output,ignore-size"):
-                assert await grows(path, 10)
-            return
+            if not await grows(path, 1.5):
+                return
     raise AssertionError("this tmux needs no remedy")
 
 
