@@ -96,7 +96,9 @@ async def test_a_shell_that_ends_is_told_and_replaced(open_desk: OpenDesk, shell
     assert (again.status, again.stdout) == (Status.COMPLETED, "usable\n"), again
 
 
-@pytest.mark.parametrize(("command", "code"), [("kill -9 $$", 137), ("set -e; false", 1), ("logout", None), ("kill -HUP $$", 129)])
+@pytest.mark.parametrize(
+    ("command", "code"), [("kill -9 $$", 137), ("set -e; false", 1), ("logout", None), ("kill -HUP $$", 129)]
+)
 async def test_a_shell_that_dies_is_told_and_replaced(desk: Desk, command: str, code: int | None) -> None:
     result = await desk.ctx.run_shell(command, timeout=10)
     if code is None:  # not a login shell: bash says so
@@ -129,7 +131,9 @@ async def test_a_start_up_file_that_hangs_is_an_error_that_names_it(open_desk: O
 
 
 async def test_a_start_up_file_that_asks_gets_no_command_for_an_answer(open_desk: OpenDesk) -> None:
-    desk = await open_desk(rc={".bash_profile": "read -s -p 'Passphrase: ' x; echo \"$x\" >answer\n"}, prompt_timeout=1.0)
+    desk = await open_desk(
+        rc={".bash_profile": "read -s -p 'Passphrase: ' x; echo \"$x\" >answer\n"}, prompt_timeout=1.0
+    )
     with pytest.raises(ShellNotReady, match="Passphrase"):
         await desk.ctx.run_shell("echo never", timeout=15)
     await desk.ctx.send_keys(literal_text="right", enter=True)

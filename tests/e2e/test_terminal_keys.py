@@ -12,9 +12,22 @@ from harness import Status, TerminalError
 __all__ = ["desk", "open_desk"]
 
 TEXTS = [
-    "-n leading dash", "--", "trailing ;", ";", r"back\slash\;", "$HOME `id` $(id)", "it's \"quoted\"", "#{pane_id} #(id)",
-    "{ } ~ % ! * ? [a]", "wide 漢字 combining é emoji 😀", "  blanks  ", "Enter", "C-c", "%end 1 1 0", "a\tb",
-]  # fmt: skip
+    "-n leading dash",
+    "--",
+    "trailing ;",
+    ";",
+    r"back\slash\;",
+    "$HOME `id` $(id)",
+    'it\'s "quoted"',
+    "#{pane_id} #(id)",
+    "{ } ~ % ! * ? [a]",
+    "wide 漢字 combining é emoji 😀",
+    "  blanks  ",
+    "Enter",
+    "C-c",
+    "%end 1 1 0",
+    "a\tb",
+]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -37,7 +50,7 @@ async def test_a_megabyte_arrives_whole(desk: Desk) -> None:
 
 async def test_bytes_arrive_as_they_are(desk: Desk) -> None:
     data = bytes(range(0x80, 0x100)) + b"end"
-    job = await desk.ctx.run_shell("stty -echo; IFS= read -r l; stty echo; printf %s \"$l\" | sha256sum", wait=0.3)
+    job = await desk.ctx.run_shell('stty -echo; IFS= read -r l; stty echo; printf %s "$l" | sha256sum', wait=0.3)
     await desk.ctx.send_keys(literal_text=data, enter=True)
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
     assert done.stdout == f"{hashlib.sha256(data).hexdigest()}  -\n"

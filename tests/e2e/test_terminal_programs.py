@@ -92,7 +92,7 @@ async def test_a_typed_password_is_kept_nowhere(desk: Desk) -> None:
 async def test_a_command_while_a_program_waits_is_refused_and_nothing_is_typed(desk: Desk) -> None:
     from harness import PaneBusy
 
-    result = await desk.ctx.run_shell("read -r x; echo \"got:$x\"")
+    result = await desk.ctx.run_shell('read -r x; echo "got:$x"')
     with pytest.raises(PaneBusy, match=f"job {result.job_id}"):
         await desk.ctx.run_shell("echo never", timeout=10)
     await desk.ctx.send_keys("Enter")

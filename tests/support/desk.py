@@ -1,7 +1,7 @@
 """A terminal context with a tmux server of its own, seen from outside as well.
 
-``libtmux`` judges what is there, and an :class:`Operator` is a person: a real tmux client, attached as ``harness attach``
-attaches, in a screen of its own that another tmux server draws.
+``libtmux`` judges what is there. An :class:`Operator` is a person: a real tmux client, attached as ``harness attach``
+does it, in a screen of its own that another tmux server draws.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATIENCE = 10.0
 async def until(condition: Callable[[], object], timeout: float = PATIENCE) -> None:
     """Return when a condition of the outside world, which cannot signal, has become true."""
     with anyio.fail_after(timeout):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # nobody sets an event for it
             await anyio.sleep(0.02)
 
 
@@ -138,9 +138,11 @@ async def a_desk(sshd: SshServer | None, home: Path, settings: dict[str, Any]) -
     state = home / ".local/state/harness" if sshd else Path(os.environ["XDG_STATE_HOME"], "harness")
     server = libtmux.Server(socket_name=config.tmux_socket)
     async with AsyncExitStack() as stack:
-        stack.callback(_end_what_is_left, home)
+        if "tmux_socket" not in settings:
+            stack.callback(_end_what_is_left, home)
         kill = ["tmux", "-L", config.tmux_socket, "kill-server"]
-        stack.callback(subprocess.run, kill, capture_output=True, timeout=PATIENCE)
+        if "tmux_socket" not in settings:
+            stack.callback(subprocess.run, kill, capture_output=True, timeout=PATIENCE)
         target = sshd.target if sshd else "local:"
         ctx = await stack.enter_async_context(connect(target, tmux=True, config=config))
         yield Desk(ctx, server, config, home, state, stack)

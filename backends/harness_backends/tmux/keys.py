@@ -10,10 +10,12 @@ from harness.errors import TerminalError
 __all__ = ["check_keys"]
 
 _NAMES = frozenset(
-    "up down left right bspace btab dc delete end enter escape home ic insert npage pagedown pgdn ppage pageup pgup space"
-    " tab kp/ kp* kp- kp+ kpenter kp.".split()
-    + [f"f{number}" for number in range(1, 13)]
-    + [f"kp{number}" for number in range(10)]
+    [
+        *("up", "down", "left", "right", "home", "end", "npage", "pagedown", "pgdn", "ppage", "pageup", "pgup"),
+        *("bspace", "btab", "dc", "delete", "ic", "insert", "enter", "escape", "space", "tab"),
+        *("kp/", "kp*", "kp-", "kp+", "kp.", "kpenter", *(f"kp{number}" for number in range(10))),
+        *(f"f{number}" for number in range(1, 13)),
+    ]
 )
 _MODIFIERS = re.compile(r"^(?:[CMScms]-(?=.)|\^(?=.))*", re.DOTALL)
 

@@ -15,6 +15,7 @@ __all__ = ["Block", "ControlParser", "Notification", "Output", "control_line", "
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}
+_BYTE = re.compile("[\udc80-\udcff]")
 _PLAIN = re.compile(r"%[0-9]+|[-A-Za-z0-9_.:=@/,][-A-Za-z0-9_.:=@%/,]*")
 """Words that need no quotes; a word like ``%if`` is syntax."""
 _GUARDS = (b"%begin ", b"%end ", b"%error ")
@@ -88,7 +89,10 @@ def control_line(*commands: tuple[str, ...], legacy: bool = False) -> bytes:
     before it.
     """
     words = (" ".join((name, *(_word(_guard(arg, legacy)) for arg in args))) for name, *args in commands)
-    return " ; ".join(words).encode("utf-8", "surrogateescape") + b"\n"
+    line = " ; ".join(words)
+    if not legacy:  # its parser takes the byte 0xff for the end of the line
+        line = _BYTE.sub(lambda byte: f"\\{ord(byte[0]) - 0xDC00:03o}", line)
+    return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _guard(argument: str, legacy: bool) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import anyio
 
 from harness.errors import HarnessError
+from harness.results import Status
 
 from .foreground import Foreground
 from .job import PaneJob
@@ -22,6 +24,11 @@ CHECKS = (0.4, 0.8, 1.6)
 PATIENCE = 4.0
 """Seconds for which a missing start is no sign that a program waits for a person."""
 PROMPT_WAIT = 0.5
+TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
+HINDERED = (
+    "a function, an alias or a key binding of that shell stands in the way;"
+    " leave it (send_keys: exit, Enter) for a fresh one"
+)
 
 
 async def see_started(
@@ -32,17 +39,28 @@ async def see_started(
     It cannot run twice: the pane's slot is emptied by the first line that reads it, and is not filled again. The lines
     that are typed into a nested shell have no slot, and are never typed again.
     """
-    for seconds in CHECKS:
-        with anyio.move_on_after(seconds):
+    for seconds in (*CHECKS, None):
+        with anyio.move_on_after(seconds or 0):
             await job.done.wait()
         if action.lines or not _missing(pane, job):
             return
         try:
             front = await look(pane)
             if front.group == pane.shell.pid and front.wants_input and _missing(pane, job):
-                await _type_again(link, pane, job, action)
+                await (_type_again(link, pane, job, action) if seconds else _withdraw(link, pane, job, action))
         except HarnessError:
             return  # the reconnect finds out whether it started
+
+
+async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+    """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
+    slot = shlex.quote(action.slot)
+    reply = await link.shell.call(f"if [ -s {slot} ]; then : >{slot}; echo withdrawn; fi")
+    await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
+    if _missing(pane, job) and job in pane.jobs:
+        pane.jobs.remove(job)
+        job.notices.append(f"{'this did not start' if reply.stdout else TAKEN}: {HINDERED}")
+        job.finish(Status.UNKNOWN)
 
 
 def _missing(pane: Pane, job: PaneJob) -> bool:

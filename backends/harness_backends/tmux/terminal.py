@@ -146,10 +146,11 @@ class TmuxTerminal(Terminal):
         request = Capture(start="-", end="-")
         found = extract_tagged(await self._captured(panes[0], request), job_id, record.command)
         if found is None:
+            untagged = "" if self._link.setup.config.prompt_tag else "; prompt_tag = true makes jobs findable there"
             raise TerminalError(
                 f"job {job_id} is not in the scrollback of its pane (any more)",
                 target=self._link.transport.target,
-                hint=f"harness jobs show {job_id} has its output",
+                hint=f"harness jobs show {job_id} has its output{untagged}",
             )
         return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
