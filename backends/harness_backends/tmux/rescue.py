@@ -36,7 +36,7 @@ async def see_started(
 ) -> None:
     """Type a command again whose line was taken into an open quote, a search or a repeat count.
 
-    It cannot run twice: the pane's slot is emptied by the first line that reads it, and is not filled again. The lines
+    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. The lines
     that are typed into a nested shell have no slot, and are never typed again.
     """
     for seconds in (*CHECKS, None):
@@ -55,7 +55,8 @@ async def see_started(
 async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
     slot = shlex.quote(action.slot)
-    reply = await link.shell.call(f"if [ -s {slot} ]; then : >{slot}; echo withdrawn; fi")
+    unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
+    reply = await link.shell.call(f"id=; {unread}")
     await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
