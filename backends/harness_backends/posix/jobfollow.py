@@ -12,7 +12,7 @@ from harness.errors import ConnectError, UnsupportedOperation
 from harness.results import Status
 from harness.transport import Transport
 
-from . import joboutput, jobscript
+from . import joboutput, jobscript, jobshell
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable
 from .markers import MarkerScanner, NewlineUnmapper
@@ -33,7 +33,7 @@ kill $a $b
 # Ends by itself when the job has ended, or with its input.
 _FOLLOW_JOB = (
     "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
-    + jobscript.WATCH
+    + jobshell.WATCH
     + r"""
 exec 3<&0 </dev/null
 tail -c "+$2" -f -- "$1" 3<&- & hx_tail=$!

@@ -32,7 +32,8 @@ from harness.transport import Transport
 from . import joboutput, jobscript
 from .jobfollow import CallbackError, JobFollower, callbacks_of, pane_uid
 from .joboutput import JobOutput, Kept, cut
-from .jobscript import PROLOGUE, SIGNALS, Fault, Launch, Outcome
+from .jobscript import SIGNALS, Fault, Launch, Outcome
+from .jobshell import END_PANE_JOB, PROLOGUE
 from .jobtable import JobTable, KeptJob
 from .jobuser import account_text, change_user
 from .jobwarm import MOST_ORDER, Warm, WarmShells
@@ -94,7 +95,7 @@ class PosixJobs(Jobs):
     # -- running
 
     async def run(self, command: Command) -> ShellResult:
-        warm = self._warm.take() if self._can_wait_warm(command) else None
+        warm = await self._warm.take() if self._can_wait_warm(command) else None
         if warm is not None:
             result = await self._run_warm(warm, command)
             if result is not None:
@@ -353,7 +354,7 @@ class PosixJobs(Jobs):
 
     async def _end_pane_job(self, record: JobRecord, signal: str, grace: float) -> None:
         words = (record.job_id, self._config.tmux_socket, pane_uid(record), signal, str(max(1, round(grace * 10))))
-        script = jobscript.END_PANE_JOB.replace("__ARGS__", " ".join(map(shlex.quote, words)))
+        script = END_PANE_JOB.replace("__ARGS__", " ".join(map(shlex.quote, words)))
         ticket = await self._shell.submit(jobscript.background_line(script))
         with anyio.move_on_after(grace + END_TIMEOUT):
             await ticket.reply()

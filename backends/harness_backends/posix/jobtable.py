@@ -86,7 +86,7 @@ def parse_table(text: str) -> list[KeptJob]:
     table = _Table()
     for line in text.split("\n"):
         table.line(line)
-    return sorted(table.jobs(), key=lambda kept: (kept.job.started or 0.0, int(kept.job.job_id)))
+    return sorted(table.jobs(), key=lambda kept: int(kept.job.job_id))
 
 
 class _Table:

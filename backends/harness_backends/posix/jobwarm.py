@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import anyio
+
 from harness.errors import ConnectError, ConnectionLost
 
 from . import jobscript
@@ -12,6 +14,7 @@ from .state import JobStore
 
 __all__ = ["MOST_ORDER", "Warm", "WarmShells"]
 
+READY_WITHIN = 1.0
 MOST_ORDER = 2048
 """Bytes of an order; it must fit into a FIFO that nobody reads."""
 
@@ -35,15 +38,29 @@ class WarmShells:
         self._idle: Warm | None = None
         self._previous = {"a": "", "b": ""}
         self._turn = "a"
-        self._preparing = False
+        self._busy = False
 
-    def take(self) -> Warm | None:
-        """The waiting shell, if it is known to be ready; it is the caller's now."""
+    async def take(self) -> Warm | None:
+        """The waiting shell, if there is one; it is the caller's now.
+
+        One that is still starting is waited for, for a moment, so that the ids of commands in a row rise.
+        """
         warm = self._idle
-        if warm is None or not (warm.ticket.done or warm.ticket.acknowledged):
+        if warm is None or self._busy:
+            return None
+        self._busy = True
+        try:
+            with anyio.move_on_after(READY_WITHIN) as waiting:
+                await warm.ticket.started()
+        except ConnectionLost:
+            self._idle = None
+            return None
+        finally:
+            self._busy = False
+        if waiting.cancelled_caught:
             return None
         self._idle = None
-        if warm.ticket.done:  # it ended before its time, or with its link
+        if warm.ticket.done:  # it was declined, or ended before its time
             warm.ticket.forget()
             return None
         self._previous[warm.slot] = warm.job_id
@@ -54,9 +71,9 @@ class WarmShells:
 
         There is never a second one: two readers of a slot would take each other's orders.
         """
-        if self._idle is not None or self._preparing or (job_id := self._store.claim_ready()) is None:
+        if self._idle is not None or self._busy or (job_id := self._store.claim_ready()) is None:
             return
-        self._preparing = True
+        self._busy = True
         self._turn = "b" if self._turn == "a" else "a"
         line = jobscript.warm_line(job_id, self._limit, self._turn, self._previous[self._turn])
         try:
@@ -64,5 +81,5 @@ class WarmShells:
         except (ConnectionLost, ConnectError):
             return
         finally:
-            self._preparing = False
+            self._busy = False
         self._idle = Warm(job_id, ticket, self._turn)

@@ -1,0 +1,431 @@
+"""The functions of the held shell that run, watch and end jobs. Shell text only; :mod:`jobscript` calls them.
+
+A command runs in a fresh ``sh`` in a session of its own. Beside it a background subshell of the held shell, its keeper,
+waits for its end, writes ``N.exit`` and then one reply frame. It shares no signal with the command and outlives the
+link. Frames of many jobs never mix: who writes one holds a token, the only line in a FIFO.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+__all__ = ["END_PANE_JOB", "GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
+
+# The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
+_CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd; set --; . "$hx_cmd"'
+
+# For another user, who cannot read the record: the text comes first on standard input, a regular file, $1 bytes long.
+_CHILD_OTHER = 'hx_cmd=$(dd bs="$1" count=1 2>/dev/null); umask "$2"; set --; eval "$hx_cmd"'
+
+# The same, started before its order is known. The order is one line of standard input that begins with the job and
+# ends with a comment sign; a torn or foreign one is never obeyed. That N.out exists proves that the order was taken.
+_CHILD_WARM = """
+hx_nl="
+"
+while IFS= read -r hx_line; do
+  case $hx_line in "$1 "*" #") break ;; esac
+  hx_line=
+done
+[ -n "$hx_line" ] || exit 96
+exec </dev/null
+hx_to=
+eval "${hx_line#* }"
+if [ -n "$hx_to" ]; then
+  CDPATH= cd -- "$hx_to" >/dev/null 2>&1 || { [ -e "$hx_to" ] || exit 97; [ -d "$hx_to" ] || exit 98; exit 99; }
+fi
+umask 077
+[ -e "$2/$1.in" ] && exec <"$2/$1.in"
+{ command : >"$2/$1.err"; } 2>/dev/null || exit 95
+exec 2>"$2/$1.err" >"$2/$1.out"
+umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd
+unset hx_nl hx_line hx_to
+set --
+. "$hx_cmd"
+"""
+
+_PERL = '$SIG{INT}=$SIG{QUIT}="DEFAULT"; setpgrp; exec @ARGV or exit 127'
+
+# A background list of a shell without job control ignores INT and QUIT, and a shell that it starts cannot undo that.
+# GNU env and perl can; where neither is (busybox alone), commands run with the two ignored.
+_LAUNCHERS = r"""
+hx_sh=$(command -v sh)
+hx_setsid=$(command -v setsid)
+hx_env=$(command -v env)
+hx_perl=$(command -v perl)
+hx_launcher=none
+if [ -n "$hx_setsid" ]; then
+  hx_launcher=setsid
+  "$hx_env" --default-signal=INT,QUIT true </dev/null >/dev/null 2>&1 && hx_launcher=env
+fi
+[ "$hx_launcher" != env ] && [ -n "$hx_perl" ] && hx_launcher=perl
+hx_group() {
+  case $hx_launcher in
+    env) exec "$hx_setsid" "$hx_env" --default-signal=INT,QUIT "$@" ;;
+    setsid) exec "$hx_setsid" "$@" ;;
+    perl) exec "$hx_perl" -e "$hx_reset" "$@" ;;
+  esac
+}
+"""
+
+# hx_beside: a background subshell takes its own way to the streams. It holds the token's FIFO for reading only and
+# gives the token back through the held shell's descriptor: nobody waits for it when the held shell was killed.
+_FRAME_LOCK = r"""
+hx_fifo=$hx_root/run/fifo
+if [ -n "$hx_root" ] && (umask 077; mkfifo "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$") </dev/null 2>/dev/null; then
+  exec 7<>"$hx_fifo.t.$$" 3<"$hx_fifo.t.$$" 8<>"$hx_fifo.a.$$" 9<"$hx_fifo.a.$$" 4<>"$hx_fifo.b.$$" 5<"$hx_fifo.b.$$"
+  rm -f "$hx_fifo.t.$$" "$hx_fifo.a.$$" "$hx_fifo.b.$$" </dev/null
+  hx_take() { read -r hx_token <&7; }
+  hx_give() { echo >&7; }
+  hx_give
+else
+  hx_launcher=none
+fi
+hx_beside() {
+  exec 6>&2 2>/dev/null
+  if [ -e "/proc/$$/fd/7" ]; then
+    exec 7<&3
+    hx_give() { echo >"/proc/$$/fd/7"; }
+  fi
+}
+"""
+
+# hx_reply ID CODE LIMIT OUT ERR: one frame with at most LIMIT bytes of each file.
+_REPLY = r"""
+hx_reply() {
+  hx_take
+  printf '\n%s %s\n' "$hx_nonce" "$1"
+  [ -s "$4" ] && head -c "$3" "$4"
+  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"
+  { [ -s "$5" ] && head -c "$3" "$5"; printf '\n%s %s %s\n' "$hx_nonce" "$1" "$2"; } >&6
+  hx_give
+}
+"""
+
+# hx_run ID JOB RECORD CWD START FEED LIMIT ACK . : the dot proves that the line came whole. The record is written here,
+# so that whatever follows in the held shell finds it. Where printf is a program (pdksh), print is a builtin.
+_RUN = r"""
+case $(command -v printf) in
+  /*) hx_put() { print -rn -- "$1"; } ;;
+  *) hx_put() { printf '%s' "$1"; } ;;
+esac
+hx_run() {
+  [ "$#" = 9 ] && [ "$9" = . ] || return 0
+  jobs >/dev/null 2>&1
+  umask 077
+  hx_code=0
+  { hx_put "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
+  umask "$hx_umask"
+  hx_work "$@" </dev/null &
+}
+hx_enter() {
+  [ -n "$1" ] || return 0
+  CDPATH= cd -- "$1" >/dev/null && return 0
+  [ -e "$1" ] || return 1
+  [ -d "$1" ] || return 2
+  return 3
+}
+hx_work() {
+  hx_beside
+  exec 3<&- 4>&- 5<&- 8>&- 9<&-
+  hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err hx_in=$hx_jobs/$2.in
+  [ -n "$6" ] || [ -e "$hx_in" ] || hx_in=/dev/null
+  [ "$hx_launcher" = none ] && hx_code=1005
+  if [ "$hx_code" = 0 ]; then
+    hx_enter "$4"
+    case $? in 0) ;; 1) hx_code=1001 ;; 2) hx_code=1002 ;; *) hx_code=1003 ;; esac
+  fi
+  umask 077
+  [ "$hx_code" != 0 ] || { command : >"$hx_out" && command : >"$hx_err"; } || hx_code=1004
+  if [ "$hx_code" != 0 ]; then
+    hx_refuse "$@"
+  else
+    hx_start "$@"
+  fi
+}
+hx_refuse() {
+  trap '' HUP TERM PIPE
+  rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.in" "$hx_out" "$hx_err"
+  [ "$8" = 0 ] || hx_reply "-$1" "$hx_code" 0 /dev/null /dev/null
+  hx_reply "$1" "$hx_code" 0 /dev/null /dev/null
+}
+hx_start() {
+  ( exec <"$hx_in" >"$hx_out" 2>"$hx_err" 6>&- 7>&-; hx_job=$2; eval "$5" ) &
+  hx_pid=$!
+  trap '' HUP TERM PIPE
+  hx_note "$2"
+  [ "$8" = 0 ] || hx_reply "-$1" 0 0 /dev/null /dev/null
+  wait "$hx_pid"
+  hx_code=$?
+  hx_finish "$1" "$2" "$7"
+}
+hx_note() {
+  hx_since self
+  hx_keeper="${hx_stat%% *} $hx_began"
+  hx_since "$hx_pid"
+  printf '%s %s %s\n' "$hx_pid" "${hx_boot:--}" "${hx_began:--} $hx_keeper" >"$hx_jobs/$1.pid"
+}
+hx_finish() {
+  hx_why=
+  [ -e "$hx_jobs/$2.why" ] && read -r hx_why <"$hx_jobs/$2.why"
+  printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
+  case $hx_why in timed_out) hx_code=$((hx_code + 2000)) ;; interrupted) hx_code=$((hx_code + 3000)) ;; esac
+  hx_reply "$1" "$hx_code" "$3" "$hx_out" "$hx_err"
+}
+"""
+
+# hx_warm ID JOB LIMIT SLOT PREVIOUS . : start a shell for a job that is yet to come; it has an idle keeper and costs
+# nothing until then. hx_fire JOB RECORD ORDER FEED SLOT . : the order, written where nothing can make us wait. The two
+# slots take turns, and a slot is free again when the job before has taken its order. The keeper is told to end by the
+# shell that it keeps, and that by the end of the FIFO, when the held shell ends in whatever way.
+_WARM = r"""
+hx_warm_a= hx_warm_b=
+hx_warm() {
+  [ "$#" = 6 ] && [ "$6" = . ] || return 0
+  jobs >/dev/null 2>&1
+  case $4 in a) hx_warm_a=$2 ;; *) hx_warm_b=$2 ;; esac
+  hx_expect "$@" </dev/null &
+}
+hx_expect() {
+  hx_beside
+  trap : HUP TERM PIPE
+  umask 077
+  hx_out=$hx_jobs/$2.out hx_err=$hx_jobs/$2.err
+  if [ "$hx_launcher" = none ] || { [ -n "$5" ] && [ ! -e "$hx_jobs/$5.out" ] && [ -e "$hx_jobs/$5.cmd" ]; }; then
+    hx_decline "-$1" 1006
+    hx_decline "$1" 1006
+    return
+  fi
+  case $4 in a) exec 3<&9 ;; *) exec 3<&5 ;; esac
+  exec 4>&- 5<&- 8>&- 9<&-
+  ( exec <&3 >/dev/null 3<&- 6>&- 7>&-; hx_group "$hx_sh" -c "$hx_child_warm" sh "$2" "$hx_jobs" "$hx_umask" ) &
+  hx_pid=$!
+  exec 3<&-
+  hx_note "$2"
+  hx_reply "-$1" 0 0 /dev/null /dev/null
+  while :; do
+    wait "$hx_pid"
+    hx_code=$?
+    [ "$hx_code" -gt 128 ] && kill -0 "$hx_pid" || break
+  done
+  trap '' HUP TERM PIPE
+  if [ -e "$hx_out" ]; then
+    hx_finish "$1" "$2" "$3"
+  else
+    rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.pid" "$hx_jobs/$2.in" "$hx_jobs/$2.why" "$hx_err"
+    case $hx_code in
+      95) hx_decline "$1" 1004 ;;
+      97) hx_decline "$1" 1001 ;;
+      98) hx_decline "$1" 1002 ;;
+      99) hx_decline "$1" 1003 ;;
+      *) hx_decline "$1" 1006 ;;
+    esac
+  fi
+}
+hx_decline() { hx_reply "$1" "$2" 0 /dev/null /dev/null; }
+hx_fire() {
+  [ "$#" = 6 ] && [ "$6" = . ] || return 0
+  umask 077
+  hx_order=$3
+  { hx_put "$2" >"$hx_jobs/$1.cmd" && eval "$4"; } 2>/dev/null || hx_order='exit 95'
+  umask "$hx_umask"
+  case $5 in
+    a) [ "$hx_warm_a" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&8 ;;
+    *) [ "$hx_warm_b" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&4 ;;
+  esac
+}
+"""
+
+# hx_back ID SCRIPT . : run a script beside everything else; its output must be short.
+_BACK = r"""
+hx_back() {
+  [ "$#" = 3 ] && [ "$3" = . ] || return 0
+  jobs >/dev/null 2>&1
+  hx_behind "$@" </dev/null &
+}
+hx_behind() {
+  hx_beside
+  exec 3<&- 4>&- 5<&- 8>&- 9<&-
+  trap '' HUP TERM PIPE
+  hx_text=$(exec 6>&- 7>&-; LC_ALL=C; export LC_ALL; eval "$2")
+  hx_code=$?
+  hx_take
+  printf '\n%s %s\n%s\n%s %s %s\n' "$hx_nonce" "$1" "$hx_text" "$hx_nonce" "$1" "$hx_code"
+  printf '\n%s %s %s\n' "$hx_nonce" "$1" "$hx_code" >&6
+  hx_give
+}
+"""
+
+# hx_alive JOB: is anything left of the process group? A process of another user is alive though we may not signal it.
+# A recycled process id is told by its start time, a reboot by the kernel's id of the boot.
+# hx_going JOB: or will its keeper, who has seen the end, write N.exit in a moment?
+_PROCESS = r"""
+hx_since() {
+  hx_stat= hx_began=
+  { read -r hx_stat </proc/$1/stat; } 2>/dev/null || return 0
+  hx_began=${hx_stat##*) } hx_field=19
+  while [ "$hx_field" -gt 0 ]; do hx_began=${hx_began#* }; hx_field=$((hx_field - 1)); done
+  hx_began=${hx_began%% *}
+}
+hx_nap() { sleep "$1" </dev/null >/dev/null 2>&1 || sleep 1 </dev/null; }
+hx_kill() {
+  hx_said=$(LC_ALL=C; export LC_ALL; kill "$@" 2>&1) && return 0
+  case $hx_said in *[Pp]ermitted*) ;; *) return 1 ;; esac
+  sudo -n kill "$@" </dev/null >/dev/null 2>&1
+  return 0
+}
+hx_alive() {
+  hx_pg= hx_at= hx_keeper=
+  { read -r hx_pg hx_at hx_then hx_keeper hx_kept <"$hx_jobs/$1.pid"; } 2>/dev/null
+  case $hx_pg in ''|0|1|*[!0-9]*) return 1 ;; esac
+  [ "$hx_at" = "${hx_boot:--}" ] || { hx_keeper=; return 1; }
+  hx_since "$hx_pg"
+  [ -z "$hx_began" ] || [ "$hx_then" = - ] || [ "$hx_began" = "$hx_then" ] || return 1
+  hx_kill -0 "-$hx_pg" || { [ -n "$hx_stat" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]; }
+}
+hx_going() {
+  [ -s "$hx_jobs/$1.pid" ] || hx_nap 0.3
+  hx_alive "$1" && return 0
+  [ "$hx_at" = "${hx_boot:--}" ] || return 1
+  if [ -z "$hx_keeper" ]; then hx_nap 0.3; return 1; fi
+  hx_since "$hx_keeper"
+  [ -n "$hx_began" ] && [ "$hx_began" = "$hx_kept" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]
+}
+hx_remains() {
+  hx_alive "$1" || return 1
+  ps -A -o pgid= -o stat= </dev/null 2>/dev/null | {
+    hx_seen=0
+    while read -r hx_g hx_s; do
+      hx_seen=1
+      [ "$hx_g" = "$hx_pg" ] || continue
+      case $hx_s in Z*) ;; *) exit 0 ;; esac
+    done
+    [ "$hx_seen" = 0 ]
+  }
+}
+"""
+
+# hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
+# or we are. A job in a pane has no process group of its own: it is gone when its pane is.
+# hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7. Zombies that their
+# new parent is slow to reap are nothing.
+_WATCH = r"""
+hx_gone() {
+  if [ -s "$hx_jobs/$1.pid" ]; then
+    ! hx_going "$1"
+  else
+    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] &&
+      ! tmux -L "$2" list-panes -a -F '#{@harness_uid}' </dev/null 2>/dev/null | grep -qxF -e "$3"
+  fi
+}
+hx_wait() {
+  hx_left=$(($2 * 5 + 1))
+  while [ "$hx_left" -gt 0 ]; do
+    [ -s "$hx_jobs/$1.exit" ] && return 0
+    if hx_gone "$1" "$3" "$4"; then
+      [ -s "$hx_jobs/$1.exit" ] && return 0
+      return 9
+    fi
+    kill -0 $$ || return 8
+    hx_nap 0.2
+    hx_left=$((hx_left - 1))
+  done
+  return 8
+}
+hx_end() {
+  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 0
+  hx_job=$1 hx_left=40
+  while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
+    hx_left=$((hx_left - 1)); hx_nap 0.05
+  done
+  [ -s "$hx_jobs/$1.exit" ] || { umask 077; printf '%s\n' "$2" >"$hx_jobs/$1.why"; }
+  shift 2
+  while [ "$#" -ge 2 ]; do
+    hx_alive "$hx_job" || return 0
+    hx_kill "-$1" "-$hx_pg"
+    hx_nap 0.01
+    hx_left=$2
+    while [ "$hx_left" -gt 0 ]; do
+      hx_alive "$hx_job" || return 0
+      hx_left=$((hx_left - 1)); hx_nap 0.1
+      [ $((hx_left % 4)) != 0 ] || hx_remains "$hx_job" || return 0
+    done
+    shift 2
+  done
+  hx_remains "$hx_job" && return 7
+  return 0
+}
+"""
+
+# hx_guard JOB LIMIT: keep a stream that outgrows LIMIT bytes from filling the disk, without touching who writes it: the
+# middle of the file becomes a hole, or all of it where holes cannot be punched. N.cap says so. Looks more often at a
+# stream that grows fast.
+_GUARD = r"""
+hx_guard() {
+  hx_pause=0.5 hx_calm=0
+  while [ ! -s "$hx_jobs/$1.exit" ] && hx_going "$1" && kill -0 $$; do
+    hx_largest=0
+    for hx_f in "$hx_jobs/$1.out" "$hx_jobs/$1.err"; do
+      set -- "$1" "$2" $(ls -ln -- "$hx_f")
+      [ "${7:-0}" -gt "$hx_largest" ] && hx_largest=$7
+      [ "${7:-0}" -le "$2" ] || hx_trim "$1" "$2" "$hx_f" "$7"
+    done
+    if [ "$hx_largest" -gt $(($2 / 16)) ]; then hx_pause=0.5 hx_calm=0; else hx_calm=$((hx_calm + 1)); fi
+    [ "$hx_calm" -lt 20 ] || hx_pause=5
+    hx_nap "$hx_pause"
+  done
+}
+hx_trim() {
+  hx_len=$(($4 - $2))
+  (umask 077; printf '%s %s\n' $(($2 / 2)) "$hx_len" >"$hx_jobs/$1.cap")
+  fallocate -p -o $(($2 / 2)) -l "$hx_len" "$3" </dev/null >/dev/null 2>&1 || : >"$3"
+}
+"""
+
+WATCH = _PROCESS + _WATCH
+"""The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
+
+# JOB SOCKET UID SIGNAL TENTHS. The foreground process group of the pane's terminal is the job's; when it is the shell's
+# own, C-c ends what the shell itself does, and nothing else may be signalled.
+END_PANE_JOB = r"""
+set -- __ARGS__
+hx_pane= hx_shell=
+tmux -L "$2" list-panes -a -F '#{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null |
+while read -r uid pane shell; do
+  [ "$uid" = "$3" ] || continue
+  for signal in "$4" KILL; do
+    hx_left=$5
+    group=$(ps -o tpgid= -p "$shell" </dev/null | tr -d ' ')
+    if [ -z "$group" ] || [ "$group" = "$shell" ]; then
+      [ "$signal" = KILL ] || tmux -L "$2" send-keys -t "$pane" C-c </dev/null
+    else
+      hx_kill "-$signal" "-$group"
+    fi
+    while [ "$hx_left" -gt 0 ]; do
+      [ -s "$hx_jobs/$1.exit" ] && break 3
+      hx_left=$((hx_left - 1)); hx_nap 0.1
+    done
+  done
+done
+"""
+
+STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7
+"""Exit codes of ``hx_wait`` and ``hx_end``."""
+
+PROLOGUE = "".join(
+    (
+        "\nhx_jobs=$hx_root/jobs\n",
+        f"hx_child={shlex.quote(_CHILD)}\n",
+        f"hx_child_other={shlex.quote(_CHILD_OTHER)}\n",
+        f"hx_child_warm={shlex.quote(_CHILD_WARM)}\n",
+        f"hx_reset={shlex.quote(_PERL)}\n",
+        _LAUNCHERS,
+        _FRAME_LOCK,
+        _REPLY,
+        _RUN,
+        _WARM,
+        _BACK,
+        WATCH,
+        _GUARD,
+    )
+)
+"""For :meth:`HeldShell.define`, after :data:`state.PROLOGUE`."""
