@@ -74,6 +74,13 @@ async def measure(names: list[str], size: Size, peers: Peers) -> list[Row]:
     return rows
 
 
+def command(chosen: argparse.Namespace) -> str:
+    """What to type to measure the same again."""
+    some = chosen.rows != list(NAMES)
+    rows = ["--rows", ",".join(chosen.rows)] if some else []
+    return " ".join(["scripts/bench", *(["--quick"] if chosen.quick else []), *rows])
+
+
 def peers_home() -> Path:
     """Where the environments of other projects are kept; asked before the environment becomes a private one."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness-bench"
@@ -86,7 +93,7 @@ def main(words: list[str]) -> int:
     where, before = machine(), os.getloadavg()[0]
     rows = anyio.run(measure, chosen.rows, Size(chosen.quick), peers)
     where = replace(where, loads=(before, os.getloadavg()[0]))
-    page = render(rows, where, " ".join(["scripts/bench", *words]))
+    page = render(rows, where, command(chosen))
     if chosen.json:
         chosen.json.write_text(json.dumps({"date": where.date, "rows": [row_json(row) for row in rows]}, indent=1))
     if chosen.quick or chosen.rows != list(NAMES):

@@ -38,7 +38,7 @@ async def startup_row(world: World, size: Size) -> Row:
         for words in argv.values():
             run_program(words)
         sides = {name: program(words) for name, words in argv.items()}
-        lines = await take_turns(sides, size.pick(30, 3), warm_up=2)
+        lines = await take_turns(sides, size.pick(25, 3), warm_up=2)
     del os.environ["HARNESS_TMUX_SOCKET"]
     run_program([*over_ssh, "disconnect"])
     checks = (

@@ -27,6 +27,8 @@ __all__ = ["DELAYS", "Link", "Size", "World", "a_world"]
 ROOT = Path(__file__).parents[2]
 DELAYS = (0, 20, 50, 100)
 """Added round-trip delays, in milliseconds."""
+INTERPRETER = ("PYTHONDONTWRITEBYTECODE", "PYTHONDEVMODE", "PYTHONPROFILEIMPORTTIME", "PYTHONASYNCIODEBUG")
+"""Variables that slow Python down: an installed program has compiled files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ def _private_environment(stack: ExitStack, directory: Path, runtime: Path) -> No
     before = dict(os.environ)
     stack.callback(os.environ.update, before)
     for name in list(os.environ):
-        if name.startswith(("HARNESS_", "XDG_", "TMUX", "SSH_")):
+        if name.startswith(("HARNESS_", "XDG_", "TMUX", "SSH_")) or name in INTERPRETER:
             del os.environ[name]
     os.environ.update({"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "TERM": "xterm-256color"})
 
