@@ -12,7 +12,7 @@ from harness.config import Config
 
 
 def say(**words: Any) -> None:
-    print(json.dumps(words), flush=True)  # noqa: T201 - how it talks
+    print(json.dumps(words), flush=True)  # noqa: T201  # how it talks
 
 
 async def run(ctx: Any, job: dict[str, Any]) -> None:

@@ -147,7 +147,7 @@ async def until(condition: Callable[[], bool], what: str, within: float = 10.0) 
     began = anyio.current_time()
     try:
         with anyio.fail_after(within):
-            while not condition():  # noqa: ASYNC110 - another process makes it true
+            while not condition():  # noqa: ASYNC110  # another process makes it true
                 await anyio.sleep(TICK)
     except TimeoutError:
         raise AssertionError(f"not within {within:g} s: {what}") from None

@@ -40,7 +40,7 @@ async def grows(path: Path, seconds: float) -> bool:
     """The flood runs on within that time."""
     before = count(path)
     with anyio.move_on_after(seconds):
-        while count(path) <= before + 1:  # noqa: ASYNC110 - another process makes it true
+        while count(path) <= before + 1:  # noqa: ASYNC110  # another process makes it true
             await anyio.sleep(0.02)
         return True
     return False
@@ -121,7 +121,7 @@ async def test_programs_are_freed_at_once_when_the_reader_is_killed_under_a_floo
         assert await grows(path, 2)
         await ctx.kill(job.job_id or "")
         await usable(ctx)
-        print(f"another reader after {seconds:.2f} s")  # noqa: T201 - shown by -s: a measurement
+        print(f"another reader after {seconds:.2f} s")  # noqa: T201  # shown by -s: a measurement
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ async def test_a_gigabyte_is_stopped_at_the_deadline_and_the_harness_does_not_gr
         assert said[0]["status"] == "timed_out", said[0]
         assert (said[1]["status"], said[1]["out"]) == ("completed", "right\n"), said[1]
         assert peak - before < 40 << 20, (before, peak)
-        print(f"grew by {(peak - before) >> 20} MiB")  # noqa: T201 - shown by -s: a measurement
+        print(f"grew by {(peak - before) >> 20} MiB")  # noqa: T201  # shown by -s: a measurement
 
 
 async def test_output_beyond_the_log_still_ends_with_the_right_code(here: Place) -> None:

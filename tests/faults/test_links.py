@@ -83,7 +83,7 @@ async def test_a_command_in_flight_has_its_right_result_when_the_link_comes_back
         assert result.stdout == expected
         assert lines(runs) == ["once"]
         await usable(ctx)
-        print(f"recovered in {seconds:.2f} s")  # noqa: T201 - shown by -s: a measurement
+        print(f"recovered in {seconds:.2f} s")  # noqa: T201  # shown by -s: a measurement
         await until(lambda: len(far.clients()) == 1, "one control client is left")
         assert len(far.drainers()) == 1
 

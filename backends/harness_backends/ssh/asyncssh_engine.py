@@ -196,9 +196,7 @@ def _pauses() -> Iterator[float]:
 
 
 @asynccontextmanager
-async def open_asyncssh_transport(
-    target: Target, config: Config, base: Transport | None
-) -> AsyncIterator[Transport]:
+async def open_asyncssh_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
     """Log in, and be connected until this is left; a connection that is lost is made anew when it is next needed.
 
     Raises:

@@ -36,8 +36,8 @@ async def see_started(
 ) -> None:
     """Type a command again whose line was taken into an open quote, a search or a repeat count.
 
-    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. The lines
-    that are typed into a nested shell have no slot, and are never typed again.
+    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. The
+    lines that are typed into a nested shell have no slot, and are never typed again.
     """
     for seconds in (*CHECKS, None):
         with anyio.move_on_after(seconds or 0):
