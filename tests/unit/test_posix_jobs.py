@@ -266,3 +266,9 @@ async def test_another_user_runs_the_command_with_its_input_and_environment(targ
 async def test_a_strange_user_name_is_refused(dash: JobTarget) -> None:
     with pytest.raises(UnsupportedOperation):
         await dash.run("true", user="a;b")
+
+
+async def test_a_user_who_does_not_exist_is_refused_and_nothing_runs(target: JobTarget) -> None:
+    with pytest.raises(UnsupportedOperation, match="nobody-of-that-name"):
+        await target.run("true", user="nobody-of-that-name")
+    assert await target.jobs.list() == []

@@ -35,7 +35,7 @@ from .joboutput import JobOutput, Kept, cut
 from .jobscript import SIGNALS, Fault, Launch, Outcome
 from .jobshell import END_PANE_JOB, PROLOGUE
 from .jobtable import JobTable, KeptJob
-from .jobuser import account_text, change_user
+from .jobuser import account_text, change_user, check_script, refusal
 from .jobwarm import MOST_ORDER, Warm, WarmShells
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
@@ -100,6 +100,8 @@ class PosixJobs(Jobs):
             result = await self._run_warm(warm, command)
             if result is not None:
                 return result
+        if command.user is not None and self._changes_user(command):
+            await self._check_user(command.user)
         job_id = await self._store.claim()
         try:
             launch = await self._prepare(job_id, command)
@@ -151,6 +153,12 @@ class PosixJobs(Jobs):
             and not self._changes_user(command)
             and len(order.encode("utf-8", "surrogateescape")) <= MOST_ORDER
         )
+
+    async def _check_user(self, user: str) -> None:
+        program = change_user(user, self._probe.capabilities, self._target)
+        reply = await self._shell.call(check_script(program))
+        if reply.exit_code != 0:
+            raise refusal(user, reply.stderr.decode("utf-8", "replace"), self._target)
 
     def _changes_user(self, command: Command) -> bool:
         return command.user is not None and command.user != self._probe.capabilities.user

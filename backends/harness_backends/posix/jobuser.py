@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from harness.backend import Capabilities
 from harness.errors import UnsupportedOperation
 
-__all__ = ["account_text", "change_user"]
+__all__ = ["account_text", "change_user", "check_script", "refusal"]
 
 _NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
 
@@ -40,6 +41,21 @@ def _from_root(user: str, capabilities: Capabilities, target: object) -> tuple[s
         return ("su", "-s", "/bin/sh", "-c", 'exec "$0" "$@"', "--", user)
     raise UnsupportedOperation(
         f"cannot run as {user}: no runuser, sudo or su", target=target, hint="install util-linux or sudo there"
+    )
+
+
+def check_script(program: tuple[str, ...]) -> str:
+    """A script that tries the change of user with nothing to run: a refusal must not look like the command's end."""
+    return f"{' '.join(map(shlex.quote, program))} sh -c : >/dev/null"
+
+
+def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
+    """What to raise when the change of user was refused."""
+    reason = (said.strip().splitlines() or ["it was refused"])[-1]
+    return UnsupportedOperation(
+        f"cannot run as {user}: {reason}",
+        target=target,
+        hint=f"check the name, and allow it without a password (NOPASSWD in sudoers), or connect as root or {user}",
     )
 
 
