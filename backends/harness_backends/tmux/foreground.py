@@ -65,7 +65,7 @@ list() {
     [ "$pid" = "$session" ] || [ "$2" = "$session" ] || found="$found $pid" # not the shell itself
   done 2>/dev/null
 }
-list || { kill -"$signal" -- "-$(ps -o tpgid= -p "$session" | tr -d ' ')"; exit; }
+list || { kill -"$signal" "-$(ps -o tpgid= -p "$session" | tr -d ' ')"; exit; }
 [ -z "$found" ] || [ "$signal" = 0 ] || kill -"$signal" $found 2>/dev/null
 echo $found
 """

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import shlex
 
+from .keyboard import BUSY, next_log, release
 from .link import Link
 from .pane import Pane
 
 __all__ = ["PIECE", "due", "rotate_log"]
 
 PIECE = 16 << 20
-"""Bytes after which a new piece is begun, between two commands."""
+"""Bytes after which a new piece is begun, between two commands; or a quarter of the limit, when that is less."""
 
 
-def due(pane: Pane) -> bool:
+def due(pane: Pane, limit: int) -> bool:
     """The piece is long enough, and nothing of ours is in the middle of it."""
-    return pane.log_offset >= PIECE and not pane.jobs and not pane.paused and not pane.gone
+    return pane.log_offset >= min(PIECE, limit // 4) and not pane.jobs and not pane.paused and not pane.gone
 
 
 async def rotate_log(link: Link, pane: Pane) -> None:
-    """Begin a new piece, unless another harness watches the session too: it would look for its jobs in the old one."""
-    clients = (await link.request(("list-clients", "-F", "#{client_control_mode} #{client_flags}")))[-1].text
-    watching = [line for line in clients.splitlines() if line.startswith("1") and "no-output" not in line]
-    if len(watching) > 1 or not due(pane):
+    """Begin a new piece, unless somebody's command runs.
+
+    Another harness that watches the session would look for its jobs in the old piece: then only a full one is left.
+    """
+    setup = link.setup
+    limit = setup.config.job_log_limit
+    if await _watched(link) and pane.log_offset < limit * 3 // 4:
         return
-    setup, number = link.setup, pane.log_number + 1
+    if not due(pane, limit):
+        return
+    number = pane.log_number + 1
+    freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
+    blocks = await link.ask(*freed, next_log(pane.pane_id, setup.log_command(pane.uid, number)))
+    pane.held = ""
+    if any(block.text.startswith(BUSY) for block in blocks):
+        return
     pane.log_number, pane.log_offset = number, 0
-    await link.request(("pipe-pane", "-t", pane.pane_id, setup.log_command(pane.uid, number)))
     kept = max(2, setup.config.jobs_max_bytes // PIECE)
     if number >= kept:
         await link.shell.call(f"rm -f {shlex.quote(f'{setup.log_dir(pane.uid)}/log.{number - kept}')}")
+
+
+async def _watched(link: Link) -> bool:
+    """Another harness is attached too."""
+    clients = (await link.ask(("list-clients", "-F", "#{client_control_mode} #{client_flags}")))[-1].text
+    return len([line for line in clients.splitlines() if line.startswith("1") and "no-output" not in line]) > 1

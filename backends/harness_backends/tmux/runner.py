@@ -33,7 +33,7 @@ from .bystander import NOTICE, person_typed
 from .control import AnswerLost
 from .foreground import Foreground, inspect, signal_processes
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, SavedFile, next_log, release, slot_text
+from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .link import Link
 from .naming import record_text
 from .nested import command_lines
@@ -58,8 +58,6 @@ KILL_GRACE = 3.0
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
 LARGE_COMMAND = 1 << 18
-LOG_SHARE = 4
-"""A log that has this part of its limit is followed by another at the next command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ class PaneRunner:
         if pane.phase == "running":
             await self._free(pane)
         self._check_there(pane)
-        if due(pane):
+        if due(pane, self.link.setup.config.job_log_limit):
             await rotate_log(self.link, pane)
         if pane.restarted is not None:
             notices.append(f"the pane's shell had ended (exit code {pane.restarted}); this is a fresh one")
@@ -175,8 +173,6 @@ class PaneRunner:
     # -- dispatch
 
     async def _dispatch(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> PaneJob:
-        if pane.log_offset > self.link.setup.config.job_log_limit // LOG_SHARE:
-            await self._next_log(pane)
         job_id = await self.store.claim()
         job = PaneJob(
             job_id=job_id,
@@ -207,15 +203,6 @@ class PaneRunner:
             if job in pane.jobs and not job.started:
                 pane.jobs.remove(job)
             raise
-
-    async def _next_log(self, pane: Pane) -> None:
-        """A log takes so much and no more: begin another, unless somebody's command runs."""
-        freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
-        command = next_log(pane.pane_id, self.link.setup.log_command(pane.uid, pane.log_number + 1))
-        blocks = await self.link.ask(*freed, command)
-        pane.held = ""
-        if not any(block.text.startswith(BUSY) for block in blocks):
-            pane.log_number, pane.log_offset = pane.log_number + 1, 0
 
     def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[SavedFile]]:
         """What to type, and the commands that write its files first."""
