@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from .footprint import memory_row, scale_row, waiting_row
+from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
 from .latency import local_row, ssh_plain_row, ssh_tmux_row
 from .model import Row, row_json
 from .peers import Peers
@@ -32,6 +32,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "startup": startup_row,
     "memory": memory_row,
     "scale": scale_row,
+    "scale-tmux": scale_tmux_row,
     "waiting": waiting_row,
 }
 LOCAL = "local"

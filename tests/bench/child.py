@@ -47,7 +47,8 @@ async def contexts(order: dict[str, Any], count: int) -> AsyncIterator[list[Exec
     """So many contexts of one target, each with a connection of its own (and a session, when it has tmux)."""
     config = Config(**{**order["config"], "ssh_options": tuple(order["config"]["ssh_options"]), "env": ()})
     done, opened = anyio.Event(), []
-    limit = anyio.CapacityLimiter(AT_A_TIME)
+    # tmux 3.3a crashes when a session is made while another client attaches
+    limit = anyio.CapacityLimiter(1 if order["tmux"] else AT_A_TIME)
 
     async def hold(number: int) -> None:
         """Each in a task of its own, which must be the one that leaves it."""

@@ -15,7 +15,7 @@ from harness.config import Config
 from .model import Check, Line, Row, at_least, at_most
 from .world import ROOT, Link, Size, World
 
-__all__ = ["memory_row", "scale_row", "waiting_row"]
+__all__ = ["memory_row", "scale_row", "scale_tmux_row", "waiting_row"]
 
 MANY_SESSIONS = 1000
 
@@ -135,30 +135,34 @@ def _waited(link: Link, one: Child, before: int) -> tuple[float, float]:
 
 async def scale_row(world: World, size: Size) -> Row:
     """Many hosts in one process."""
+    return _scale(world, size, tmux=False)
+
+
+async def scale_tmux_row(world: World, size: Size) -> Row:
+    """Many hosts in one process, each with a session of its own."""
+    return _scale(world, size, tmux=True)
+
+
+def _scale(world: World, size: Size, *, tmux: bool) -> Row:
     count, commands = size.pick(200, 8), size.pick(20, 3)
-    lines: list[Line] = []
-    checks: list[Check] = []
-    notes: list[str] = []
-    for tmux in (False, True):
-        kind = f"{count} contexts, asyncssh{' + tmux' if tmux else ''}"
-        config = replace(
-            world.config("asyncssh"), max_sessions=MANY_SESSIONS, login_timeout=300.0, connect_timeout=120.0
-        )
-        with child("fleet", world.target(), config, tmux=tmux, count=count, commands=commands) as many:
-            found = many.answer()
-            many.go_on()
-        rate = count * commands / found["elapsed"]
-        each = (found["idle"]["uss"] - found["before"]["uss"]) / count
-        lines += [
-            Line("commands/s in all", (rate,), "/s", kind),
-            Line("one command, all at once", tuple(found["values"]), "ms", kind),
-            Line("memory of each, idle", (each,), "KB", kind),
-            Line("opening all", (found["opened"],), "s", kind),
-        ]
-        share = found["cpu"] / found["elapsed"]
-        reason = f"the harness itself used {share:.0%} of one core; the server's side runs on the same machine"
-        checks.append(at_least(f"{kind}: at least 2,000 commands/s in all", rate, 2000, "/s", reason))
-        checks.append(at_most(f"{kind}: at most 100 KB each", each, 100, "KB"))
-        per_command = found["cpu"] / count / commands * 1e3
-        notes.append(f"{kind}: the harness used {share:.0%} of one core, {per_command:.2f} ms of it per command.")
-    return Row("scale", "Scale", tuple(lines), tuple(checks), tuple(notes))
+    kind = f"{count} contexts, asyncssh{' + tmux' if tmux else ''}"
+    config = replace(world.config("asyncssh"), max_sessions=MANY_SESSIONS, login_timeout=300.0, connect_timeout=120.0)
+    with child("fleet", world.target(), config, tmux=tmux, count=count, commands=commands) as many:
+        found = many.answer()
+        many.go_on()
+    rate = count * commands / found["elapsed"]
+    each = (found["idle"]["uss"] - found["before"]["uss"]) / count
+    share, per_command = found["cpu"] / found["elapsed"], found["cpu"] / count / commands * 1e3
+    lines = (
+        Line("commands/s in all", (rate,), "/s"),
+        Line("one command, all at once", tuple(found["values"]), "ms"),
+        Line("memory of each, idle", (each,), "KB"),
+        Line("opening all", (found["opened"],), "s"),
+    )
+    reason = f"the harness itself used {share:.0%} of one core; the server's side runs on the same machine"
+    checks = (
+        at_least(f"{kind}: at least 2,000 commands/s in all", rate, 2000, "/s", reason),
+        at_most(f"{kind}: at most 100 KB each", each, 100, "KB"),
+    )
+    note = f"The harness used {share:.0%} of one core, {per_command:.2f} ms of it per command."
+    return Row("scale-tmux" if tmux else "scale", f"Scale: {kind}", lines, checks, (note,))

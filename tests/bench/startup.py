@@ -43,10 +43,7 @@ async def startup_row(world: World, size: Size) -> Row:
     run_program([*over_ssh, "disconnect"])
     checks = (
         at_most("harness --help: at most 150 ms", median_of(lines, HELP), 150),
-        at_most("harness run on a live master: at most 200 ms", median_of(lines, RUN), 200, reason=REASON),
+        at_most("harness run on a live master: at most 200 ms", median_of(lines, RUN), 200),
     )
     notes = (f"{PYTHON} is the least that any Python program takes here.",)
     return Row("startup", "Start-up", tuple(lines), checks, notes)
-
-
-REASON = "the interpreter, the imports of the engine, and a fresh held shell on the server"
