@@ -154,7 +154,7 @@ async def _type_then_open(desk: Desk, type_: object) -> None:
 async def test_an_operators_command_holds_the_pane_and_is_named(desk: Desk) -> None:
     operator = await desk.operator()
     operator.type("sleep 30.25\n")
-    await until(lambda: desk.processes("sleep 30.25"))
+    await until(lambda: desk.processes("sleep 30.25") and "operator" in repr(desk.ctx))
     with pytest.raises(PaneBusy, match=r"sleep 30\.25") as caught:
         await desk.ctx.run_shell("echo in the way", timeout=20)
     assert "operator" in str(caught.value)
