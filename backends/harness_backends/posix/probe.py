@@ -32,7 +32,7 @@ hx_entry=$(getent passwd "$hx_uid" 2>/dev/null) || hx_entry=$(
 )
 printf 'passwd=%s\n' "$hx_entry"
 for tool in {_TOOLS}; do
-  path=$(command -v "$tool") && printf 'tool=%s %s\n' "$tool" "$path"
+  command -v "$tool" >/dev/null && printf 'tool=%s ' "$tool" && command -v "$tool"
 done
 command -v tmux >/dev/null && printf 'tmux=%s\n' "$(tmux -V)"
 stat -c %s / >/dev/null 2>&1 && printf 'tool=stat -c=stat\n'

@@ -318,18 +318,21 @@ class PaneTable:
     async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:
         """The log holds no end: perhaps it was full, and the shell's own record has the exit code."""
         exit_file = shlex.quote(self._store.path(job.job_id, "exit"))
+        record = b""
         with anyio.move_on_after(LOG_LAG):
             while True:
-                reply = await self._shell.call(f"cat {exit_file} 2>/dev/null")
-                if not reply.stdout.endswith(b"\n"):
+                record = (await self._shell.call(f"cat {exit_file} 2>/dev/null")).stdout
+                if not record.endswith(b"\n"):
                     return not reader.found and await self._never_started(pane, job)
                 if await self._read_log(job.log, reader.position):
                     return False
                 await anyio.sleep(LOG_LAG / 20)
+        if not record:
+            return False  # the target was too slow to say: ask again
         job.notices.append("the log of this command is incomplete")
         self._let_go(pane, job)
         pane.phase, pane.running = "prompt", 0
-        job.finish(Status.COMPLETED, int(reply.stdout.split()[0]), pane.cwd or None)
+        job.finish(Status.COMPLETED, int(record.split()[0]), pane.cwd or None)
         return True
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
