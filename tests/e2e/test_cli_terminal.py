@@ -177,3 +177,17 @@ def test_a_command_that_is_not_waited_for_prints_its_job_id_alone(there: Program
     """A script stores what is printed; early output must not stand in it."""
     done = there.run("--tmux", "run", "--no-wait", "echo at once; sleep 0.2; echo later")
     assert done.stdout.decode().strip().isdecimal(), done
+
+
+def test_a_shell_inside_the_panes_shell_serves_the_next_calls_too(there: Program) -> None:
+    """Each call is a harness of its own: it finds a pane that another holds, and in it a shell without marks."""
+    assert there.run("--tmux", "run", "--timeout", "2s", "--", "bash --norc").returncode == 124
+    inside = there.run("--tmux", "run", "--", "echo inside; exit_code() { return 3; }; exit_code")
+    assert (inside.returncode, inside.stdout) == (3, b"inside\n"), inside
+    assert there.run("--tmux", "run", "--", "exit 5").returncode == 5
+    listed = json.loads(there.run("--json", "jobs").stdout)
+    assert [(job["status"], job["exit_code"]) for job in listed] == [
+        ("completed", 5),
+        ("completed", 3),
+        ("shell_exited", 5),
+    ]

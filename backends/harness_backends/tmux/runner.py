@@ -146,8 +146,9 @@ class PaneRunner:
             return
         front = await self._settled(pane)
         self._check_there(pane)
-        nested = front.may_be_prompt and front.group != pane.shell.pid
+        nested, holder = front.may_be_prompt and front.group != pane.shell.pid, pane.running
         if not pane.paused and nested and await self.adopt(pane, front):
+            pane.held = pane.held or (str(holder) if holder else "")  # the command that started this shell holds it
             return
         if pane.phase in ("prompt", "ended"):
             return
@@ -202,7 +203,14 @@ class PaneRunner:
         except BaseException:
             if job in pane.jobs and not job.started:
                 pane.jobs.remove(job)
+                await self._forget(job)
             raise
+
+    async def _forget(self, job: PaneJob) -> None:
+        """What was never typed leaves no record: it would stand there as running for ever."""
+        files = " ".join(shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "in"))
+        with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
+            await self.shell.call(f"rm -f {files}")
 
     def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[SavedFile]]:
         """What to type, and the commands that write its files first."""
@@ -349,6 +357,8 @@ class PaneRunner:
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.end(pane, job, Status.TIMED_OUT)
             if job.done.is_set():
+                if job.nonce != pane.shells[0].nonce:
+                    await self._record_end(job)
                 if await person_typed(self.link, pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
@@ -363,6 +373,12 @@ class PaneRunner:
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
         return job.result()
+
+    async def _record_end(self, job: PaneJob) -> None:
+        """A nested shell cannot write to our files: other harnesses learn of the end from this."""
+        if job.exit_code is not None:
+            path = shlex.quote(self.store.path(job.job_id, "exit"))
+            await self.shell.call(f"[ -s {path} ] || echo {job.exit_code} {job.status} >{path}")
 
     async def _until_done(self, pane: Pane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
