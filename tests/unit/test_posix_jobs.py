@@ -81,7 +81,8 @@ async def test_a_command_starts_with_the_signals_and_streams_of_a_login(target: 
     has_reset = target.capabilities.has("env --default-signal") or target.capabilities.has("perl")
     status = (await target.run("cat /proc/self/status")).stdout
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn")).split()[1]
-    assert int(ignored, 16) == (0 if has_reset else 0b110)
+    named = int(ignored, 16) & 0x7FFFFFFF  # beyond 31 are those of the C library, which no program can name
+    assert named == (0 if has_reset else 0b110)
     assert (await target.run("ls /proc/self/fd")).stdout.split() == ["0", "1", "2", "3"]
 
 
