@@ -48,6 +48,7 @@ __all__ = ["PaneRunner"]
 FOREIGN_WAIT = 5.0
 """How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
 PROMPT_GRACE = 0.3
+CLOSED_GRACE = 0.5  # the news of a closed window may be behind the refusal of what was meant for it
 SETTLE_TIME = 1.5
 SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
@@ -303,6 +304,12 @@ class PaneRunner:
                 raise
             except ConnectionLost:
                 continue  # nothing was sent
+            except TerminalError:  # an error ends the line before the keys, which are its last part
+                with anyio.move_on_after(CLOSED_GRACE):
+                    while not pane.gone:
+                        await pane.changed.wait()
+                self._check_there(pane)
+                raise
 
     async def _save_there(self, files: list[SavedFile], action: Dispatch) -> None:
         """tmux cannot write the files where the panes' shells run: the held shell does, at one more round trip."""
