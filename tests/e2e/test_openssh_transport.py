@@ -143,7 +143,7 @@ async def test_more_programs_than_the_server_allows_wait_their_turn(make_sshd: M
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(one, number)
-        assert sessions <= (transport.max_channels or 0) <= 9  # what it learnt depends on whose session had just ended
+        assert min(sessions, 9) <= (transport.max_channels or 0) <= 9  # what it learnt depends on whose session had just ended
     assert sorted(results) == sorted(f"{number}\n".encode() for number in range(20))
     assert sum("Accepted publickey" in line for line in server.log) == 1
 
