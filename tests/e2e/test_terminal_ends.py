@@ -54,6 +54,30 @@ async def test_a_killed_command_is_proved_gone(desk: Desk, command: str) -> None
     await usable(desk)
 
 
+FOLLOWED = {
+    "after a deaf program": "trap '' INT; sleep 405.1; touch next",
+    "in a loop": "trap '' INT; while :; do sleep 405.1; touch next; done",
+    "builtins alone": "trap '' INT; while :; do :; done; touch next",
+    "many lines": "trap '' INT\nsleep 405.1\ntouch next",
+    "a pipeline": "trap '' INT; sleep 405.1 | cat; touch next",
+}
+
+
+@pytest.mark.parametrize("command", FOLLOWED.values(), ids=FOLLOWED.keys())
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/zsh", "/bin/dash", "/bin/mksh", "busybox"])
+async def test_what_follows_in_a_killed_command_does_not_run(open_desk: OpenDesk, shell: str, command: str) -> None:
+    desk = await open_desk(shell=shell)
+    await desk.ctx.run_shell("cd")
+    result = await desk.ctx.run_shell(command, timeout=0.5, on_timeout="kill")
+    assert (result.status, result.exit_code) == (Status.TIMED_OUT, None), result
+    assert desk.processes("sleep 405.1") == []
+    again = await desk.ctx.run_shell("ls; echo usable")
+    assert again.stdout.split()[-1] == "usable"
+    assert "next" not in again.stdout
+    kept = await desk.ctx.wait(result.job_id or "")
+    assert kept.status is Status.TIMED_OUT
+
+
 async def test_an_operators_background_programs_are_not_killed_with_ours(desk: Desk) -> None:
     await desk.ctx.run_shell("sleep 401.1 &")
     await anyio.sleep(0.5)  # older than the command below by more than the clock's grain

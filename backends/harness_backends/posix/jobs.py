@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
-import shlex
 import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
@@ -33,10 +33,11 @@ from . import joboutput, jobscript
 from .jobfollow import CallbackError, JobFollower, callbacks_of, pane_uid
 from .joboutput import JobOutput, Kept, cut
 from .jobscript import SIGNALS, Fault, Launch, Outcome
-from .jobshell import END_PANE_JOB, PROLOGUE
+from .jobshell import PROLOGUE
 from .jobtable import JobTable, KeptJob
 from .jobuser import account_text, change_user, check_script, refusal
 from .jobwarm import MOST_ORDER, Warm, WarmShells
+from .paneend import PaneEnding
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
 from .state import JobRecord, JobStore, render_record
@@ -354,19 +355,25 @@ class PosixJobs(Jobs):
         if kept.job.status is not Status.RUNNING:
             return kept.job
         if kept.record.kind == "pane":
-            await self._end_pane_job(kept.record, name, grace)
+            await self._end_pane_job(kept, name, grace)
         else:
             await self._end(kept.job.job_id, Status.INTERRUPTED, (name, grace), ("KILL", KILL_GRACE))
         await self._follower.wait(kept.record, KILL_GRACE)
         return await self._table.get(job_id)
 
-    async def _end_pane_job(self, record: JobRecord, signal: str, grace: float) -> None:
-        words = (record.job_id, self._config.tmux_socket, pane_uid(record), signal, str(max(1, round(grace * 10))))
-        script = END_PANE_JOB.replace("__ARGS__", " ".join(map(shlex.quote, words)))
-        ticket = await self._shell.submit(jobscript.background_line(script))
+    async def _end_pane_job(self, kept: KeptJob, signal: str, grace: float) -> None:
+        record = kept.record
+        age = time.time() + self._probe.clock_offset - (kept.job.started or time.time())
+        ending = PaneEnding(
+            self._shell,
+            self._store,
+            self._config.tmux_socket,
+            record,
+            pane_uid(record),
+            partial(self._follower.wait, record),
+        )
         with anyio.move_on_after(grace + END_TIMEOUT):
-            await ticket.reply()
-        ticket.forget()
+            await ending.end(max(0.0, age), signal, grace)
 
     # -- kept jobs
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 
-__all__ = ["END_PANE_JOB", "GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
+__all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 
 # The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
 _CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd; set --; . "$hx_cmd"'
@@ -383,30 +383,6 @@ hx_trim() {
 
 WATCH = _PROCESS + _WATCH
 """The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
-
-# JOB SOCKET UID SIGNAL TENTHS. The foreground process group of the pane's terminal is the job's; when it is the shell's
-# own, C-c ends what the shell itself does, and nothing else may be signalled.
-END_PANE_JOB = r"""
-set -- __ARGS__
-hx_pane= hx_shell=
-tmux -L "$2" list-panes -a -F '#{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null |
-while read -r uid pane shell; do
-  [ "$uid" = "$3" ] || continue
-  for signal in "$4" KILL; do
-    hx_left=$5
-    group=$(ps -o tpgid= -p "$shell" </dev/null | tr -d ' ')
-    if [ -z "$group" ] || [ "$group" = "$shell" ]; then
-      [ "$signal" = KILL ] || tmux -L "$2" send-keys -t "$pane" C-c </dev/null
-    else
-      hx_kill "-$signal" "-$group"
-    fi
-    while [ "$hx_left" -gt 0 ]; do
-      [ -s "$hx_jobs/$1.exit" ] && break 3
-      hx_left=$((hx_left - 1)); hx_nap 0.1
-    done
-  done
-done
-"""
 
 STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7
 """Exit codes of ``hx_wait`` and ``hx_end``."""

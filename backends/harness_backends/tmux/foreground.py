@@ -1,4 +1,4 @@
-"""What runs in a pane now: the foreground program, whether it waits for the keyboard, how to end a job's processes.
+"""What runs in a pane now: the foreground program, whether it waits for the keyboard.
 
 Read from ``/proc`` on Linux, from ``ps`` elsewhere, in one script on the held shell.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..posix.shell import HeldShell
 
-__all__ = ["Foreground", "inspect", "signal_processes"]
+__all__ = ["Foreground", "inspect"]
 
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
 PLAIN_SHELLS = frozenset({"dash", "sh"})
@@ -47,27 +47,6 @@ printf 'name=%s\n' "${name##*/}"
 printf 'last='; [ "$last" = "$shown" ] || tr '\0\n' '  ' <"/proc/$last/cmdline" 2>/dev/null
 printf '\ncommand='; { tr '\0\n' '  ' <"/proc/$shown/cmdline" || ps -o args= -p "$shown" | tr '\n' ' '; } 2>/dev/null
 exit 0
-"""
-
-# signal_since SIGNAL SESSION CENTISECONDS: signal what was started in the terminal's session less than that long ago.
-_SIGNAL = r"""
-signal=$1 session=$2 age=$3
-list() {
-  read -r up rest </proc/uptime || return 1
-  whole=${up%.*}; part=${up#*.}
-  since=$((whole * 100 + ${part#0} - age))
-  found=
-  for stat in /proc/[0-9]*/stat; do
-    read -r line <"$stat" || continue
-    set -- ${line##*) }
-    pid=${stat#/proc/}; pid=${pid%/stat}
-    [ "$4" = "$session" ] && [ "$1" != Z ] && [ "${20}" -ge "$since" ] || continue
-    [ "$pid" = "$session" ] || [ "$2" = "$session" ] || found="$found $pid" # not the shell itself
-  done 2>/dev/null
-}
-list || { kill -"$signal" "-$(ps -o tpgid= -p "$session" | tr -d ' ')"; exit; }
-[ -z "$found" ] || [ "$signal" = 0 ] || kill -"$signal" $found 2>/dev/null
-echo $found
 """
 
 
@@ -135,13 +114,3 @@ async def inspect(shell: HeldShell, tty: str, pid: int) -> Foreground:
     """Look at the pane whose terminal is ``tty`` and whose first process is ``pid``."""
     reply = await shell.call(f"set -- {shlex.quote(tty)} {pid}\n{_INSPECT}", timeout=10)
     return parse(reply.text)
-
-
-async def signal_processes(shell: HeldShell, signal: str, session: int, age: float) -> bool:
-    """Signal every process of the pane that was started within ``age`` seconds; signal ``"0"`` only looks.
-
-    Returns True when there was any.
-    """
-    script = f"set -- {shlex.quote(signal)} {session} {int(age * 100) + 20}\n{_SIGNAL}"
-    reply = await shell.call(script, timeout=10)
-    return bool(reply.text.strip())

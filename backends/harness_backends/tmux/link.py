@@ -9,13 +9,14 @@ from itertools import chain, repeat
 
 import anyio
 
-from harness.errors import ConnectionLost, HarnessError, TerminalError
+from harness.errors import ConnectionLost, HarnessError, PaneGone
 from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
 from ..posix.shell import HeldShell
 from .control import AnswerLost, ControlClient, Event
 from .protocol import Block
+from .refusals import session_refusal
 from .setup import NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
 __all__ = ["Link"]
@@ -70,16 +71,9 @@ class Link:
             await self._prepare_shells(pane)
         reply = await self.shell.call(setup_script(self.setup, pane))
         fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
-        target, session = self.transport.target, self.setup.session
-        if "foreign" in fields:
-            raise TerminalError(
-                f"tmux session {session!r} was not made by harness",
-                target=target,
-                hint="use another name: --tmux NAME",
-            )
-        if "failed" in fields:
-            why = fields["failed"] or reply.stderr.decode("utf-8", "replace").strip() or "no reason given"
-            raise TerminalError(f"tmux could not start a session: {why}", target=target)
+        refused = session_refusal(fields, self.setup, self.transport.target, reply.stderr)
+        if refused is not None:
+            raise refused
         return "created" in fields
 
     async def _prepare_shells(self, pane: NewPane) -> None:
@@ -122,6 +116,9 @@ class Link:
 
     def _settle(self) -> None:
         self._settled = True
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -145,6 +142,7 @@ class Link:
                 await on_back(created)
             except HarnessError as error:
                 self.failed = error
+                self._wake()
                 if self._client is not None:
                     await self._client.aclose()
             else:
@@ -173,9 +171,12 @@ class Link:
 
         Raises:
             ConnectionLost: it was not within the time.
+            PaneGone: the session has ended, and was not to be made.
         """
         with anyio.move_on_after(timeout):
             while not self.is_up:
+                if isinstance(self.failed, PaneGone):
+                    raise self.failed  # the session has ended, and is not ours to make
                 await self._changed.wait()
             return self.client
         why = f": {self.failed.message}" if self.failed else ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.errors import TerminalError
+from harness.results import PaneInfo
+from harness.target import Target
 
 from ..posix.state import JobRecord, render_record
 
@@ -14,9 +17,12 @@ __all__ = [
     "PANE_FORMAT",
     "PaneRow",
     "check_name",
+    "listed",
+    "pane_info",
     "parse_panes",
     "record_text",
     "shown_text",
+    "target_label",
 ]
 
 DEFAULT_PANE = "main"
@@ -76,6 +82,32 @@ def parse_panes(text: str) -> list[PaneRow]:
                 PaneRow(pane_id, window_id, name, uid, busy, int(width), int(height), foreground, cwd, tty, int(pid))
             )
     return rows
+
+
+def pane_info(row: PaneRow, session: str) -> PaneInfo:
+    """A row as callers see it."""
+    return PaneInfo(
+        name=row.name,
+        pane_id=row.pane_id,
+        session=session,
+        default=row.name == DEFAULT_PANE,
+        width=row.width,
+        height=row.height,
+        foreground=row.foreground,
+        cwd=row.cwd,
+        busy=f"job {row.busy}" if row.busy else "",
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """What there is, for the end of a message: ``there are main, bg-1``."""
+    known = list(names)
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known) or 'none'}"
+
+
+def target_label(target: Target) -> str:
+    """A target in letters, digits and dashes."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", str(target)).strip("-")
 
 
 def check_name(name: str, what: str) -> str:

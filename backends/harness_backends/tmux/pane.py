@@ -41,6 +41,8 @@ class Pane:
         self.phase: Phase = "starting"
         self.running = 0
         """The id of the job that runs, also when it is another harness's; 0 is an operator's command."""
+        self.last_ended = 0
+        """The id of the job whose end was seen last, whoever's it was."""
         self.cwd = ""
         self.wrapper = ""
         """``PID:TTY`` of the pane's first process, where its shell runs."""
@@ -182,7 +184,7 @@ class Pane:
             self.job.start()
 
     def _end(self, mark: Mark) -> None:
-        self.phase, self.running = "ended", 0
+        self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
             status = Status.INTERRUPTED if job.interrupted else Status.COMPLETED
@@ -199,7 +201,7 @@ class Pane:
             job.finish(Status.SHELL_EXITED, mark.code)
 
     def _shell_exited(self, code: int) -> None:
-        self.phase, self.running = "starting", 0
+        self.phase, self.running, self.last_ended = "starting", 0, self.running
         del self.shells[1:]
         waiting = [job for job in self.jobs if not job.started and job.nonce == self.shell.nonce]
         ended = [job for job in reversed(self.jobs) if job not in waiting]

@@ -19,7 +19,7 @@ from .job import PaneJob
 from .keyboard import release, type_text
 from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
-from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, parse_panes
+from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
 from .output import OutputCollector
 from .pane import Pane
 from .setup import NewPane, log_files, pane_files, pane_options
@@ -86,17 +86,7 @@ class PaneTable:
 
     def info(self, row: PaneRow) -> PaneInfo:
         """A row as callers see it."""
-        return PaneInfo(
-            name=row.name,
-            pane_id=row.pane_id,
-            session=self._link.setup.session,
-            default=row.name == DEFAULT_PANE,
-            width=row.width,
-            height=row.height,
-            foreground=row.foreground,
-            cwd=row.cwd,
-            busy=f"job {row.busy}" if row.busy else "",
-        )
+        return pane_info(row, self._link.setup.session)
 
     async def refresh(self, client: ControlClient | None = None) -> None:
         """Take up panes that we do not know yet, and let go of those that are gone."""
@@ -160,9 +150,10 @@ class PaneTable:
             return pane
         if name not in self.kept:
             raise PaneGone(
-                f"there is no managed pane {name!r}",
+                f"there is no pane {name!r} in session {self._link.setup.session!r}; "
+                + listed(pane.name for pane in self.by_id.values()),
                 target=self._link.transport.target,
-                hint="harness panes lists them",
+                hint="harness panes shows them",
             )
         return await self.create(name, None)
 

@@ -31,7 +31,8 @@ from .adopt import adopt, until_prompt
 from .body import Body, compose
 from .bystander import NOTICE, person_typed
 from .control import AnswerLost
-from .foreground import Foreground, inspect, signal_processes
+from .ending import TERM_GRACE, Ending
+from .foreground import Foreground, inspect
 from .job import PaneJob
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .link import Link
@@ -53,9 +54,8 @@ SETTLE_TIME = 1.5
 SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
-INTERRUPT_GRACE = 1.0
-TERM_GRACE = 2.0
-KILL_GRACE = 3.0
+END_LAG = 1.0
+"""How long a job's end mark may be behind the record of its exit code."""
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
 LARGE_COMMAND = 1 << 18
@@ -340,12 +340,20 @@ class PaneRunner:
             while True:
                 reply = await self.shell.call(f"[ -s {path} ] && echo ended")
                 if reply.stdout:
+                    await self._end_seen(pane, holder)
                     await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
                     return
                 changed = pane.changed
                 with anyio.move_on_after(1):
                     await changed.wait()
         raise await self._held_by(pane, f"job {holder}")
+
+    @staticmethod
+    async def _end_seen(pane: Pane, holder: str) -> None:
+        """A shell records the code and then marks the end: what is typed between the two is echoed into the output."""
+        with anyio.move_on_after(END_LAG):
+            while str(pane.last_ended) != holder and not pane.gone:
+                await pane.changed.wait()
 
     async def _held_by(self, pane: Pane, holder: str) -> PaneBusy:
         front = await self.foreground(pane)
@@ -472,29 +480,6 @@ class PaneRunner:
     async def end(
         self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
-        """Interrupt, then TERM, then KILL what the job started, until its end and death are proved."""
-        job.interrupted = True
+        """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
         _, session = await self._tty(pane)
-        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"), ("send-keys", "-t", pane.pane_id, "C-c"))
-        await self._ended(job, INTERRUPT_GRACE)
-        for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
-            if not await self._signal(job, name, session):
-                break
-            await self._ended(job, seconds)
-        await self._ended(job, KILL_GRACE)
-        gone = job.done.is_set() and not await self._signal(job, "0", session)
-        if gone:
-            job.status = status
-            job.exit_code = job.exit_code if status is Status.INTERRUPTED else None
-        else:
-            job.notices.append("it was told to stop, and is not proved gone")
-            job.finish(Status.UNKNOWN)
-            job.status = Status.UNKNOWN
-
-    async def _signal(self, job: PaneJob, signal: str, session: int) -> bool:
-        return await signal_processes(self.shell, signal, session, time.monotonic() - job.began)
-
-    async def _ended(self, job: PaneJob, timeout: float) -> bool:
-        with anyio.move_on_after(timeout):
-            await job.done.wait()
-        return job.done.is_set()
+        await Ending(self.link, self.shell, self.store).end(pane, job, status, session, signal, grace)

@@ -13,7 +13,17 @@ from harness.config import Config
 
 from .version import TmuxVersion
 
-__all__ = ["HOOKS", "NewPane", "Setup", "control_argv", "log_files", "pane_files", "setup_script", "shells_script"]
+__all__ = [
+    "HOOKS",
+    "SESSION_FORMAT",
+    "NewPane",
+    "Setup",
+    "control_argv",
+    "log_files",
+    "pane_files",
+    "setup_script",
+    "shells_script",
+]
 
 HOOKS = {
     "hooks.sh": "hooks.sh",
@@ -28,6 +38,9 @@ HOOKS = {
     "zsh/.zshrc": "zshrc",
     "zsh/.zlogin": "zlogin",
 }
+
+SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{session_name}"
+"""tmux allows no colon in a session's name."""
 
 PAUSE_AFTER = 5
 """Seconds that we may lag behind before tmux stops sending a pane's output to us (3.2)."""
@@ -70,6 +83,10 @@ class Setup:
     """The state directory where the panes' shells run, when that is not where tmux runs."""
     enter: Callable[[Sequence[str]], list[str]] | None = None
     """Makes the command that starts a program, with a terminal, where the panes' shells run; None: tmux starts it."""
+    label: str = ""
+    """What the session's shells run on, when that is not where tmux runs: the limit of sessions counts per target."""
+    create: bool = True
+    """A missing session is made; else it is an error."""
 
     @property
     def here(self) -> bool:
@@ -121,14 +138,20 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
     fish += "".join(f"set -gx {name} {fish_quote(value)}\n" for name, value in setup.config.env)
     return f"mkdir -p {shlex.quote(folder)}\n" + "".join(
         _write(f"{folder}/{name}", text)
-        for name, text in (("nonce", f"{pane.nonce}\n"), ("settings", posix), ("settings.fish", fish))
+        for name, text in (*_marks(setup, pane), ("settings", posix), ("settings.fish", fish))
     )
 
 
 def log_files(setup: Setup, pane: NewPane) -> str:
     """Shell commands that make a pane's directory for its logs, where tmux runs."""
     folder = setup.log_dir(pane.uid)
-    return f"mkdir -p {shlex.quote(folder)}\n{_write(f'{folder}/nonce', pane.nonce + chr(10))}"
+    writes = "".join(_write(f"{folder}/{name}", text) for name, text in _marks(setup, pane))
+    return f"mkdir -p {shlex.quote(folder)}\n{writes}"
+
+
+def _marks(setup: Setup, pane: NewPane) -> tuple[tuple[str, str], ...]:
+    """What tells of the pane: its nonce, and the socket whose server can say whether it still exists."""
+    return ("nonce", f"{pane.nonce}\n"), ("socket", f"{setup.config.tmux_socket}\n")
 
 
 def shells_script(setup: Setup, pane: NewPane) -> str:
@@ -194,6 +217,7 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
     options = " \\; ".join(shlex.join(command) for command in server_options(setup))
     ours = [
         ("set-option", "-t", f"={setup.session}:", "@harness", "1"),
+        *([("set-option", "-t", f"={setup.session}:", "@harness_for", setup.label)] if setup.label else []),
         *pane_options(setup, pane, f"={setup.session}:"),
     ]
     then = " \\; ".join(shlex.join(command) for command in ours)
@@ -229,17 +253,31 @@ def drainer_script(setup: Setup) -> str:
     )
 
 
+def _unless_limited(setup: Setup) -> str:
+    """Leave when the session is missing and must not be made."""
+    names = (
+        f"hx_names=$({setup.tmux} list-sessions -F '{SESSION_FORMAT}' </dev/null 2>/dev/null |\n"
+        f"sed -n {shlex.quote(f's/^1:{setup.label}://p')} | tr '\\n' ' ')\n"
+    )
+    if not setup.create:
+        return f'{names}echo "missing=$hx_names"; exit 0\n'
+    many = f'[ "$(set -- $hx_names; echo $#)" -ge {setup.config.max_sessions} ]'
+    return f'{names}if {many}; then echo "full=$hx_names"; exit 0; fi\n'
+
+
 def setup_script(setup: Setup, pane: NewPane) -> str:
     """Make sure that hooks, server, session and drainer are there.
 
     Prints ``created=1`` when it made the session, ``foreign=1`` when a session of that name is not ours,
+    ``missing=NAMES`` or ``full=NAMES``, with the sessions that there are, when it is not there and may not be made,
     ``failed=WHY`` when there is none in the end.
     """
     tmux, exact = setup.tmux, f"={setup.session}"
     return (
         "umask 077\n"
         f"{'' if setup.here else _hook_files(setup)}"
-        f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n{_start_session(setup, pane)}fi\n"
+        f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n"
+        f"{_unless_limited(setup)}{_start_session(setup, pane) if setup.create else ''}fi\n"
         f'if [ "$({tmux} show-options -v -t {exact}: @harness 2>&1)" != 1 ]; then\n'
         f"if {tmux} has-session -t {exact} 2>/dev/null; then echo foreign=1; "
         f'else echo "failed=$({tmux} -f /dev/null start-server 2>&1)"; fi\nexit 0\nfi\n'

@@ -1,0 +1,105 @@
+"""The processes that a job in a pane has started: found, signalled, proved gone. One script on the held shell each.
+
+Read from ``/proc``; where there is none (BSD, macOS) only the foreground process group of the terminal is reached.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+
+from .shell import HeldShell
+
+__all__ = ["PaneProcesses", "goes_on", "signal_job"]
+
+# Ours is what began in the terminal since the job did, unless it belongs to a shell that came after the job's own; and
+# what descends from the job's shell, in whatever terminal (sudo, script). $session is the pane's first process, whose
+# children are the shells. A known process is recognised by its id and the time when it began.
+_SCRIPT = r"""
+signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7
+own=0
+{ read -r own <"$home"; } 2>/dev/null
+above() {
+  branch= at=$1
+  while [ "${at:-0}" -gt 1 ]; do
+    eval "up=\${p$at-}"
+    [ "$up" != "$session" ] || { branch=$at; return; }
+    at=$up
+  done
+}
+list() {
+  read -r up rest </proc/uptime || return 1
+  whole=${up%.*}; part=${up#*.}
+  since=$((whole * 100 + ${part#0} - age))
+  found= young=
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    pid=${stat#/proc/}; pid=${pid%/stat}
+    set -- ${line##*) }
+    eval "p$pid=\$2"
+    [ "$1" != Z ] || continue
+    case " $known " in *" $pid:${20} "*) found="$found $pid:${20}"; continue ;; esac
+    [ "${20}" -ge "$since" ] && [ "$pid" != "$session" ] && [ "$2" != "$session" ] || continue
+    young="$young $pid:${20}:$4"
+  done 2>/dev/null
+  for entry in $young; do
+    above "${entry%%:*}"
+    case $branch in
+      "$own") ;;
+      '') [ "${entry##*:}" = "$session" ] || continue ;;
+      *) [ "$own" = 0 ] || continue ;;
+    esac
+    found="$found ${entry%:*}"
+  done
+}
+end_shell() {
+  above "$nested"
+  [ "$nested" != 0 ] && [ "$branch" = "$own" ] || nested=$own
+  above "$nested"
+  [ -z "$branch" ] || kill -KILL "$nested"
+}
+list || {
+  group=$(ps -o tpgid= -p "$session" | tr -d ' ')
+  [ "$stop" = 0 ] || [ "$own" = 0 ] || kill -KILL "$own"
+  [ "$group" = "$own" ] || kill -"$signal" "-$group" && echo "$group"
+  exit 0
+} 2>/dev/null
+[ "$stop" = 0 ] || [ "$own" = 0 ] || end_shell
+if [ "$signal" != 0 ]; then
+  for entry in $found; do kill -"$signal" "${entry%:*}"; done 2>/dev/null
+fi
+echo $found
+"""
+
+_FOLLOWED = frozenset(";&|\n(){}`")
+
+
+@dataclass(frozen=True, slots=True)
+class PaneProcesses:
+    """Where a job runs. ``session`` is the pane's first process, ``age`` the job's in seconds.
+
+    ``home`` is the file with the process id of the pane's own shell, ``nested`` that of a shell inside it, or 0;
+    ``known`` are processes of the job as they were found before.
+    """
+
+    session: int
+    home: str
+    age: float
+    nested: int = 0
+    known: tuple[str, ...] = ()
+
+
+def goes_on(command: str) -> bool:
+    """Whether a shell may go on with something else when what it runs now is killed; sure only of one plain command."""
+    return any(char in _FOLLOWED for char in command.strip())
+
+
+async def signal_job(shell: HeldShell, where: PaneProcesses, signal: str, *, end_shell: bool = False) -> PaneProcesses:
+    """Signal every process of a job, ``"0"`` to look only; its shell is killed before them with ``end_shell``.
+
+    Returns ``where`` with the processes that were there as ``known``.
+    """
+    words = (signal, str(where.session), str(int(where.age * 100) + 20), str(where.nested), str(int(end_shell)))
+    arguments = shlex.join((*words, where.home, " ".join(where.known)))
+    reply = await shell.call(f"set -- {arguments}\n{_SCRIPT}", timeout=10)
+    return replace(where, known=tuple(reply.text.split()))
