@@ -13,7 +13,7 @@ from harness.errors import UnsupportedOperation
 from .naming import shown_text
 from .version import TmuxVersion
 
-__all__ = ["TaggedOutput", "capture_command", "captured_text", "extract_tagged"]
+__all__ = ["TaggedOutput", "capture_command", "captured_text", "extract_running", "extract_tagged"]
 
 _TAG = re.compile(r"\[harness (\d+): (-?\d+)\] ")
 
@@ -95,6 +95,18 @@ def extract_tagged(screen: str, job_id: str, command: str) -> TaggedOutput | Non
     ids = [int(tag.job) for tag in starts]
     exact = not between and all(first < second for first, second in pairwise(ids))
     return TaggedOutput(_text(lines[start.line + len(echo) : end.line], end), end.code, exact)
+
+
+def extract_running(screen: str, command: str) -> str:
+    """What a command that has not ended has written: what stands below its echo. Empty when that is not there."""
+    lines = screen.split("\n")
+    tags = [_tag(index, match) for index, line in enumerate(lines) for match in _TAG.finditer(line)]
+    echo = [_flat(line) for line in shown_text(command).split("\x1bE")]
+    starts = [tag for tag in tags if _echoes(lines, tag, echo)]
+    if not starts:
+        return ""
+    body = "\n".join(lines[starts[-1].line + len(echo) :]).rstrip("\n")
+    return f"{body}\n" if body else ""
 
 
 def _tag(index: int, match: re.Match[str]) -> _Tag:

@@ -83,6 +83,10 @@ class Setup:
     """The state directory where the panes' shells run, when that is not where tmux runs."""
     enter: Callable[[Sequence[str]], list[str]] | None = None
     """Makes the command that starts a program, with a terminal, where the panes' shells run; None: tmux starts it."""
+    control: bool = True
+    """Control mode can be had."""
+    logs: bool = True
+    """``pipe-pane`` can be had."""
     label: str = ""
     """What the session's shells run on, when that is not where tmux runs: the limit of sessions counts per target."""
     create: bool = True
@@ -204,8 +208,9 @@ def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ..
         ("set-option", "-w", "-t", target, "@harness_pane", pane.name),
         ("set-option", "-w", "-t", target, "@harness_uid", pane.uid),
         ("set-option", "-F", "-w", "-t", target, "@harness_pane_id", "#{pane_id}"),
-        ("pipe-pane", "-t", target, setup.log_command(pane.uid, 0)),
     ]
+    if setup.logs:
+        commands.append(("pipe-pane", "-t", target, setup.log_command(pane.uid, 0)))
     if setup.version.window_size:
         size = ("-x", str(config.width), "-y", str(config.height))
         commands.insert(0, ("resize-window", "-t", target, *size))
@@ -235,7 +240,7 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
 
 def drainer_script(setup: Setup) -> str:
     """Start the always-attached reader unless there is one (3.2 and newer): without it programs in panes can freeze."""
-    if not setup.version.client_flags:
+    if not (setup.version.client_flags and setup.control):
         return ""
     fifo = f"{shlex.quote(setup.root)}/run/drain.$$"
     run = (

@@ -1,0 +1,112 @@
+"""Plain ``tmux`` commands through a held shell: what is left where control mode cannot be had."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import anyio
+
+from harness.errors import TerminalError
+from harness.transport import Transport
+
+from ..posix.jobscript import background_line
+from ..posix.shell import HeldShell, Reply
+from .protocol import Block
+from .setup import Setup
+
+__all__ = ["PlainTmux", "parse_answers", "plain_script"]
+
+_AND = " \\; "
+MOST_IN_LINE = 8000
+"""Bytes of one command line: tmux's own message to its server ends at 16 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTmux:
+    """Runs tmux commands, several in one call, as :class:`.link.Link` does through its control client."""
+
+    transport: Transport
+    shell: HeldShell
+    setup: Setup
+
+    @property
+    def shells(self) -> HeldShell:
+        """Where the panes' shells run: where tmux runs."""
+        return self.shell
+
+    async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
+        """Run commands in order; the first that fails ends them.
+
+        Raises:
+            ConnectionLost: the link was lost; they may have run.
+            TerminalError: tmux refused one of them.
+        """
+        token = f"hx-{secrets.token_hex(6)}"
+        reply = await self.shell.call(plain_script(self.setup.tmux, commands, token), timeout=timeout)
+        if reply.exit_code != 0:
+            why = reply.stderr.decode("utf-8", "replace").strip() or f"exit code {reply.exit_code}"
+            raise TerminalError(f"tmux: {why}", target=self.transport.target)
+        return parse_answers(reply.stdout, token)
+
+    async def beside(self, script: str, timeout: float) -> Reply | None:
+        """Run a script beside everything else in the held shell; None when it did not end in time."""
+        ticket = await self.shell.submit(background_line(script))
+        try:
+            with anyio.move_on_after(timeout):
+                return await ticket.reply()
+            return None
+        finally:
+            ticket.forget()
+
+
+def plain_script(tmux: str, commands: Iterable[tuple[str, ...]], token: str) -> str:
+    """The shell text that runs tmux commands, each with a line after it that ends its answer. Pure."""
+    lines: list[str] = []
+    words: list[str] = []
+    for command in commands:
+        text = shlex.join(map(_argument, command))
+        if command[0] == "set-buffer" and len(text) > MOST_IN_LINE // 4:  # too long for an argument
+            lines += [_line(tmux, words), _load(tmux, command, token)]
+            words = []
+            continue
+        if words and sum(map(_size, words)) + _size(text) > MOST_IN_LINE:
+            lines.append(_line(tmux, words))
+            words = []
+        words.append(f"{text}{_AND}display-message -p {token}")
+    lines.append(_line(tmux, words))
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _line(tmux: str, words: list[str]) -> str:
+    return f"{tmux} {_AND.join(words)} || exit" if words else ""
+
+
+def _load(tmux: str, command: tuple[str, ...], token: str) -> str:
+    *options, text = command[1:]
+    load = f"load-buffer {shlex.join(options)} -{_AND}display-message -p {token}"
+    return f"printf %s {shlex.quote(text)} | {tmux} {load} || exit"
+
+
+def _argument(word: str) -> str:
+    """tmux takes a semicolon at the end of an argument for its own."""
+    return f"{word[:-1]}\\;" if word.endswith(";") else word
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+def parse_answers(output: bytes, token: str) -> list[Block]:
+    """The answers, one for each command. Pure."""
+    blocks: list[Block] = []
+    lines: list[bytes] = []
+    for line in output.split(b"\n"):
+        if line == token.encode():
+            blocks.append(Block(tuple(lines)))
+            lines = []
+        else:
+            lines.append(line)
+    return blocks
