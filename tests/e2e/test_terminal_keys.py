@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 
-from harness import Status, TerminalError
+from harness import Status, TerminalError, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -68,9 +68,16 @@ async def test_control_c_interrupts(desk: Desk) -> None:
     await until(lambda: desk.processes("sleep 300.5"))
     await desk.ctx.send_keys("C-c")
     done = await desk.ctx.wait(job.job_id or "", timeout=10)
-    assert done.exit_code == 130
-    assert done.status in (Status.COMPLETED, Status.INTERRUPTED)
+    assert (done.status, done.exit_code) == (Status.INTERRUPTED, 130)
     assert not desk.processes("sleep 300.5")
+    async with connect(config=desk.config) as other:  # by the record and the log
+        kept = await other.wait(job.job_id or "", timeout=5)
+    assert (kept.status, kept.exit_code, kept.stdout) == (Status.INTERRUPTED, 130, done.stdout)
+
+
+async def test_a_program_that_ends_with_the_code_of_an_interrupt_has_completed(desk: Desk) -> None:
+    result = await desk.ctx.run_shell("(exit 130)")
+    assert (result.status, result.exit_code) == (Status.COMPLETED, 130)
 
 
 @pytest.mark.parametrize("key", ["C-nothing", "NoSuchKey", "F99", ""])

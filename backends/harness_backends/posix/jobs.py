@@ -37,6 +37,7 @@ from .jobshell import PROLOGUE
 from .jobtable import JobTable, KeptJob
 from .jobuser import account_text, change_user, check_script, refusal
 from .jobwarm import MOST_ORDER, Warm, WarmShells
+from .markers import from_keyboard
 from .paneend import PaneEnding
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
@@ -395,7 +396,9 @@ class PosixJobs(Jobs):
         if job.started is not None:
             now = time.time() + self._probe.clock_offset
             duration = max(0.0, (now if job.ended is None else job.ended) - job.started)
-        outcome = Outcome(job.status, job.exit_code)
+        by_keys = kept.record.kind == "pane" and from_keyboard(job.exit_code, output.stdout.data)
+        status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
+        outcome = Outcome(status, job.exit_code)
         notices = ("it is gone and left no exit code",) if job.status is Status.UNKNOWN else ()
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)

@@ -15,11 +15,12 @@ pane's log and the control-mode stream carry them. A marker with another nonce i
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["JobOutput", "Mark", "MarkerScanner", "NewlineUnmapper", "extract_output", "unmap_newlines"]
+__all__ = ["JobOutput", "Mark", "MarkerScanner", "NewlineUnmapper", "extract_output", "from_keyboard", "unmap_newlines"]
 
 Kind = Literal["start", "end", "prompt", "continue", "cwd", "exit"]
 
@@ -27,6 +28,7 @@ _KINDS: dict[bytes, Kind] = {b"C": "start", b"A": "prompt", b"D": "end", b"P": "
 _HEAD = b"\x1b]133;"
 _PRINTING = re.compile(rb"[^\x00-\x1f]*")
 _LONGEST = 4200
+_ECHO_WITHIN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +163,8 @@ def extract_output(chunks: Iterable[bytes], nonce: str, job: int) -> JobOutput:
     if started:
         out += scanner.flush()
     return JobOutput(unmap_newlines(bytes(out)), started, False)
+
+
+def from_keyboard(code: int | None, output: bytes) -> bool:
+    """Whether a C-c in the terminal seems to have ended a command: by its exit code, and by the echo of the key."""
+    return code == 128 + signal.SIGINT and b"^C" in output[-_ECHO_WITHIN:]

@@ -9,7 +9,7 @@ import anyio
 
 from harness.results import Status
 
-from ..posix.markers import Mark, MarkerScanner
+from ..posix.markers import Mark, MarkerScanner, from_keyboard
 from .job import PaneJob
 
 __all__ = ["NestedShell", "Pane", "Phase"]
@@ -187,7 +187,8 @@ class Pane:
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
-            status = Status.INTERRUPTED if job.interrupted else Status.COMPLETED
+            by_keys = from_keyboard(mark.code, job.collector.data)
+            status = Status.INTERRUPTED if job.interrupted or by_keys else Status.COMPLETED
             job.finish(status, mark.code, self.cwd or None)
 
     def _leave_nested(self, mark: Mark) -> None:

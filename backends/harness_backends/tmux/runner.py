@@ -320,6 +320,8 @@ class PaneRunner:
     async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
         await see_started(self.link, pane, job, action, self.foreground)
         await job.done.wait()
+        with suppress(HarnessError):  # the link is down: the exit code alone is on the target
+            await self._record_end(pane, job)
         await self.release_idle([pane])
 
     async def release_idle(self, panes: Iterable[Pane]) -> None:
@@ -372,8 +374,7 @@ class PaneRunner:
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.end(pane, job, Status.TIMED_OUT)
             if job.done.is_set():
-                if job.nonce != pane.shells[0].nonce:
-                    await self._record_end(job)
+                await self._record_end(pane, job)
                 if await person_typed(self.link, pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
@@ -389,11 +390,12 @@ class PaneRunner:
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
         return job.result()
 
-    async def _record_end(self, job: PaneJob) -> None:
-        """A nested shell cannot write to our files: other harnesses learn of the end from this."""
-        if job.exit_code is not None:
+    async def _record_end(self, pane: Pane, job: PaneJob) -> None:
+        """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
+        unknown_there = job.nonce != pane.shells[0].nonce or job.status is Status.INTERRUPTED
+        if job.exit_code is not None and unknown_there and not job.interrupted:
             path = shlex.quote(self.store.path(job.job_id, "exit"))
-            await self.shell.call(f"[ -s {path} ] || echo {job.exit_code} {job.status} >{path}")
+            await self.shell.call(f"umask 077; echo {job.exit_code} {job.status} >{path}")
 
     async def _until_done(self, pane: Pane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
