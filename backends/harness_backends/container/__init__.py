@@ -1,0 +1,38 @@
+"""``docker://``, ``podman://`` and ``container://`` targets: a container, entered through its engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from harness.backend import Backend
+from harness.config import Config
+from harness.target import Target
+from harness.transport import Transport
+
+__all__ = ["open_backend", "open_transport"]
+
+
+@asynccontextmanager
+async def open_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
+    """The transport into the container that the target names now.
+
+    Raises:
+        TargetNotFound: there is no such container.
+        ConnectError: no engine answers, or the container takes no program in its state.
+    """
+    from .connect import find_container
+    from .transport import ContainerTransport
+
+    here = base is None or base.target.last.scheme == "local"
+    async with find_container(target, config, None if here else base) as found:
+        yield ContainerTransport(target, found.engine, found.info, base=found.base)
+
+
+@asynccontextmanager
+async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
+    """The backend of ``docker:``, ``podman:`` and ``container:``."""
+    from ..posix.backend import open_posix_backend
+
+    async with open_transport(target, config, transport) as entered, open_posix_backend(entered, config) as backend:
+        yield backend

@@ -1,0 +1,180 @@
+"""An engine behind its HTTP API, Docker's own or Podman's compatible service."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+from anyio.abc import ByteStream
+
+from harness.errors import ConnectError, ConnectionLost
+from harness.target import Target
+from harness.transport import Process
+
+from . import http
+from .endpoint import Endpoint
+from .engine import Engine, Exec
+from .http import EngineError
+from .info import ContainerInfo, parse_info
+from .stream import AttachedProcess
+
+__all__ = ["ApiEngine", "choose_version", "open_api_engine"]
+
+WANTED = (1, 44)
+REQUEST_TIMEOUT = 20.0
+STATUS_PAUSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds: the engine learns of a process's end a moment after the end of its streams."""
+
+
+def choose_version(newest: str, oldest: str) -> str:
+    """The version of the API to speak with an engine that speaks these: ours, or the nearest to it."""
+    low, high = _number(oldest), _number(newest)
+    major, minor = min(max(WANTED, low), high) if high else WANTED
+    return f"{major}.{minor}"
+
+
+def _number(text: str) -> tuple[int, ...]:
+    parts = text.split(".")
+    return tuple(int(part) for part in parts[:2]) if len(parts) >= 2 and all(map(str.isdecimal, parts[:2])) else ()
+
+
+class ApiEngine(Engine):
+    """Every request has a connection of its own; that of an exec becomes its streams."""
+
+    def __init__(self, endpoint: Endpoint, target: Target, said: dict[str, Any], timeout: float) -> None:
+        components = [str(item.get("Name", "")) for item in said.get("Components") or () if isinstance(item, dict)]
+        self.name = "podman" if any("podman" in name.lower() for name in components) else "docker"
+        self.version = str(said.get("Version", ""))
+        self.endpoint = endpoint
+        self._target = target
+        self._timeout = timeout
+        self._prefix = f"/v{choose_version(str(said.get('ApiVersion', '')), str(said.get('MinAPIVersion', '')))}"
+
+    async def inspect(self, name: str) -> ContainerInfo | None:
+        try:
+            return parse_info(await self.ask("GET", f"/containers/{quote(name, safe='')}/json"))
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise ConnectError(f"the engine refused: {error.message}", target=self._target) from error
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One request of the API, bounded in time; its answer as JSON.
+
+        Raises:
+            EngineError: the engine refused.
+            ConnectError, ConnectionLost: it cannot be asked (any more).
+        """
+        async with _bounded(self.endpoint, self._target), http.connect(self.endpoint, self._timeout) as stream:
+            return (await http.request(stream, method, self._prefix + path, body)).json()
+
+    async def execute(self, request: Exec) -> Process:
+        made = await self.ask("POST", f"/containers/{request.container_id}/exec", _exec_body(request))
+        exec_id = str(made["Id"])
+        async with AsyncExitStack() as stack:
+            async with _bounded(self.endpoint, self._target):
+                stream: ByteStream = await http.open_stream(self.endpoint, self._timeout)
+                stack.push_async_callback(stream.aclose)
+                path = f"{self._prefix}/exec/{exec_id}/start"
+                early = await http.upgrade(stream, path, {"Detach": False, "Tty": False})
+            stack.pop_all()
+
+        async def status() -> int:
+            return await self._exit_status(exec_id)
+
+        return AttachedProcess(stream, early, status)
+
+    async def _exit_status(self, exec_id: str) -> int:
+        for pause in STATUS_PAUSES:
+            await anyio.sleep(pause)
+            try:
+                said = await self.ask("GET", f"/exec/{exec_id}/json")
+            except EngineError as error:
+                raise ConnectionLost(f"the engine forgot the program: {error.message}", target=self._target) from error
+            if not said.get("Running") and said.get("ExitCode") is not None:
+                return int(said["ExitCode"])
+        raise ConnectionLost("the connection ended while the program ran", target=self._target)
+
+    def interactive_argv(self, request: Exec) -> list[str]:
+        return [*self._program(), "exec", "-it", *exec_options(request), request.container_id, *request.argv]
+
+    def _program(self) -> list[str]:
+        if self.name == "podman":
+            return ["podman", "--remote", "--url", self.endpoint.url]
+        return ["docker", "-H", self.endpoint.url, *_tls_options(self.endpoint)]
+
+    def describe(self) -> str:
+        return f"{self.name} {self.version} API"
+
+
+def exec_options(request: Exec) -> list[str]:
+    """The options of the engines' programs for what an exec asks."""
+    user = ["--user", request.user] if request.user else []
+    directory = ["--workdir", request.directory] if request.directory else []
+    return [*user, *directory]
+
+
+def _exec_body(request: Exec) -> dict[str, object]:
+    body: dict[str, object] = {
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "Cmd": list(request.argv),
+    }
+    if request.user:
+        body["User"] = request.user
+    if request.directory:
+        body["WorkingDir"] = request.directory
+    return body
+
+
+def _tls_options(endpoint: Endpoint) -> list[str]:
+    if endpoint.tls is None:
+        return []
+    files = (("--tlscacert", endpoint.tls.ca), ("--tlscert", endpoint.tls.cert), ("--tlskey", endpoint.tls.key))
+    return [
+        "--tlsverify" if endpoint.tls.verify else "--tls",
+        *(w for name, path in files if path for w in (name, path)),
+    ]
+
+
+@asynccontextmanager
+async def _bounded(endpoint: Endpoint, target: Target) -> AsyncIterator[None]:
+    """Requests end in time, and what the system says becomes an error of ours."""
+    try:
+        with anyio.fail_after(REQUEST_TIMEOUT):
+            yield
+    except TimeoutError:
+        raise ConnectionLost("the engine does not answer", target=target, hint=str(endpoint)) from None
+    except ssl.SSLError as error:
+        raise ConnectError(
+            f"no TLS connection with the engine: {error.reason}", target=target, hint=str(endpoint)
+        ) from error
+    except PermissionError as error:
+        raise ConnectError(
+            f"no permission for the engine's socket {endpoint.address}",
+            target=target,
+            hint="join the group that owns it, or use a rootless engine; access to it is access to the whole machine",
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConnectError(f"no engine answers: {reason.lower()}", target=target, hint=str(endpoint)) from error
+
+
+async def open_api_engine(endpoint: Endpoint, target: Target, timeout: float) -> ApiEngine:
+    """Ask what is there who it is.
+
+    Raises:
+        ConnectError, ConnectionLost: nothing answers, or it is no engine.
+    """
+    try:
+        async with _bounded(endpoint, target), http.connect(endpoint, timeout) as stream:
+            said = (await http.request(stream, "GET", "/version")).json()
+    except EngineError as error:
+        raise ConnectError(f"no engine answers: {error.message}", target=target, hint=str(endpoint)) from error
+    return ApiEngine(endpoint, target, said if isinstance(said, dict) else {}, timeout)

@@ -1,0 +1,97 @@
+"""An engine behind its own program, run on any transport: no service, no exposed port, no second login."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from harness.errors import ConnectError, ConnectionLost
+from harness.target import Target
+from harness.transport import Process, Transport
+
+from .api import exec_options
+from .endpoint import EngineName
+from .engine import Engine, Exec
+from .info import ContainerInfo, parse_info
+
+__all__ = ["CliEngine", "open_cli_engine"]
+
+CALL_TIMEOUT = 30.0
+
+
+class CliEngine(Engine):
+    """Runs ``docker`` or ``podman`` on the transport of the machine that the containers are on."""
+
+    def __init__(self, program: EngineName, version: str, target: Target, base: Transport, *, here: bool) -> None:
+        self.program = program
+        self.name = "podman" if "podman" in version.lower() else program
+        self.version = next((word.rstrip(",") for word in version.split() if word[:1].isdigit()), "")
+        self._target = target
+        self._base = base
+        self._here = here
+
+    async def inspect(self, name: str) -> ContainerInfo | None:
+        words = [self.program, "inspect", "--type", "container", "--format", "{{json .}}", "--", name]
+        code, stdout, stderr = await call(self._base, words, self._target)
+        if code == 0:
+            return parse_info(json.loads(stdout))
+        if "no such" in stderr.lower():
+            return None
+        raise ConnectError(f"{self.program} refused: {stderr}", target=self._target)
+
+    async def execute(self, request: Exec) -> Process:
+        return await self._base.open_process(self._words("-i", request))
+
+    def _words(self, option: str, request: Exec) -> list[str]:
+        return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
+
+    def interactive_argv(self, request: Exec) -> list[str]:
+        return self._words("-it", request)
+
+    def describe(self) -> str:
+        return f"{self.name} {self.version} program"
+
+
+async def call(base: Transport, words: Sequence[str], target: Target) -> tuple[int, str, str]:
+    """Run a program of an engine to its end, bounded in time: its status and its two streams, blanks trimmed.
+
+    Raises:
+        ConnectError: it is not there.
+        ConnectionLost: it does not answer.
+    """
+    streams: dict[str, bytes] = {}
+
+    async def drain(name: str, receive: Callable[[], Awaitable[bytes]]) -> None:
+        chunks = []
+        while data := await receive():
+            chunks.append(data)
+        streams[name] = b"".join(chunks)
+
+    try:
+        with anyio.fail_after(CALL_TIMEOUT):
+            async with await base.open_process(words) as process:
+                await process.send_eof()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(drain, "stdout", process.receive)
+                    tasks.start_soon(drain, "stderr", process.receive_stderr)
+                code = await process.wait()
+    except TimeoutError:
+        raise ConnectionLost(f"{words[0]} does not answer", target=target) from None
+    stdout, stderr = (streams[name].decode("utf-8", "replace").strip() for name in ("stdout", "stderr"))
+    return code, stdout, " ".join(stderr.split())
+
+
+async def open_cli_engine(program: EngineName, target: Target, base: Transport, here: bool) -> CliEngine:
+    """Ask the program who it is: ``docker`` may be Podman's.
+
+    Raises:
+        ConnectError: there is no such program.
+        ConnectionLost: it does not answer.
+    """
+    code, stdout, stderr = await call(base, [program, "--version"], target)
+    if code == 0:
+        return CliEngine(program, stdout, target, base, here=here)
+    reason = "is not installed" if code == 127 else f"does not work: {stderr}"
+    raise ConnectError(f"{program} {reason} on {base.target}", target=target, hint=f"install {program} there")

@@ -1,0 +1,63 @@
+"""What the transport needs of an engine: to look at a container, and to start a process in it.
+
+One implementation talks to the engine's API, the other runs the engine's program on any transport.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from harness.transport import Process
+
+from .info import ContainerInfo
+
+__all__ = ["Engine", "Exec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exec:
+    """A process to start in a container: in which, as whom and where (both empty: as the image says)."""
+
+    container_id: str
+    argv: tuple[str, ...]
+    user: str = ""
+    directory: str = ""
+
+
+class Engine(ABC):
+    """An engine that answers."""
+
+    name: str
+    """``docker`` or ``podman``: what people type."""
+
+    version: str
+    """As the engine reports it."""
+
+    @abstractmethod
+    async def inspect(self, name: str) -> ContainerInfo | None:
+        """A container by its name or id; None when there is none.
+
+        Raises:
+            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+        """
+
+    @abstractmethod
+    async def execute(self, request: Exec) -> Process:
+        """Start a process; its streams are exact, its ``wait`` ends with the last of its streams.
+
+        Closing it leaves the process alone. That it could not be started shows in an end without any output, in what
+        it writes to standard error, or here.
+
+        Raises:
+            EngineError: the engine refused.
+            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+        """
+
+    @abstractmethod
+    def interactive_argv(self, request: Exec) -> list[str]:
+        """What a person types on the machine that asks the engine, for a process with a terminal."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One short phrase: the engine, its version and how it is reached."""

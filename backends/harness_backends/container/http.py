@@ -1,0 +1,223 @@
+"""As much of HTTP/1.1 as an engine's API needs: one request per connection, and connections that become a stream.
+
+The engines' own library reaches the stream of an exec through the private parts of an HTTP client, blocks a thread for
+each, and takes longer to import than a command takes to run. The protocol itself is small.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+
+from harness.errors import ConnectionLost
+
+from .endpoint import Endpoint, Tls
+
+__all__ = ["EngineError", "Reply", "connect", "decode_chunked", "parse_head", "request", "upgrade"]
+
+MOST_HEAD = 65536
+
+
+class EngineError(Exception):
+    """The engine refused a request. ``status`` is HTTP's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Status line and headers of a response; names are in lower case."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = field(default=())
+
+    def header(self, name: str) -> str:
+        """A header's value, empty when there is none."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole response."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON; None when it is empty.
+
+        Raises:
+            EngineError: it is not JSON.
+        """
+        try:
+            return json.loads(self.body) if self.body.strip() else None
+        except ValueError:
+            raise EngineError(self.status, "the engine's answer is not JSON") from None
+
+
+def parse_head(data: bytes) -> tuple[Head, bytes] | None:
+    """The head of a response and the bytes after it; None when it is not whole yet.
+
+    Raises:
+        EngineError: this is not HTTP.
+    """
+    text, end, rest = data.partition(b"\r\n\r\n")
+    if not end:
+        if len(data) > MOST_HEAD or not b"HTTP/".startswith(data[:5]):
+            raise EngineError(0, "what answers there does not speak HTTP")
+        return None
+    first, *lines = text.decode("latin-1").split("\r\n")
+    words = first.split(None, 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdecimal():
+        raise EngineError(0, "what answers there does not speak HTTP")
+    pairs = (line.partition(":") for line in lines)
+    return Head(int(words[1]), tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)), rest
+
+
+def decode_chunked(data: bytes) -> bytes | None:
+    """The body that a chunked encoding carries; None when it is not whole yet."""
+    body = bytearray()
+    while True:
+        line, end, data = data.partition(b"\r\n")
+        if not end:
+            return None
+        size = int(line.split(b";")[0] or b"0", 16)
+        if size == 0:
+            return bytes(body)
+        if len(data) < size + 2:
+            return None
+        body += data[:size]
+        data = data[size + 2 :]
+
+
+@asynccontextmanager
+async def connect(endpoint: Endpoint, timeout: float) -> AsyncIterator[ByteStream]:
+    """A connection to an engine, closed when this is left.
+
+    Raises:
+        OSError, TimeoutError: it cannot be made.
+    """
+    stream = await open_stream(endpoint, timeout)
+    try:
+        yield stream
+    finally:
+        await _close(stream)
+
+
+async def _close(stream: ByteStream) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+        await stream.aclose()
+
+
+async def open_stream(endpoint: Endpoint, timeout: float) -> ByteStream:
+    """As :func:`connect`; the caller closes it."""
+    with anyio.fail_after(timeout):
+        if endpoint.scheme == "unix":
+            return await anyio.connect_unix(endpoint.address)
+        place = urlsplit(f"//{endpoint.address}")
+        host, secure = place.hostname or "", endpoint.tls is not None or endpoint.scheme == "https"
+        stream = await anyio.connect_tcp(host, place.port or (2376 if secure else 2375))
+        if not secure:
+            return stream
+        return await TLSStream.wrap(stream, hostname=host, ssl_context=_tls_context(endpoint.tls or Tls()))
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca or None)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key or None)
+    return context
+
+
+def _render(method: str, path: str, body: object, *extra: str) -> bytes:
+    data = b"" if body is None else json.dumps(body).encode()
+    lines = [f"{method} {path} HTTP/1.1", "Host: engine", "User-Agent: harness", f"Content-Length: {len(data)}", *extra]
+    if body is not None:
+        lines.append("Content-Type: application/json")
+    return "\r\n".join((*lines, "", "")).encode() + data
+
+
+async def request(stream: ByteStream, method: str, path: str, body: object = None) -> Reply:
+    """Send one request and read the whole response.
+
+    Raises:
+        EngineError: the response is an error (400 and above).
+        ConnectionLost: the connection ended first.
+    """
+    try:
+        await stream.send(_render(method, path, body, "Connection: close"))
+        head, data = await _read_head(stream)
+        reply = Reply(head.status, await _read_body(stream, head, data))
+    except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
+        raise ConnectionLost("the engine closed the connection") from error
+    if reply.status >= 400:
+        raise EngineError(reply.status, _message(reply))
+    return reply
+
+
+async def upgrade(stream: ByteStream, path: str, body: object) -> bytes:
+    """Send a request that turns the connection into a stream; return what of the stream came with the response.
+
+    Raises:
+        EngineError, ConnectionLost: as :func:`request`.
+    """
+    try:
+        await stream.send(_render("POST", path, body, "Connection: Upgrade", "Upgrade: tcp"))
+        head, data = await _read_head(stream)
+        if head.status in (101, 200):
+            return data
+        reply = Reply(head.status, await _read_body(stream, head, data))
+    except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
+        raise ConnectionLost("the engine closed the connection") from error
+    raise EngineError(reply.status, _message(reply))
+
+
+async def _read_head(stream: ByteStream) -> tuple[Head, bytes]:
+    data = b""
+    while (parsed := parse_head(data)) is None:
+        data += await stream.receive()
+    return parsed
+
+
+async def _read_body(stream: ByteStream, head: Head, data: bytes) -> bytes:
+    if head.status in (204, 304):
+        return b""
+    if "chunked" in head.header("transfer-encoding").lower():
+        while (body := decode_chunked(data)) is None:
+            data += await stream.receive()
+        return body
+    if head.header("content-length").isdecimal():
+        size = int(head.header("content-length"))
+        while len(data) < size:
+            data += await stream.receive()
+        return data[:size]
+    try:
+        while True:
+            data += await stream.receive()
+    except anyio.EndOfStream:
+        return data
+
+
+def _message(reply: Reply) -> str:
+    try:
+        data = json.loads(reply.body)
+    except ValueError:
+        data = None
+    if isinstance(data, dict) and data.get("message"):
+        return " ".join(str(data["message"]).split())
+    return reply.body.decode("utf-8", "replace").strip()[:500] or f"HTTP status {reply.status}"

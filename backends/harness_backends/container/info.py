@@ -1,0 +1,124 @@
+"""What an engine says about a container, and what to tell people when it cannot be entered. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import ConnectError, TargetNotFound
+from harness.target import Target
+
+__all__ = ["ContainerInfo", "gone", "no_shell", "not_found", "parse_info", "refusal", "replaced"]
+
+SHORT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """A container as ``inspect`` shows it. ``health`` is empty when the image has no health check."""
+
+    container_id: str
+    name: str
+    image: str
+    status: str
+    health: str = ""
+    started_at: str = ""
+    exit_code: int = 0
+    read_only: bool = False
+
+    @property
+    def short_id(self) -> str:
+        """The id as people see it."""
+        return self.container_id[:SHORT]
+
+    @property
+    def state(self) -> str:
+        """Status and health in a few words."""
+        return f"{self.status} {self.health}".strip()
+
+
+def parse_info(data: Any) -> ContainerInfo:
+    """Read the JSON of Docker's or Podman's ``inspect``."""
+    state = _part(data, "State")
+    health = _part(state, "Health") or _part(state, "Healthcheck")
+    said = str(health.get("Status", "") or "")
+    return ContainerInfo(
+        container_id=str(data.get("Id", "")),
+        name=str(data.get("Name", "")).lstrip("/"),
+        image=str(_part(data, "Config").get("Image") or data.get("ImageName") or data.get("Image", "")),
+        status=_status(state),
+        health="" if said == "none" else said,
+        started_at=str(state.get("StartedAt", "")),
+        exit_code=int(state.get("ExitCode") or 0),
+        read_only=bool(_part(data, "HostConfig").get("ReadonlyRootfs")),
+    )
+
+
+def _part(data: Any, key: str) -> dict[str, Any]:
+    found = data.get(key) if isinstance(data, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _status(state: dict[str, Any]) -> str:
+    for flag in ("Dead", "Paused", "Restarting"):
+        if state.get(flag):
+            return flag.lower()
+    return str(state.get("Status") or ("running" if state.get("Running") else "exited")).lower()
+
+
+_STATES = {
+    "paused": ("is paused", "{engine} unpause {name}"),
+    "restarting": ("is restarting", "wait until it stays up; {engine} logs {name} may say why it does not"),
+    "dead": ("is dead: the engine could not remove it", "{engine} rm -f {name}"),
+    "removing": ("is being removed", "start a new one"),
+    "created": ("was never started", "{engine} start {name}"),
+    "configured": ("was never started", "{engine} start {name}"),
+    "initialized": ("was never started", "{engine} start {name}"),
+    "exited": ("is stopped (exit code {code})", "{engine} start {name}"),
+    "stopped": ("is stopped (exit code {code})", "{engine} start {name}"),
+    "stopping": ("is being stopped", "{engine} start {name}"),
+}
+
+
+def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | None:
+    """The error for a container that takes no program in its state; None when it does."""
+    if info.status == "running":
+        return None
+    fault, hint = _STATES.get(info.status, (f"is {info.status}", "{engine} ps -a shows it"))
+    return ConnectError(
+        f"container {info.name} {fault.format(code=info.exit_code)}",
+        target=target,
+        hint=hint.format(engine=engine, name=info.name),
+    )
+
+
+def not_found(name: str, asked: str, target: Target) -> TargetNotFound:
+    """There is no such container."""
+    return TargetNotFound(
+        f"no container {name!r} at {asked}", target=target, hint=f"{asked.split(maxsplit=1)[0]} ps -a lists them"
+    )
+
+
+def gone(info: ContainerInfo, target: Target) -> ConnectError:
+    """The container that was entered no longer exists."""
+    return ConnectError(
+        f"container {info.name} ({info.short_id}) was removed", target=target, hint="connect again to a new one"
+    )
+
+
+def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> ConnectError:
+    """Another container has the name now."""
+    return ConnectError(
+        f"container {info.name} is another one now ({now.short_id} instead of {info.short_id})",
+        target=target,
+        hint="connect again, if that is the one you mean; nothing was run in it",
+    )
+
+
+def no_shell(info: ContainerInfo, said: str, target: Target) -> ConnectError:
+    """The image has no ``sh``."""
+    return ConnectError(
+        f"the image {info.image} has no shell: {said}",
+        target=target,
+        hint="harness needs a POSIX sh on the container's PATH; a debug variant of the image may have one",
+    )

@@ -1,0 +1,143 @@
+"""A process behind an engine's attached connection: both output streams in one, the input in the other direction."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream
+
+from harness.errors import ConnectionLost
+from harness.transport import Process
+
+from .frames import Demultiplexer
+
+__all__ = ["AttachedProcess"]
+
+MOST_WAITING = 1 << 20
+"""Bytes that may wait for the reader of one stream while the other is read; then the program waits."""
+
+_CLOSED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+
+class _Waiting:
+    """What has arrived of one stream and was not taken yet."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self.size = 0
+        self._taken = anyio.Event()
+
+    def add(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self.size += len(data)
+
+    def take(self, max_bytes: int) -> bytes:
+        data = self._chunks.popleft()
+        if len(data) > max_bytes:
+            self._chunks.appendleft(data[max_bytes:])
+            data = data[:max_bytes]
+        self.size -= len(data)
+        taken, self._taken = self._taken, anyio.Event()
+        taken.set()
+        return data
+
+    def watch(self) -> anyio.Event:
+        """Set when something is taken."""
+        return self._taken
+
+
+class AttachedProcess(Process):
+    """One exec of an engine.
+
+    Args:
+        stream: the connection; closed by this.
+        early: bytes of the stream that came with the response's head.
+        status: asks the engine for the exit status, once the streams have ended.
+    """
+
+    def __init__(self, stream: ByteStream, early: bytes, status: Callable[[], Awaitable[int]]) -> None:
+        self._stream = stream
+        self._status = status
+        self._demultiplexer = Demultiplexer()
+        self._waiting = {1: _Waiting(), 2: _Waiting()}
+        self._reads = 0
+        self._turn = anyio.Lock()
+        self._ended = False
+        self._input_open = True
+        self._deliver(early)
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._receive(1, max_bytes)
+
+    async def receive_stderr(self, max_bytes: int = 65536) -> bytes:
+        return await self._receive(2, max_bytes)
+
+    async def _receive(self, number: int, max_bytes: int) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        mine, other = self._waiting[number], self._waiting[3 - number]
+        while not mine.size and not self._ended:
+            if other.size >= MOST_WAITING:
+                await other.watch().wait()
+            else:
+                await self._read()
+        return mine.take(max_bytes) if mine.size else b""
+
+    async def _read(self) -> None:
+        """Read once, unless another task has done so meanwhile."""
+        seen = self._reads
+        async with self._turn:
+            if self._reads == seen and not self._ended:
+                try:
+                    data = await self._stream.receive()
+                except _CLOSED:
+                    self._end()
+                else:
+                    self._deliver(data)
+                self._reads += 1
+
+    def _deliver(self, data: bytes) -> None:
+        try:
+            for number, part in self._demultiplexer.feed(data):
+                self._waiting[1 if number == 1 else 2].add(part)
+        except ConnectionLost:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._input_open = False
+
+    async def send(self, data: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        if not self._input_open:
+            raise BrokenPipeError("the program's input is closed")
+        try:
+            await self._stream.send(data)
+        except _CLOSED as error:
+            raise BrokenPipeError("the program has ended, or the engine is gone") from error
+
+    async def send_eof(self) -> None:
+        if self._input_open:
+            self._input_open = False
+            try:
+                await self._stream.send_eof()
+            except _CLOSED:
+                return
+        await anyio.lowlevel.checkpoint()
+
+    async def wait(self) -> int:
+        """The engine's word for the exit status; waits for the end of the streams, which somebody must read."""
+        while not self._ended:
+            if max(waiting.size for waiting in self._waiting.values()) < MOST_WAITING:
+                await self._read()
+            else:
+                full = next(waiting for waiting in self._waiting.values() if waiting.size >= MOST_WAITING)
+                await full.watch().wait()
+        return await self._status()
+
+    async def aclose(self) -> None:
+        self._end()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+            await self._stream.aclose()

@@ -1,0 +1,120 @@
+"""Starting programs in one container, by its id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+
+from harness.errors import ConnectError, ConnectionLost, HarnessError
+from harness.target import Target
+from harness.transport import Process, Transport
+
+from . import inside
+from .engine import Engine, Exec
+from .http import EngineError
+from .info import ContainerInfo, gone, no_shell, refusal, replaced
+from .inside import Leader
+from .process import ContainedProcess
+
+__all__ = ["ContainerTransport"]
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT = 20.0
+TERM_GRACE = 1.0
+
+
+class ContainerTransport(Transport):
+    """Programs in the container that had the target's name when this was made; never in another one."""
+
+    def __init__(self, target: Target, engine: Engine, info: ContainerInfo, *, base: Transport | None = None) -> None:
+        self.target = target
+        self.engine = engine
+        self.info = info
+        self._base = base
+        self._user = target.last.user or ""
+        self.max_channels = base.max_channels if base is not None else None
+
+    async def open_process(self, argv: Sequence[str]) -> Process:
+        nonce = inside.new_nonce()
+        request = self._exec(inside.wrapped_argv(argv, nonce))
+        with anyio.CancelScope(shield=True):  # a start that is given up half way would leave a program behind
+            process = await self._start(request, nonce)
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            await process.aclose()
+            raise
+        return process
+
+    async def _start(self, request: Exec, nonce: str) -> Process:
+        try:
+            raw = await self.engine.execute(request)
+        except EngineError as error:
+            raise await self._start_error(error.message) from error
+        process = ContainedProcess(raw, nonce, self._kill, self._verdict)
+        try:
+            with anyio.fail_after(START_TIMEOUT):
+                if await process.wait_for_start():
+                    return process
+        except TimeoutError:
+            await process.aclose()
+            raise ConnectionLost("the engine started nothing in time", target=self.target) from None
+        await process.aclose()
+        raise await self._start_error(process.last_words)
+
+    async def _start_error(self, said: str) -> HarnessError:
+        """Why nothing was started: the container's state tells more than the engine's words."""
+        try:
+            fault = await self._look()
+        except HarnessError as error:
+            return error
+        if fault is not None:
+            return fault
+        if '"sh"' in said or "`sh`" in said:
+            return no_shell(self.info, said, self.target)
+        return ConnectError(f"the engine started nothing: {said or 'it gave no reason'}", target=self.target)
+
+    async def _look(self) -> ConnectError | None:
+        """Look at the container again; the error for what it is now, or None when it can be entered."""
+        now = await self.engine.inspect(self.info.container_id)
+        if now is None:
+            other = await self.engine.inspect(self.info.name)
+            return gone(self.info, self.target) if other is None else replaced(self.info, other, self.target)
+        self.info = now
+        return refusal(now, self.engine.name, self.target)
+
+    async def _verdict(self, raw: Process) -> int:
+        """The status of a program whose shell could not report it."""
+        before = self.info.started_at
+        fault = await self._look()
+        if fault is None and self.info.started_at == before:
+            return await raw.wait()
+        what = fault.message if fault is not None else f"container {self.info.name} was restarted"
+        raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
+
+    async def _kill(self, leader: Leader) -> None:
+        request = self._exec(inside.kill_argv(leader, TERM_GRACE))
+        try:
+            raw = await self.engine.execute(request)
+            async with raw:
+                await raw.send_eof()
+                code = await raw.wait()
+        except (EngineError, HarnessError) as error:
+            logger.info("%s: group %d could not be ended: %s", self.target, leader.pid, error)
+            return
+        if code == inside.REMAINS:
+            logger.warning("%s: something of group %d survived KILL", self.target, leader.pid)
+
+    def _exec(self, argv: Sequence[str]) -> Exec:
+        return Exec(self.info.container_id, tuple(argv), self._user)
+
+    def interactive_argv(self, argv: Sequence[str]) -> list[str]:
+        words = self.engine.interactive_argv(self._exec(argv))
+        return self._base.interactive_argv(words) if self._base is not None else words
+
+    def describe(self) -> str:
+        base = f" over {self._base.describe()}" if self._base is not None else ""
+        return f"{self.engine.describe()}{base}, container {self.info.short_id} {self.info.state}"
