@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 from .command import Command
 from .config import Config
+from .errors import UnsupportedOperation
 from .results import DirEntry, FileContent, FileStat, Job, ShellResult, WriteResult
 from .target import Target
-from .terminal import Terminal
+from .terminal import Sessions, Terminal
 from .transport import Transport
 
 __all__ = ["ANY", "Any_", "Backend", "BackendFactory", "Capabilities", "Files", "Jobs", "Progress", "WriteMode"]
@@ -164,12 +165,22 @@ class Backend(ABC):
     jobs: Jobs
 
     @abstractmethod
-    def open_terminal(self, session: str) -> AbstractAsyncContextManager[Terminal]:
-        """Attach to the tmux session of that name, creating it if need be.
+    def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
+        """Attach to the tmux session of that name, with ``create`` making it, and its default pane, if need be.
 
         Raises:
             UnsupportedOperation: no usable tmux; the hint says what would help.
+            PaneGone: there is no such session, and ``create`` is False; the message names those that are there.
+            TerminalError: there are as many sessions as the configuration allows.
         """
+
+    def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
+        """The managed tmux sessions, attaching to none; ``session`` is the one that counts as the default.
+
+        Raises:
+            UnsupportedOperation: no usable tmux, or none with this backend.
+        """
+        raise UnsupportedOperation("this target keeps no tmux sessions", target=self.target, hint="use another target")
 
 
 BackendFactory = Callable[[Target, Config, "Transport | None"], AbstractAsyncContextManager[Backend]]

@@ -211,9 +211,9 @@ class ExecutionContext:
         """A new managed pane with a fresh shell."""
         return await self._need_terminal("create_pane").create_pane(name, cwd)
 
-    async def kill_pane(self, name: str) -> None:
-        """End a managed pane; the default pane is protected."""
-        await self._need_terminal("kill_pane").kill_pane(name)
+    async def kill_pane(self, name: str, *, force: bool = False) -> None:
+        """End a managed pane; the default pane is protected unless ``force`` is given."""
+        await self._need_terminal("kill_pane").kill_pane(name, force=force)
 
     async def list_sessions(self) -> list[SessionInfo]:
         """The managed sessions on the target's tmux server."""
@@ -359,6 +359,7 @@ async def connect(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     config: Config | None = None,
+    create: bool = True,
 ) -> AsyncIterator[ExecutionContext]:
     """Open a target.
 
@@ -369,9 +370,12 @@ async def connect(
         cwd: the directory of commands; in a terminal it is where a new shell starts.
         env: extra environment for commands; in a terminal it is given to new shells.
         config: settings; the default ones when not given. Files are not read: see :func:`harness.load_config`.
+        create: make the session, and the pane, when they are missing; False makes that an error.
 
     Raises:
         ConnectError: the target could not be reached or entered.
+        PaneGone: the session or the pane is missing, and ``create`` is False.
+        TerminalError: there are as many sessions or panes as the settings allow.
         UnsupportedOperation: ``tmux`` was asked for and cannot be had.
     """
     settings = config or Config()
@@ -381,9 +385,9 @@ async def connect(
             yield ExecutionContext(backend, None, settings)
             return
         session = tmux if isinstance(tmux, str) else settings.session
-        async with backend.open_terminal(session) as terminal:
+        async with backend.open_terminal(session, create=create) as terminal:
             if pane is not None:
-                await terminal.ensure_pane(pane)
+                await terminal.ensure_pane(pane, create=create)
             yield ExecutionContext(backend, terminal, settings, pane)
 
 

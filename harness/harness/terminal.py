@@ -8,7 +8,31 @@ from collections.abc import AsyncIterator
 from .command import Capture, Command, Keys
 from .results import PaneInfo, SessionInfo, ShellResult
 
-__all__ = ["Terminal"]
+__all__ = ["Sessions", "Terminal"]
+
+
+class Sessions(ABC):
+    """The managed tmux sessions of a target, whether or not anybody is attached to one."""
+
+    @abstractmethod
+    async def list(self) -> list[SessionInfo]:
+        """Those that harness made; ``attached`` counts people."""
+
+    @abstractmethod
+    async def create(self, name: str) -> SessionInfo:
+        """A new one.
+
+        Raises:
+            TerminalError: the configured limit is reached, or the name is taken.
+        """
+
+    @abstractmethod
+    async def kill(self, name: str) -> None:
+        """End one, with its panes and what runs in them.
+
+        Raises:
+            PaneGone: there is none of that name; the message names those that are there.
+        """
 
 
 class Terminal(ABC):
@@ -66,12 +90,16 @@ class Terminal(ABC):
         """
 
     @abstractmethod
-    async def ensure_pane(self, name: str) -> None:
-        """Make the pane unless it is there; from now on it is made anew, with a notice, when it was lost."""
+    async def ensure_pane(self, name: str, *, create: bool = True) -> None:
+        """Make the pane unless it is there; from now on it is made anew, with a notice, when it was lost.
+
+        Raises:
+            PaneGone: it is not there, and ``create`` is False or ``name`` is tmux's id of a pane.
+        """
 
     @abstractmethod
-    async def kill_pane(self, name: str) -> None:
-        """End a managed pane and what runs in it. The default pane is refused."""
+    async def kill_pane(self, name: str, *, force: bool = False) -> None:
+        """End a managed pane and what runs in it. The default pane is refused unless ``force`` is given."""
 
     @abstractmethod
     async def list_sessions(self) -> list[SessionInfo]:

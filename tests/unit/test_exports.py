@@ -54,7 +54,7 @@ NAMES = {
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},
     "harness.testing.ssh_server": {"EmbeddedSshServer", "embedded_ssh_server"},
     "harness.transport": {"Process", "Transport"},
-    "harness.terminal": {"Terminal"},
+    "harness.terminal": {"Sessions", "Terminal"},
 }
 
 CONTEXT = {

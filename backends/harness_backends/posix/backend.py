@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.config import Config
-from harness.terminal import Terminal
+from harness.terminal import Sessions, Terminal
 from harness.transport import Transport
 
 from . import jobs, probe, state
@@ -39,10 +39,17 @@ class PosixBackend(Backend):
         self._shell = shell
         self._store = store
 
-    def open_terminal(self, session: str) -> AbstractAsyncContextManager[Terminal]:
+    def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
         from ..tmux import open_terminal
 
-        return open_terminal(self.transport, self._shell, self._store, self.capabilities, self._config, session)
+        return open_terminal(
+            self.transport, self._shell, self._store, self.capabilities, self._config, session, create=create
+        )
+
+    def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
+        from ..tmux import open_sessions
+
+        return open_sessions(self.transport, self._shell, self._store, self.capabilities, self._config, session)
 
 
 @asynccontextmanager

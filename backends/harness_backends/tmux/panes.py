@@ -22,6 +22,7 @@ from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
 from .output import OutputCollector
 from .pane import Pane
+from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, pane_options
 
 __all__ = ["PaneTable"]
@@ -48,7 +49,7 @@ class PaneTable:
         self._link = link
         self._shell = shell
         self._store = store
-        self._login_shell = login_shell
+        self.login_shell = login_shell
         self._tasks = tasks
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
@@ -73,8 +74,7 @@ class PaneTable:
 
     def new_pane(self, name: str, cwd: str | None) -> NewPane:
         """Names and secrets for a pane that is about to be made."""
-        token = self._link.token()
-        return NewPane(name, token[:12], self._link.token(), self._login_shell, cwd or "")
+        return new_pane(name, self.login_shell, cwd)
 
     # -- finding
 
@@ -107,7 +107,7 @@ class PaneTable:
                 target=self._link.transport.target,
                 hint=f"tmux -L {self._link.setup.config.tmux_socket} kill-window -t {row.window_id}",
             )
-        kind = self._login_shell.rpartition("/")[2].replace("busybox", "ash")
+        kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce)
         pane.log_number = int(number or 0)
         pane.pause()

@@ -1,74 +1,138 @@
-"""The managed sessions of the tmux server: listed, made within the limit, ended."""
+"""The managed sessions of the tmux server: listed, made within the limit, ended, whether or not one is attached."""
 
 from __future__ import annotations
 
+import secrets
+import shlex
 from collections import Counter
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
+from harness.backend import Capabilities
+from harness.config import Config
 from harness.errors import PaneGone, TerminalError
-from harness.results import SessionInfo
+from harness.results import PaneInfo, SessionInfo
+from harness.target import Target
+from harness.terminal import Sessions
+from harness.transport import Transport
 
-from .link import Link
-from .naming import DEFAULT_PANE, PANE_FORMAT, parse_panes
-from .panes import PaneTable
-from .setup import setup_script, shells_script
+from ..posix.shell import HeldShell, Reply
+from ..posix.state import JobStore
+from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes, target_label
+from .refusals import session_refusal
+from .setup import SESSION_FORMAT, NewPane, Setup, setup_script, shells_script
+from .where import session_here, tmux_place
 
-__all__ = ["SessionTable"]
+__all__ = ["SessionTable", "labelled", "new_pane", "open_sessions", "parse_sessions", "sessions_script"]
 
 
-class SessionTable:
-    """Knows the sessions that carry our option."""
+def new_pane(name: str, shell: str, cwd: str | None) -> NewPane:
+    """Names and secrets for a pane that is about to be made."""
+    return NewPane(name, secrets.token_hex(6), secrets.token_hex(10), shell, cwd or "")
 
-    def __init__(self, link: Link, table: PaneTable) -> None:
-        self._link = link
-        self._table = table
+
+def labelled(setup: Setup, target: Target) -> Setup:
+    """The setup with the name of what its shells run on, when that is not where tmux runs."""
+    return replace(setup, label=target_label(target)) if setup.here else setup
+
+
+def sessions_script(setup: Setup) -> str:
+    """Print the sessions, their clients and their panes, as :func:`parse_sessions` reads them."""
+    questions = (
+        ("list-sessions", "-F", f"session {SESSION_FORMAT}"),
+        ("list-clients", "-F", "client #{client_control_mode}:#{session_name}"),
+        ("list-panes", "-a", "-F", f"pane #{{session_name}}:{PANE_FORMAT}"),
+    )
+    return "".join(f"{setup.tmux} {shlex.join(question)} </dev/null 2>/dev/null\n" for question in questions)
+
+
+def parse_sessions(text: str, setup: Setup) -> list[SessionInfo]:
+    """The managed sessions of the setup's target; ``attached`` counts people, not the clients of harness."""
+    names: list[str] = []
+    people: Counter[str] = Counter()
+    panes: dict[str, list[PaneInfo]] = {}
+    for line in text.split("\n"):
+        kind, _, rest = line.partition(" ")
+        head, _, tail = rest.partition(":")
+        if kind == "session" and head == "1":
+            label, _, name = tail.partition(":")
+            names += [name] if label == setup.label else []
+        elif kind == "client":
+            people[tail] += head != "1"
+        elif kind == "pane":
+            panes.setdefault(head, []).extend(pane_info(row, head) for row in parse_panes(tail))
+    return [SessionInfo(name, people[name], tuple(panes.get(name, ())), name == setup.session) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTable(Sessions):
+    """Knows the sessions that carry our option. ``shells`` is where the shells of their panes run."""
+
+    setup: Setup
+    shell: HeldShell
+    shells: HeldShell
+    login_shell: str
+    target: Target
 
     async def list(self) -> list[SessionInfo]:
-        """The managed sessions; ``attached`` counts people, not the clients of harness."""
-        sessions, clients = await self._link.request(
-            ("list-sessions", "-F", "#{session_name}\t#{@harness}"),
-            ("list-clients", "-F", "#{client_control_mode}\t#{session_name}"),
-        )
-        people = Counter(line.partition("\t")[2] for line in clients.text.splitlines() if not line.startswith("1"))
-        names = [line.split("\t")[0] for line in sessions.text.splitlines() if line.endswith("\t1")]
-        return [await self._info(name, people[name]) for name in names]
-
-    async def _info(self, name: str, attached: int) -> SessionInfo:
-        rows = await self._link.request(("list-panes", "-s", "-t", f"={name}", "-F", PANE_FORMAT))
-        panes = tuple(replace(self._table.info(row), session=name) for row in parse_panes(rows[-1].text))
-        return SessionInfo(name, attached, panes, default=name == self._link.setup.session)
+        return parse_sessions((await self.shell.call(sessions_script(self.setup))).text, self.setup)
 
     async def create(self, name: str) -> SessionInfo:
-        """Another managed session.
-
-        Raises:
-            TerminalError: the limit is reached, or the name is taken.
-        """
-        sessions = await self.list()
-        limit = self._link.setup.config.max_sessions
-        if any(session.name == name for session in sessions):
-            raise TerminalError(f"there is a session {name!r} already", target=self._link.transport.target)
-        if len(sessions) >= limit:
-            raise TerminalError(
-                f"the limit of {limit} managed sessions is reached",
-                target=self._link.transport.target,
-                hint="kill one, or raise max_sessions",
-            )
-        other, pane = replace(self._link.setup, session=name), self._table.new_pane(DEFAULT_PANE, None)
+        full = self._full_name(check_name(name, "session"))
+        if any(session.name == full for session in await self.list()):
+            raise TerminalError(f"there is a session {name!r} already", target=self.target)
+        pane = new_pane(DEFAULT_PANE, self.login_shell, self.setup.config.cwd)
+        other = replace(self.setup, session=full, create=True)
         if other.here:
-            await self._link.shells.call(shells_script(other, pane))
-        await self._link.shell.call(setup_script(other, pane))
-        return next(session for session in await self.list() if session.name == name)
+            await self.shells.call(shells_script(other, pane))
+        await self._made(other, await self.shell.call(setup_script(other, pane)))
+        return self._found(full, await self.list())
+
+    async def _made(self, setup: Setup, reply: Reply) -> None:
+        fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
+        refused = session_refusal(fields, setup, self.target, reply.stderr)
+        if refused is not None:
+            raise refused
 
     async def kill(self, name: str) -> None:
-        """End another managed session.
+        sessions = await self.list()
+        wanted = name if any(session.name == name for session in sessions) else self._full_name(name)
+        exact = shlex.quote(f"={self._found(wanted, sessions).name}")
+        tmux = self.setup.tmux
+        reply = await self.shell.call(
+            f"{tmux} kill-session -t {exact} </dev/null; ! {tmux} has-session -t {exact} </dev/null 2>/dev/null"
+        )
+        if reply.exit_code != 0:
+            why = reply.stderr.decode("utf-8", "replace").strip() or "no reason given"
+            raise TerminalError(f"session {name!r} could not be ended: {why}", target=self.target)
 
-        Raises:
-            TerminalError: it is the one in use.
-            PaneGone: there is no managed session of that name.
-        """
-        if name == self._link.setup.session:
-            raise TerminalError("the session in use is protected", target=self._link.transport.target)
-        if not any(session.name == name for session in await self.list()):
-            raise PaneGone(f"there is no managed session {name!r}", target=self._link.transport.target)
-        await self._link.request(("kill-session", "-t", f"={name}"))
+    def _full_name(self, name: str) -> str:
+        return session_here(name, self.target) if self.setup.here else name
+
+    def _found(self, name: str, sessions: Sequence[SessionInfo]) -> SessionInfo:
+        for session in sessions:
+            if session.name == name:
+                return session
+        known = listed(session.name for session in sessions)
+        raise PaneGone(f"there is no tmux session {name!r}; {known}", target=self.target)
+
+
+@asynccontextmanager
+async def open_sessions(
+    transport: Transport,
+    shell: HeldShell,
+    store: JobStore,
+    capabilities: Capabilities,
+    config: Config,
+    session: str,
+) -> AsyncIterator[Sessions]:
+    """The managed sessions; none is attached or made. ``session`` is the one that counts as the default.
+
+    Raises:
+        UnsupportedOperation: there is no usable tmux.
+    """
+    async with tmux_place(transport, shell, store, capabilities, config, session) as place:
+        setup = labelled(place.setup, transport.target)
+        login_shell = config.shell or capabilities.shell or "/bin/sh"
+        yield SessionTable(setup, place.shell, shell, login_shell, transport.target)

@@ -32,7 +32,7 @@ from .pane import Pane
 from .panes import PaneTable
 from .protocol import Notification, Output
 from .runner import PaneRunner
-from .sessions import SessionTable
+from .sessions import SessionTable, labelled
 from .where import tmux_place
 
 __all__ = ["TmuxTerminal", "open_terminal"]
@@ -52,7 +52,7 @@ class TmuxTerminal(Terminal):
         self._table = table
         self._runner = runner
         self._tasks = tasks
-        self._sessions = SessionTable(link, table)
+        self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.transport.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
 
     # -- events
@@ -185,23 +185,34 @@ class TmuxTerminal(Terminal):
         await self._table.create(check_name(name, "pane"), cwd)
         return next(info for info in await self.list_panes() if info.name == name)
 
-    async def ensure_pane(self, name: str) -> None:
-        self._table.kept.add(check_name(name, "pane"))
+    async def ensure_pane(self, name: str, *, create: bool = True) -> None:
+        if create and not name.startswith("%"):
+            self._table.kept.add(check_name(name, "pane"))
         await self._table.find(name)
 
-    async def kill_pane(self, name: str) -> None:
+    async def kill_pane(self, name: str, *, force: bool = False) -> None:
         pane = await self._table.find(name)
-        if pane.name == DEFAULT_PANE:
-            raise TerminalError("the default pane is protected", target=self._link.transport.target)
+        if pane.name == DEFAULT_PANE and not force:
+            raise TerminalError(
+                "the default pane is protected",
+                target=self._link.transport.target,
+                hint="force (--force) ends it all the same; the next command gets a new one",
+            )
         await self._link.request(("kill-window", "-t", pane.window_id))
 
     async def list_sessions(self) -> list[SessionInfo]:
         return await self._sessions.list()
 
     async def create_session(self, name: str) -> SessionInfo:
-        return await self._sessions.create(check_name(name, "session"))
+        return await self._sessions.create(name)
 
     async def kill_session(self, name: str) -> None:
+        if name == self.session:
+            raise TerminalError(
+                "the session in use is protected",
+                target=self._link.transport.target,
+                hint="harness sessions kill NAME ends any session",
+            )
         await self._sessions.kill(name)
 
     # -- about
@@ -232,12 +243,15 @@ async def open_terminal(
     capabilities: Capabilities,
     config: Config,
     session: str,
+    *,
+    create: bool = True,
 ) -> AsyncIterator[Terminal]:
-    """Attach to the managed session of that name, making it if need be.
+    """Attach to the managed session of that name; with ``create``, it and its default pane are made if need be.
 
     Raises:
         UnsupportedOperation: there is no usable tmux on the target.
-        TerminalError: a session of that name exists and is not ours, or tmux refused.
+        PaneGone: there is no such session, and ``create`` is False.
+        TerminalError: a session of that name exists and is not ours, there are too many, or tmux refused.
     """
     check_name(session, "session")
     _refuse_inside(transport, config)
@@ -250,8 +264,11 @@ async def open_terminal(
         def deliver(event: Event) -> None:
             holder[0].on_event(event)
 
-        link = Link(place.transport, place.shell, place.setup, tasks, deliver, shell)
+        setup = replace(labelled(place.setup, transport.target), create=create)
+        link = Link(place.transport, place.shell, setup, tasks, deliver, shell)
         table = PaneTable(link, shell, store, login_shell, tasks)
+        if not create:
+            table.kept.clear()
         runner = PaneRunner(link, shell, store, tasks, owner_name())
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:

@@ -64,7 +64,7 @@ class MemoryBackend(Backend):
             return self._script(command)
         return self._script.get(command.command, NOT_SCRIPTED)
 
-    def open_terminal(self, session: str) -> AbstractAsyncContextManager[Terminal]:
+    def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
         raise UnsupportedOperation("a backend in memory has no terminal", target=self.target, hint="use tmux=False")
 
 

@@ -1,0 +1,44 @@
+"""Why there is no session to attach to, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.errors import PaneGone, TerminalError
+from harness.target import Target
+
+from .naming import listed
+from .setup import Setup
+
+__all__ = ["session_refusal"]
+
+
+def session_refusal(
+    fields: Mapping[str, str], setup: Setup, target: Target, complaint: bytes = b""
+) -> TerminalError | None:
+    """What :func:`~.setup.setup_script` reported as an error; None when the session is there.
+
+    ``complaint`` is what it wrote to standard error.
+    """
+    session = setup.session
+    if "missing" in fields:
+        return PaneGone(
+            f"there is no tmux session {session!r}; {listed(fields['missing'].split())}",
+            target=target,
+            hint="--tmux NAME chooses one; the first command that is run in it makes it",
+        )
+    if "full" in fields:
+        return TerminalError(
+            f"session {session!r} would be more than max_sessions = {setup.config.max_sessions} allows; "
+            f"{listed(fields['full'].split())}",
+            target=target,
+            hint="use that, end it (harness sessions kill NAME), or raise max_sessions",
+        )
+    if "foreign" in fields:
+        return TerminalError(
+            f"tmux session {session!r} was not made by harness", target=target, hint="use another name: --tmux NAME"
+        )
+    if "failed" in fields:
+        why = fields["failed"] or complaint.decode("utf-8", "replace").strip() or "no reason given"
+        return TerminalError(f"tmux could not start a session: {why}", target=target)
+    return None
