@@ -1,8 +1,15 @@
-"""A program on the other side of a control master: one session, three pipes, one exit status."""
+"""A program on the other side of a control master: one session, three streams, one exit status.
+
+Standard input is a socket pair and the outputs are pipes. A full pipe is writable again as soon as one page of it is
+free, so that a sender is woken for every few kilobytes; a socket only when half of it is. A pipe of a megabyte reads in
+large pieces, but the system lends each user few of those, so a pipe grows when the caller asks for large pieces.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +27,13 @@ from .remote import NoiseFilter
 __all__ = ["MuxProcess", "Pipes", "open_pipes"]
 
 SETTLE_TIMEOUT = 1.0
+
+SEND_BUFFER = 1 << 20
+"""Bytes asked for; the system gives what it allows, 208 KiB by default on Linux."""
+BULK = 1 << 17
+"""Who asks for more bytes than this at once is moving a file."""
+BULK_PIPE = 1 << 20
+"""The most that Linux gives to ordinary users, who have 64 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +57,11 @@ class Pipes:
 
 
 def open_pipes() -> Pipes:
-    """Three pipes; the ends used here do not block."""
+    """The three streams; the ends used here do not block."""
     made: list[int] = []
     try:
-        for _ in range(3):
+        made.extend(_socket_pair())
+        for _ in range(2):
             made.extend(os.pipe())
         ours = (made[1], made[2], made[4])
         for descriptor in ours:
@@ -58,21 +73,36 @@ def open_pipes() -> Pipes:
     return Pipes(*ours, (made[0], made[3], made[5]))
 
 
+def _socket_pair() -> tuple[int, int]:
+    """A reading and a writing end."""
+    source, sink = socket.socketpair()
+    sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    return source.detach(), sink.detach()
+
+
 class _Stream:
     """The reading end of a pipe, without what came before the nonce."""
 
     def __init__(self, descriptor: int, noise: NoiseFilter) -> None:
         self._descriptor = descriptor
         self._early = b""
+        self._is_large = not hasattr(fcntl, "F_SETPIPE_SZ")
         self.noise = noise
         self.ended = False
 
     async def receive(self, max_bytes: int) -> bytes:
         await anyio.lowlevel.checkpoint()
+        if max_bytes > BULK and not self._is_large and not self.ended:
+            self._enlarge()
         while not self._early and not self.ended:
             self._early = self.noise.feed(await self._read(max_bytes))
         data, self._early = self._early[:max_bytes], self._early[max_bytes:]
         return data
+
+    def _enlarge(self) -> None:
+        self._is_large = True
+        with suppress(OSError):  # the user has no more of them: this one stays as it is
+            fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, BULK_PIPE)
 
     async def wait_for_start(self) -> bool:
         """Read up to the nonce; False when the stream ended without it."""
@@ -150,6 +180,8 @@ class MuxProcess(Process):
                 view = view[os.write(self._pipes.stdin, view) :]
             except BlockingIOError:
                 await self._writable()
+            except ConnectionResetError as error:  # a socket's word for a reader that left something unread
+                raise BrokenPipeError("the program reads no more") from error
 
     async def _writable(self) -> None:
         try:
