@@ -161,6 +161,7 @@ async def test_a_trace_shows_the_users_commands_and_no_plumbing(posix: PaneShell
     assert {"one", "two"} < set(lines)
     plumbing = [line for line in lines if re.search(r"hx|jobs/\d+\.cmd$|dev/null", line)]
     assert plumbing == (["+ hxd"] if posix.shell == "mksh" else []), traced
+    assert not re.search("[0-9a-f]{20}", await posix.ctx.capture_pane(start="-")), "the nonce is on the screen"
     await posix.gives("echo after", "after\n")
 
 

@@ -54,10 +54,10 @@ hxo=${hxo#*'#| '}
 hxp "${hxo%' #%%'}$hxnl"
 }
 hxyp() { hxp '$ '; }
-hx() { hxa; \. "$hxf"; { hxd && :; } 2>/dev/null; }
+hx() { { hxa; } 2>/dev/null; \. "$hxf"; { hxd && :; } 2>/dev/null; }
 hxh() { :; }
 hxal() {
-\alias hx='hxa; \. "$hxf"; { hxd && :; } 2>/dev/null' hxc='hxc && { :; } 2>/dev/null'
+\alias hx='{ hxa; } 2>/dev/null; \. "$hxf"; { hxd && :; } 2>/dev/null' hxc='{ hxc && :; } 2>/dev/null'
 }
 case $hxk${BASH_VERSION-} in *[0-9]* | ash*) hxL='\[' hxR='\]' ;; *) hxL= hxR= ;; esac
 [ -z "${KSH_VERSION-}" ] || hxL=$(\command printf '\001') hxR=$(\command printf '\001')
@@ -67,14 +67,15 @@ fi
 hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
 if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
-hxal() { \alias hx="hxa; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="hxc && { :; } 2>/dev/null"; }
+hxal() { \alias hx="{ hxa } 2>/dev/null; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="{ hxc && :; } 2>/dev/null"; }
 hxh() {
 [[ ${(j: :)precmd_functions[@]-} == *hxzp* ]] || precmd_functions+=(hxzp)
 [[ ${(j: :)preexec_functions[@]-} == *hxze* ]] || preexec_functions+=(hxze)
 }
-hxze() { [[ $1 == " hx"* ]] || hxm "C;$hxn;0"; }
+hxze() { setopt localoptions noxtrace; [[ $1 == " hx"* ]] || hxm "C;$hxn;0"; }
 hxzp() {
 hxs=$?
+setopt localoptions noxtrace
 if [[ $hxi != 0 ]]; then hxx=$hxs; hxend; else hxm "D;$hxs;$hxn;0"; fi
 [[ ${PROMPT-} == "$hxw" ]] || hxu=${PROMPT-}
 hxw="%{$hxj$hxl$hxg%}${hxt:+[harness $hxl: $hxx] }$hxu"
