@@ -32,7 +32,7 @@ def session_refusal(
             f"session {session!r} would be more than max_sessions = {setup.config.max_sessions} allows; "
             f"{listed(fields['full'].split())}",
             target=target,
-            hint="use that, end it (harness sessions kill NAME), or raise max_sessions",
+            hint="use that with --tmux NAME, end it with harness sessions kill NAME, or raise max_sessions",
         )
     if "foreign" in fields:
         return TerminalError(

@@ -196,7 +196,7 @@ class TmuxTerminal(Terminal):
             raise TerminalError(
                 "the default pane is protected",
                 target=self._link.transport.target,
-                hint="force (--force) ends it all the same; the next command gets a new one",
+                hint="--force, or force=True, ends it all the same; the next command gets a new one",
             )
         await self._link.request(("kill-window", "-t", pane.window_id))
 

@@ -11,7 +11,7 @@ from ..backend import ANY, Any_, Progress, WriteMode
 from ..context import ExecutionContext
 from .commands import command
 from .output import print_json, with_base64
-from .runtime import on_target, session_of
+from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter
 
 __all__ = ["read", "write"]
@@ -40,7 +40,7 @@ def read(ctx: click.Context, offset: int, limit: int | None, path: str) -> int:
         else:
             StreamWriter(1, interruption).write(content.data)
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("write")
@@ -79,7 +79,7 @@ def write(
         if session.json:
             print_json(result)
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 def _octal(text: str | None) -> int | None:

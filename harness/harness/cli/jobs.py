@@ -13,7 +13,7 @@ from .commands import command, group
 from .exits import exit_code_of
 from .output import print_json, result_json, table
 from .run import NO_LIMIT, duration_option, explain
-from .runtime import on_target, session_of
+from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter, run_async
 
 __all__ = ["jobs"]
@@ -39,7 +39,7 @@ def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
         else:
             table(("ID", "STATUS", "CODE", "STARTED", "PANE", "COMMAND"), [_row(job) for job in shown])
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("show")
@@ -56,7 +56,7 @@ def show(ctx: click.Context, job_id: str) -> int:
         else:
             _print_facts(job)
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("tail")
@@ -78,7 +78,7 @@ def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
         result = await target.wait(job_id, timeout=0.0, max_output=WHOLE)
         out.write((result.stdout_bytes + result.stderr_bytes)[offset:])
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("wait")
@@ -100,7 +100,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
             explain(result, str(target.target))
         return exit_code_of(result)
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("kill")
@@ -119,7 +119,7 @@ def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int
         else:
             _print_facts(job)
 
-    return on_target(session, work, terminal=False)
+    return on_target(session, work, PLAIN)
 
 
 @command("clean")

@@ -15,7 +15,7 @@ from ..results import ShellResult, Status
 from .commands import command
 from .exits import exit_code_of
 from .output import note, print_json, result_json
-from .runtime import Session, on_target, session_of
+from .runtime import Needs, Session, on_target, session_of
 from .streams import Interruption, StreamWriter
 
 __all__ = ["NO_LIMIT", "command_text", "duration_option", "explain", "run"]
@@ -111,7 +111,7 @@ def run(
         )
         return await _finish(session, target, result, (out, err), waited=not no_wait)
 
-    return on_target(session, work)
+    return on_target(session, work, Needs(create=True))
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -6,18 +6,39 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Final
 
 import click
 
 from ..context import ExecutionContext, connect
+from ..discovery import open_target
 from ..settings import Settings, load_settings
+from ..terminal import Sessions
 from .options import Invocation, invocation_of
 from .output import note
 from .streams import Interruption, run_async
 
-__all__ = ["Session", "on_target", "session_of"]
+__all__ = ["LOOKS", "PLAIN", "Needs", "Session", "on_target", "session_of"]
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a command needs of its target. ``terminal``: True needs tmux, False needs none, None: the operator chose."""
+
+    terminal: bool | None = None
+    create: bool = False
+    """A missing session or pane is made: only for what runs something, or a typing error would make one."""
+    pane: bool = True
+    """It works on the pane that was chosen."""
+
+
+PLAIN: Final = Needs(terminal=False)
+"""The target, without tmux."""
+LOOKS: Final = Needs(terminal=True)
+"""A pane that is there."""
 
 
 class Session:
@@ -35,16 +56,26 @@ class Session:
         return self.invocation.json
 
     @asynccontextmanager
-    async def open(self, *, terminal: bool | None) -> AsyncIterator[ExecutionContext]:
-        """Connect. ``terminal``: True needs tmux, False needs none, None is what the operator chose."""
+    async def open(self, needs: Needs) -> AsyncIterator[ExecutionContext]:
+        """Connect, as a command needs it."""
         tmux = self.settings.tmux
-        if terminal is not None:
-            tmux = (tmux or True) if terminal else False
-        pane = self.settings.pane if tmux is not False else None
+        if needs.terminal is not None:
+            tmux = (tmux or True) if needs.terminal else False
+        pane = self.settings.pane if needs.pane and tmux is not False else None
+        target, config = self.settings.target, self.settings.config
         with self.questions():
-            async with connect(self.settings.target, tmux=tmux, pane=pane, config=self.settings.config) as ctx:
+            async with connect(target, tmux=tmux, pane=pane, config=config, create=needs.create) as ctx:
                 logging.getLogger("harness").info("connected: %s", ctx.describe())
                 yield ctx
+
+    @asynccontextmanager
+    async def open_sessions(self) -> AsyncIterator[Sessions]:
+        """The target's tmux sessions, attaching to none."""
+        tmux, config = self.settings.tmux, self.settings.config
+        with self.questions():
+            async with open_target(self.settings.target, config) as backend:
+                async with backend.open_sessions(tmux if isinstance(tmux, str) else config.session) as sessions:
+                    yield sessions
 
     def questions(self) -> AbstractContextManager[None]:
         """Logins inside may ask the operator, unless --batch was given."""
@@ -67,13 +98,12 @@ def session_of(ctx: click.Context) -> Session:
 def on_target(
     session: Session,
     work: Callable[[ExecutionContext, Interruption], Awaitable[int | None]],
-    *,
-    terminal: bool | None = None,
+    needs: Needs,
 ) -> int:
     """Open the session's target, do ``work`` on it, and return its exit code."""
 
     async def main(interruption: Interruption) -> int:
-        async with session.open(terminal=terminal) as ctx:
+        async with session.open(needs) as ctx:
             with interruption.reaches():
                 return await work(ctx, interruption) or 0
         return 0  # cancelled, for which the caller has a code

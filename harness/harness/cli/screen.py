@@ -15,7 +15,7 @@ from ..errors import HarnessError, UnsupportedOperation
 from .commands import command
 from .output import print_json
 from .run import duration_option
-from .runtime import on_target, session_of
+from .runtime import LOOKS, Needs, on_target, session_of
 from .streams import Interruption, StreamWriter
 
 __all__ = ["attach", "capture", "keys"]
@@ -82,7 +82,7 @@ def capture(
             ending = "" if text.endswith("\n") or not text else "\n"
             StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
 
-    return on_target(session, work, terminal=True)
+    return on_target(session, work, LOOKS)
 
 
 @command("keys")
@@ -108,7 +108,7 @@ def keys(
         if session.json:
             print_json({"sent": True})
 
-    return on_target(session, work, terminal=True)
+    return on_target(session, work, LOOKS)
 
 
 @command("attach")
@@ -128,7 +128,7 @@ def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         words.extend(target.attach_command_read_only if read_only else target.attach_command)
 
-    code = on_target(session, work, terminal=True)
+    code = on_target(session, work, Needs(terminal=True, pane=False))
     if code:
         return code
     if session.json:
