@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
@@ -211,7 +212,7 @@ async def test_a_long_runtime_directory_falls_back_to_a_short_one(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     path = (await plan_master(Target.parse(sshd.target), sshd.config())).path
     assert len(path) <= 90
-    assert path.startswith(f"/tmp/harness-{os.getuid()}/ssh/")
+    assert path.startswith(f"/tmp/harness-{os.getuid()}/ssh-")
 
 
 async def test_disconnect_ends_the_masters_of_one_target(make_sshd: MakeSshd, ssh_runtime: Path) -> None:
@@ -224,6 +225,54 @@ async def test_disconnect_ends_the_masters_of_one_target(make_sshd: MakeSshd, ss
         assert (await run(other_one, "true"))[0] == 0
         ours = [master for master in await list_masters() if str(ssh_runtime) in master.path]
         assert [master.name for master in ours] == [second.target.removeprefix("ssh://")]
+
+
+async def test_disconnect_takes_no_name_for_another(sshd: SshServer) -> None:
+    places = ("web1", "web10", f"{sshd.user}@web1")
+    sshd.ssh_config.write_text(f"Host web*\n  HostName 127.0.0.1\n  Port {sshd.port}\n  User {sshd.user}\n")
+    async with AsyncExitStack() as stack:
+        for place in places:
+            await stack.enter_async_context(connected(sshd, f"ssh://{place}"))
+        for place, left in zip(places, (places[1:], places[2:], ()), strict=True):
+            ended = await disconnect(Config(), Target.parse(f"ssh://{place}"))
+            assert [master.name for master in ended] == [place]
+            assert {master.name for master in await list_masters()} == set(left)
+
+
+async def test_names_that_are_cut_are_still_told_apart(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness_backends.ssh.sockets.MAX_PATH", 70)
+    sshd.ssh_config.write_text(f"Host web*\n  HostName 127.0.0.1\n  Port {sshd.port}\n  User {sshd.user}\n")
+    long = "web" + "x" * 40
+    async with connected(sshd, f"ssh://{long}1"), connected(sshd, f"ssh://{long}2") as second:
+        (ended,) = await disconnect(Config(), Target.parse(f"ssh://{long}1"))
+        assert ended.name.endswith("x~")
+        assert await disconnect(Config(), Target.parse("ssh://web")) == []
+        assert (await run(second, "true"))[0] == 0
+        assert len(await list_masters()) == 1
+
+
+async def test_disconnecting_all_leaves_those_of_another_environment(
+    sshd: SshServer, ssh_runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delenv("XDG_RUNTIME_DIR")
+        async with connected(sshd, control_persist=1.0) as theirs:
+            elsewhere.setenv("XDG_RUNTIME_DIR", str(ssh_runtime))
+            async with connected(sshd):
+                assert len(await disconnect(Config(), None)) == 1
+            assert logins(sshd) == 2
+            assert await run(theirs, "echo", "untouched") == (0, b"untouched\n", b"")
+            assert logins(sshd) == 2
+
+
+async def test_a_link_is_renewed_although_the_runtime_directory_has_gone(sshd: SshServer, ssh_runtime: Path) -> None:
+    async with connected(sshd) as transport:
+        (pid,) = master_pids(ssh_runtime)
+        os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(ssh_runtime / "harness")
+        assert await run(transport, "echo", "again") == (0, b"again\n", b"")
+    assert logins(sshd) == 2
+    assert len(sockets(ssh_runtime)) == 1
 
 
 # -- the user's configuration

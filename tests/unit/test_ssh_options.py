@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,7 @@ from harness.errors import AuthenticationError, ConfigError, ConnectError, HostK
 from harness.target import Hop, Target
 from harness_backends.ssh.diagnosis import diagnose
 from harness_backends.ssh.login import classify
-from harness_backends.ssh.options import Settings, interactive_argv, master_argv, master_key, master_name
-from harness_backends.ssh.sockets import split_name
+from harness_backends.ssh.options import Settings, interactive_argv, master_argv, master_key, master_name, master_tag
 
 HOP = Target.parse("ssh://deploy@web1:2222").last
 
@@ -88,10 +86,9 @@ def test_names_of_sockets_are_plain(target: str, name: str) -> None:
     assert master_name(Target.parse(target).last) == name
 
 
-def test_only_our_own_names_are_sockets_of_ours() -> None:
-    assert split_name(Path("/x/0123456789abcdef.web1")) == ("0123456789abcdef", "web1")
-    assert split_name(Path("/x/0123456789abcdef")) == ("0123456789abcdef", "")
-    assert split_name(Path("/x/master-web1")) is None
+def test_targets_that_share_a_name_for_people_have_other_tags() -> None:
+    targets = ["ssh://web1", "ssh://web10", "ssh://web1:22", "ssh://a@web1", "ssh://ü@x", "ssh://é@x"]
+    assert len({master_tag(Target.parse(target).last) for target in targets}) == len(targets)
 
 
 def test_variables_are_those_of_the_users_patterns() -> None:

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -19,8 +19,8 @@ from harness.target import Hop, Target
 
 from .login import log_in
 from .mux import MuxConnection, MuxError, MuxGone, connect_mux
-from .options import Settings, master_argv, master_key, master_name, query_argv
-from .sockets import MAX_PATH, find_sockets, lock, nobody_listens, remove_unused_locks, socket_path, split_name
+from .options import Settings, master_argv, master_key, master_name, master_tag, query_argv
+from .sockets import find_sockets, lock, nobody_listens, place_again, remove_unused_locks, socket_path, split_name
 
 __all__ = [
     "Master",
@@ -30,6 +30,7 @@ __all__ = [
     "disconnect",
     "end_master",
     "list_masters",
+    "placed_again",
     "plan_master",
 ]
 
@@ -56,11 +57,15 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo:
-    """A control socket of this user. ``pid`` is None when nobody answers there."""
+    """A control socket of this user. ``pid`` is None when nobody answers there.
+
+    ``tag`` tells targets apart; ``name`` is for people: it ends with ``~`` where it was cut.
+    """
 
     name: str
     path: str
     pid: int | None = field(default=None)
+    tag: str = ""
 
 
 async def plan_master(target: Target, config: Config) -> Master:
@@ -72,7 +77,7 @@ async def plan_master(target: Target, config: Config) -> Master:
     """
     settings = await _query(target, config)
     key = secrets.token_hex(8) if config.fresh_connection else master_key(settings, config)
-    path = socket_path(key, master_name(target.last))
+    path = socket_path(key, master_tag(target.last), master_name(target.last))
     return Master(target, target.last, config, settings, path, config.fresh_connection)
 
 
@@ -91,6 +96,11 @@ async def _query(target: Target, config: Config) -> Settings:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
         raise ConfigError(f"ssh does not accept its configuration: {words[0]}", target=target)
     return Settings.parse(done.stdout.decode("utf-8", "surrogateescape"))
+
+
+def placed_again(master: Master) -> Master:
+    """The same master, its socket where this environment's are now; see :func:`.sockets.place_again`."""
+    return replace(master, path=place_again(master.path))
 
 
 async def acquire(master: Master) -> MuxConnection:
@@ -173,7 +183,7 @@ def _remove(path: str) -> None:
 async def end_master(path: str) -> bool:
     """End the master at ``path`` and all its sessions; remove its socket. False when none was there."""
     ended = False
-    with suppress(TimeoutError):
+    with suppress(TimeoutError, ConnectError):  # ConnectError: the directory has gone for good
         async with lock(path, END_TIMEOUT):
             with suppress(MuxError), anyio.move_on_after(END_TIMEOUT), await connect_mux(path) as connection:
                 await connection.terminate()
@@ -186,8 +196,8 @@ async def list_masters() -> list[MasterInfo]:
     """The control masters of this user's harness processes, by name."""
     found = []
     for path in find_sockets():
-        _, name = split_name(path) or ("", "")
-        found.append(MasterInfo(name, str(path), await _pid(str(path))))
+        _, tag, name = split_name(path) or ("", "", "")
+        found.append(MasterInfo(name, str(path), await _pid(str(path)), tag))
     return sorted(found, key=lambda master: (master.name, master.path))
 
 
@@ -212,10 +222,5 @@ async def disconnect(config: Config, target: Target | None) -> list[MasterInfo]:
 def _chosen(masters: Iterable[MasterInfo], target: Target | None) -> list[MasterInfo]:
     if target is None:
         return list(masters)
-    names = {master_name(hop) for hop in target.hops if hop.scheme == "ssh"}
-    return [master for master in masters if any(_belongs(master, name) for name in names)]
-
-
-def _belongs(master: MasterInfo, name: str) -> bool:
-    shortened = len(os.fsencode(master.path)) >= MAX_PATH
-    return name == master.name or (shortened and name.startswith(master.name))
+    tags = {master_tag(hop) for hop in target.hops if hop.scheme == "ssh"}
+    return [master for master in masters if master.tag in tags]

@@ -17,7 +17,7 @@ from harness.target import Target
 from harness.transport import Process, Transport
 
 from .budget import SessionBudget, Ticket
-from .master import Master, acquire, connect_in_time, end_master, plan_master
+from .master import Master, acquire, connect_in_time, end_master, placed_again, plan_master
 from .mux import MuxConnection, MuxError, MuxGone, MuxRefused
 from .options import interactive_argv
 from .process import MuxProcess, open_pipes
@@ -175,6 +175,7 @@ class OpenSSHTransport(Transport):
                 raise self._final
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             try:
+                self._master = placed_again(self._master)
                 with use_prompter(self._prompter):
                     lease = await acquire(self._master)
             except (AuthenticationError, HostKeyError) as error:

@@ -18,7 +18,7 @@ from harness.target import Hop
 
 from .remote import interactive_command
 
-__all__ = ["Settings", "interactive_argv", "master_argv", "master_key", "master_name", "query_argv"]
+__all__ = ["Settings", "interactive_argv", "master_argv", "master_key", "master_name", "master_tag", "query_argv"]
 
 NAME_LENGTH = 16
 
@@ -117,6 +117,11 @@ def master_key(settings: Settings, config: Config) -> str:
     """A short name for all that a master depends on: change an address in the configuration, and it is another one."""
     text = repr((settings.pairs, config.control_persist, config.keepalive_interval, config.keepalive_count))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
+
+
+def master_tag(hop: Hop) -> str:
+    """A short name for the target alone, as the user writes it; a name in a file name may be cut, and is not exact."""
+    return hashlib.sha256(str(hop).encode("utf-8", "surrogateescape")).hexdigest()[:NAME_LENGTH]
 
 
 def master_name(hop: Hop) -> str:

@@ -1,9 +1,15 @@
-"""Where control sockets live, and the lock under which they come and go."""
+"""Where control sockets live, and the lock under which they come and go.
+
+Each environment has one directory: that of its ``XDG_RUNTIME_DIR``, or the fallback. What another environment keeps is
+neither shared nor listed nor ended. A socket is named ``KEY.TAG.NAME``: all that the connection depends on, which
+target it leads to, and the target's name for people, cut to what room there is.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import socket
@@ -22,8 +28,9 @@ __all__ = [
     "find_sockets",
     "lock",
     "nobody_listens",
+    "place_again",
     "remove_unused_locks",
-    "socket_directories",
+    "socket_directory",
     "socket_path",
     "split_name",
 ]
@@ -35,17 +42,22 @@ LOCK_PAUSE = 0.05
 
 MAKING_TIME = 60.0
 
+_GONE = "point XDG_RUNTIME_DIR to a private directory that you can write to"
+
 _TEMPORARY = re.compile(r"\.[A-Za-z0-9]{16}$")
-_NAME = re.compile(r"(?P<key>[0-9a-f]{16})(?:\.(?P<name>[A-Za-z0-9._@:-]+))?")
+_NAME = re.compile(r"(?P<key>[0-9a-f]{16})\.(?P<tag>[0-9a-f]{16})(?:\.(?P<name>[A-Za-z0-9._@:~-]+))?")
+_ROOM = MAX_PATH - 1 - 16 - 1 - 16
 
 
-def socket_directories() -> list[Path]:
-    """The candidates, best first; nothing is made or checked."""
-    fallback = _shared_root() / "ssh"
+def socket_directory() -> Path:
+    """The directory of this environment's sockets; nothing is made or checked."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not runtime.startswith("/") or not _is_private(Path(runtime)):
-        return [fallback]
-    return [Path(runtime, "harness"), fallback]
+        return _shared_root() / "ssh"
+    directory = Path(runtime, "harness")
+    if len(os.fsencode(directory)) <= _ROOM:
+        return directory
+    return _shared_root() / f"ssh-{hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]}"
 
 
 def _shared_root() -> Path:
@@ -60,25 +72,42 @@ def _is_private(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
-def socket_path(key: str, name: str) -> str:
+def socket_path(key: str, tag: str, name: str) -> str:
     """The path of a master's socket, in a directory that is made if need be.
 
     Raises:
         ConnectError: the directory cannot be trusted or made.
     """
-    for directory in socket_directories():
-        room = MAX_PATH - len(os.fsencode(directory)) - 1
-        file = f"{key}.{name}"[: max(0, room)]
-        if len(file) >= len(key):
-            _make(directory)
-            return str(directory / file)
-    raise AssertionError("the fallback is short enough")
+    directory = socket_directory()
+    _make(directory)
+    return str(directory / _file_name(key, tag, name, MAX_PATH - len(os.fsencode(directory)) - 1))
 
 
-def split_name(path: Path) -> tuple[str, str] | None:
-    """The key and the target's name in a socket's file name; None when it is not one of ours."""
+def _file_name(key: str, tag: str, name: str, room: int) -> str:
+    whole = f"{key}.{tag}.{name}"
+    if len(whole) <= room:
+        return whole
+    return f"{whole[: room - 1]}~" if room >= len(f"{key}.{tag}.x~") else f"{key}.{tag}"
+
+
+def place_again(path: str) -> str:
+    """The path for the same socket now: elsewhere when its directory has gone for good, as at a logout.
+
+    Raises:
+        ConnectError: as :func:`socket_path`.
+    """
+    directory = socket_directory()
+    if directory == Path(path).parent:
+        _make(directory)
+        return path
+    key, tag, name = split_name(Path(path)) or ("", "", "")
+    return socket_path(key, tag, name)
+
+
+def split_name(path: Path) -> tuple[str, str, str] | None:
+    """The key, the target's tag and the target's name in a socket's file name; None when it is not one of ours."""
     match = _NAME.fullmatch(path.name)
-    return (match["key"], match["name"] or "") if match else None
+    return (match["key"], match["tag"], match["name"] or "") if match else None
 
 
 def find_sockets() -> list[Path]:
@@ -87,7 +116,10 @@ def find_sockets() -> list[Path]:
 
 
 def _files() -> list[Path]:
-    return sorted(path for place in socket_directories() if _is_private(place) for path in place.iterdir())
+    directory = socket_directory()
+    with suppress(FileNotFoundError):  # it may go at any time
+        return sorted(directory.iterdir()) if _is_private(directory) else []
+    return []
 
 
 def _is_being_made(path: Path) -> bool:
@@ -111,7 +143,7 @@ def _make(directory: Path) -> None:
         except FileExistsError:
             pass  # something else than a directory; said below
         except OSError as error:
-            raise ConnectError(f"{path} cannot be made: {error.strerror}") from error
+            raise ConnectError(f"{path} cannot be made: {error.strerror}", hint=_GONE) from error
         if not _is_private(path):
             raise ConnectError(
                 f"{path} cannot be trusted with connections: it must be a directory of this user with mode 0700",
@@ -123,7 +155,10 @@ def _make(directory: Path) -> None:
 async def lock(path: str, timeout: float) -> AsyncIterator[None]:
     """Hold the lock of a socket against this user's other processes and tasks. Leaves no file behind.
 
+    The directory is made again when it has gone, as a cleaner of temporary files may see to.
+
     Raises:
+        ConnectError: the lock cannot be made.
         TimeoutError: somebody else held it for ``timeout`` seconds.
     """
     name = f"{path}.lock"
@@ -132,13 +167,14 @@ async def lock(path: str, timeout: float) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        os.unlink(name)  # while it is held: who waits for it will see that it is gone, and make another
+        with suppress(FileNotFoundError):
+            os.unlink(name)  # while it is held: who waits for it will see that it is gone, and make another
         os.close(descriptor)
 
 
 async def _acquire(name: str) -> int:
     while True:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = _open_lock(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_same_file(descriptor, name):
@@ -150,6 +186,17 @@ async def _acquire(name: str) -> int:
             raise
         os.close(descriptor)
         await anyio.sleep(LOCK_PAUSE)  # a lock cannot be waited for without blocking a thread for good
+
+
+def _open_lock(name: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(name, flags, 0o600)
+        _make(Path(name).parent)
+        return os.open(name, flags, 0o600)
+    except OSError as error:
+        raise ConnectError(f"{name} cannot be made: {error.strerror}", hint=_GONE) from error
 
 
 def remove_unused_locks() -> None:
