@@ -87,6 +87,14 @@ async def test_an_operators_background_programs_are_not_killed_with_ours(desk: D
     assert not desk.processes("sleep 401.2")
 
 
+async def test_an_interrupted_loop_in_fish_gives_its_output_alone(open_desk: OpenDesk) -> None:
+    desk = await open_desk(shell="/usr/bin/fish")
+    result = await desk.ctx.run_shell("echo a; while true; end", timeout=0.5, on_timeout="kill")
+    assert (result.status, result.stdout) == (Status.TIMED_OUT, "a\n^C"), result
+    kept = await desk.ctx.wait(result.job_id or "")
+    assert kept.stdout == "a\n^C"
+
+
 @everywhere
 async def test_cancelling_interrupts_and_confirms(desk: Desk) -> None:
     with anyio.move_on_after(0.7):
@@ -116,6 +124,7 @@ async def test_a_shell_that_ends_is_told_and_replaced(open_desk: OpenDesk, shell
     result = await desk.ctx.run_shell(command, timeout=10)
     assert (result.status, result.exit_code) == (Status.SHELL_EXITED, code), result
     assert any("fresh" in notice for notice in result.notices)
+    assert result.stdout.removesuffix("exit\n") == ("x\n" if "echo x" in command else "")  # bash and mksh say so
     again = await desk.ctx.run_shell("echo usable", timeout=10)
     assert (again.status, again.stdout) == (Status.COMPLETED, "usable\n"), again
 

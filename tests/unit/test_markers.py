@@ -195,6 +195,8 @@ C7, D7 = mark(f"C;{N};7"), mark(f"D;3;{N};7")
         (C7 + b"noise of a trace\r\n" + C7 + b"out" + D7, JobOutput(b"out", True, True, 3)),
         (C7 + b"a" + mark(f"C;{N};6") + b"b" + mark(f"D;0;{N};6") + b"c" + D7, JobOutput(b"abc", True, True, 3)),
         (C7 + mark("D;0;forged;7") + D7, JobOutput(mark("D;0;forged;7"), True, True, 3)),
+        (C7 + b"out" + mark(f"O;{N};7") + b"\x1b[m" + D7, JobOutput(b"out", True, True, 3)),
+        (C7 + b"out" + mark(f"O;{N};6") + b"more" + mark(f"O;{N};7") + b"\x1b[m", JobOutput(b"outmore", True, False)),
         (C7 + b"so far", JobOutput(b"so far", True, False)),
         (C7 + b"so far\x1b]133;D;0", JobOutput(b"so far\x1b]133;D;0", True, False)),
         (b"the end only" + D7, JobOutput(b"", False, True, 3)),

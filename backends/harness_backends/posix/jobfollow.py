@@ -73,8 +73,8 @@ class PaneLog:
                 break
             if isinstance(piece, bytes):
                 out += piece if self._inside else b""
-            elif piece.job == self._job and piece.kind == "start":
-                self._inside = True
+            elif piece.job == self._job and piece.kind in ("start", "over"):
+                self._inside = piece.kind == "start"
             elif piece.kind == "exit" or (piece.job == self._job and piece.kind == "end"):
                 self.ended = True
         return self._unmap.feed(out)

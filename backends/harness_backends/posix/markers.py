@@ -4,6 +4,7 @@ The shell in a pane writes OSC 133 sequences that carry the pane's nonce and the
 pane's log and the control-mode stream carry them. A marker with another nonce is data::
 
     ESC ] 133 ; C ; NONCE ; ID BEL          the command of job ID starts
+    ESC ] 133 ; O ; NONCE ; ID BEL          its output is over, and how it ended follows: fish writes in between
     ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed);
                                             zsh and dash give what ``return`` was given, also -1 or 1000
     ESC ] 133 ; A ; NONCE ; ID BEL          the shell shows its prompt; ID is the last job
@@ -22,9 +23,17 @@ from typing import Literal
 
 __all__ = ["JobOutput", "Mark", "MarkerScanner", "NewlineUnmapper", "extract_output", "from_keyboard", "unmap_newlines"]
 
-Kind = Literal["start", "end", "prompt", "continue", "cwd", "exit"]
+Kind = Literal["start", "over", "end", "prompt", "continue", "cwd", "exit"]
 
-_KINDS: dict[bytes, Kind] = {b"C": "start", b"A": "prompt", b"D": "end", b"P": "continue", b"W": "cwd", b"X": "exit"}
+_KINDS: dict[bytes, Kind] = {
+    b"C": "start",
+    b"O": "over",
+    b"A": "prompt",
+    b"D": "end",
+    b"P": "continue",
+    b"W": "cwd",
+    b"X": "exit",
+}
 _HEAD = b"\x1b]133;"
 _PRINTING = re.compile(rb"[^\x00-\x1f]*")
 _LONGEST = 4200
@@ -48,7 +57,7 @@ class MarkerScanner:
     def __init__(self, *nonces: str) -> None:
         secret = b"(?:" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
         forms = (
-            rb"(?P<job>[CA]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})",
+            rb"(?P<job>[CAO]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})",
             rb"(?P<end>D);(?P<end_code>-?\d{1,10});(?P<end_nonce>%b);(?P<end_id>\d{1,18})",
             rb"(?P<more>P);(?P<more_nonce>%b)",
             rb"(?P<told>W);(?P<told_nonce>%b);(?P<told_text>[^\x00-\x1f\x7f]{0,4096})",
@@ -149,18 +158,20 @@ def extract_output(chunks: Iterable[bytes], nonce: str, job: int) -> JobOutput:
     """
     scanner = MarkerScanner(nonce)
     out = bytearray()
-    started = False
+    started = over = False
     for chunk in chunks:
         for piece in scanner.feed(chunk):
             if isinstance(piece, bytes):
-                if started:
+                if started and not over:
                     out += piece
+            elif piece.job == job and piece.kind == "over":
+                over = True
             elif piece.job == job and piece.kind == "start":
                 started = True
                 out.clear()  # the mark comes twice; a shell that traces its commands writes between the two
             elif piece.job == job and piece.kind == "end":
                 return JobOutput(unmap_newlines(bytes(out)), started, True, piece.code)
-    if started:
+    if started and not over:
         out += scanner.flush()
     return JobOutput(unmap_newlines(bytes(out)), started, False)
 

@@ -28,6 +28,8 @@ class PaneJob:
     collector: OutputCollector
     began: float = field(default_factory=time.monotonic)
     started: bool = False
+    over: bool = False
+    """Its output has ended; how it ended is not known yet."""
     seconds: float = 0.0
     status: Status = Status.RUNNING
     exit_code: int | None = None
@@ -45,9 +47,14 @@ class PaneJob:
         """The id as markers carry it."""
         return int(self.job_id)
 
+    @property
+    def takes_output(self) -> bool:
+        """What the pane writes now is the job's."""
+        return self.started and not self.over
+
     def start(self) -> None:
         """The start mark arrived. It comes twice: a shell that traces its commands writes between the two."""
-        self.started = True
+        self.started, self.over = True, False
         self.collector.restart()
 
     def feed(self, data: bytes) -> None:

@@ -95,7 +95,7 @@ class Pane:
         for piece in self._scanner.feed(data):
             if isinstance(piece, bytes):
                 job = self.job
-                if job is not None and job.started and job.nonce == self.shell.nonce:
+                if job is not None and job.takes_output and job.nonce == self.shell.nonce:
                     job.feed(piece)
             else:
                 self.apply(piece)
@@ -154,6 +154,9 @@ class Pane:
         match mark.kind:
             case "start":
                 self._start(mark.job)
+            case "over":
+                if self.job is not None and self.job.number == mark.job:
+                    self.job.over = True
             case "end":
                 self._end(mark)
             case "prompt":

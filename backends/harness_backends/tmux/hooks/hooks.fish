@@ -65,6 +65,10 @@ function hxpre --on-event fish_preexec
 builtin string match -q ' hx*' -- $argv[1]
 or hxm "C;$hxn;0"
 end
+function hxpost --on-event fish_postexec
+builtin test $hxi != 0
+and hxm "O;$hxn;$hxi"
+end
 functions -q fish_prompt
 and functions -c fish_prompt hxuserprompt
 or function hxuserprompt
