@@ -5,38 +5,10 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import uuid
-from collections.abc import Iterator
 
 import pexpect
-import pytest
 from tests.support.program import Program
 from tests.support.sshd import SshServer
-
-
-def options_of(server: SshServer) -> tuple[str, ...]:
-    """The command line's options that make it a client of the server."""
-    words = [word for option in server.client_options for word in ("-o", option)]
-    return ("--ssh", server.target, "-F", str(server.ssh_config), "-i", str(server.identity), *words)
-
-
-@pytest.fixture
-def over_ssh(sshd: SshServer, request: pytest.FixtureRequest) -> Program:
-    """The program with a host behind SSH as its target."""
-    program: Program = request.getfixturevalue("program")  # after sshd, which changes the environment
-    program.always = options_of(sshd)
-    return program
-
-
-@pytest.fixture(params=["local", "ssh"])
-def there(request: pytest.FixtureRequest) -> Iterator[Program]:
-    """The program in a tmux server of its own, here and over SSH."""
-    program: Program = request.getfixturevalue("program" if request.param == "local" else "over_ssh")
-    socket = f"hx-{uuid.uuid4().hex[:8]}"
-    program.environ["HARNESS_TMUX_SOCKET"] = socket
-    yield program
-    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
 
 
 def test_the_panes_shell_keeps_its_state_between_runs(there: Program) -> None:

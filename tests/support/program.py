@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sshd import SshServer
 
-__all__ = ["Program", "program"]
+__all__ = ["Program", "options_of", "over_ssh", "program", "there"]
 
 TIMEOUT = 60.0
 
@@ -54,3 +57,27 @@ def program(tmp_path: Path) -> Program:
     private = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HARNESS_", "TMUX", "NO_COLOR"))}
     return Program(path, home, kept | private | {"TERM": "xterm-256color"})
+
+
+def options_of(server: SshServer) -> tuple[str, ...]:
+    """The command line's options that make it a client of the server."""
+    words = [word for option in server.client_options for word in ("-o", option)]
+    return ("--ssh", server.target, "-F", str(server.ssh_config), "-i", str(server.identity), *words)
+
+
+@pytest.fixture
+def over_ssh(sshd: SshServer, request: pytest.FixtureRequest) -> Program:
+    """The program with a host behind SSH as its target."""
+    program: Program = request.getfixturevalue("program")  # after sshd, which changes the environment
+    program.always = options_of(sshd)
+    return program
+
+
+@pytest.fixture(params=["local", "ssh"])
+def there(request: pytest.FixtureRequest) -> Iterator[Program]:
+    """The program in a tmux server of its own, here and over SSH."""
+    program: Program = request.getfixturevalue("program" if request.param == "local" else "over_ssh")
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    program.environ["HARNESS_TMUX_SOCKET"] = socket
+    yield program
+    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)

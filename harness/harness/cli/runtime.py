@@ -72,10 +72,10 @@ class Session:
     async def open_sessions(self) -> AsyncIterator[Sessions]:
         """The target's tmux sessions, attaching to none."""
         tmux, config = self.settings.tmux, self.settings.config
+        name = tmux if isinstance(tmux, str) else config.session
         with self.questions():
-            async with open_target(self.settings.target, config) as backend:
-                async with backend.open_sessions(tmux if isinstance(tmux, str) else config.session) as sessions:
-                    yield sessions
+            async with open_target(self.settings.target, config) as backend, backend.open_sessions(name) as sessions:
+                yield sessions
 
     def questions(self) -> AbstractContextManager[None]:
         """Logins inside may ask the operator, unless --batch was given."""
