@@ -43,7 +43,10 @@ first_python() {
 install_packages() {
     local pair missing=
     for pair in "$@"; do
-        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%=*}" >/dev/null || missing="$missing ${pair#*=}"
+        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%=*}" >/dev/null || case "$missing " in
+            *" ${pair#*=} "*) ;; # asked for already, by another of its commands
+            *) missing="$missing ${pair#*=}" ;;
+        esac
     done
     [ -n "$missing" ] || return 0
     command -v apt-get >/dev/null || die "please install:$missing"
@@ -67,10 +70,13 @@ apt_install() (
         trap 'rm -f "$policy"' EXIT
         printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
     fi
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
     status=$?
     case " $* " in *" openssh-server "*)
         [ ! -d /run/systemd/system ] || systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || true ;;
+    esac
+    case " $* " in *" docker.io "*)
+        [ ! -d /run/systemd/system ] || systemctl disable --quiet docker.service docker.socket 2>/dev/null || true ;;
     esac
     exit "$status"
 )

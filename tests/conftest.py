@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.support.noskip", "tests.support.sshd", "tests.support.program"]
+pytest_plugins = ["tests.support.noskip", "tests.support.sshd", "tests.support.program", "tests.support.engines"]
 
 
 @pytest.fixture(scope="session")
