@@ -19,6 +19,8 @@ class Config:
     """The tmux server, as in ``tmux -L``."""
     tmux_at: Literal["auto", "target", "here"] = "auto"
     """Where tmux runs: on the target, on this machine, or on the target when it has one."""
+    control_mode: Literal["auto", "never"] = "auto"
+    """Use tmux's control mode where it can be had, or never: then plain tmux commands, which take longer."""
     shell: str = ""
     """The shell of new panes; empty is the login shell."""
     prompt_tag: bool = True

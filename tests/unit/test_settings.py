@@ -262,6 +262,7 @@ def test_an_untrusted_directory_may_not_decide_what_runs_where(place: Place, key
         "trusted_dirs": '["/"]',
         "ssh_engine": '"asyncssh"',
         "tmux_at": '"here"',
+        "control_mode": '"never"',
         "keyboard_lock": "false",
         "fresh_connection": "true",
         "control_persist": "1",

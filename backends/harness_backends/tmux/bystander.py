@@ -6,6 +6,7 @@ from harness.errors import ConnectionLost, TerminalError
 
 from .link import Link
 from .pane import Pane
+from .plain import PlainTmux
 
 __all__ = ["NOTICE", "parse_clients", "person_typed"]
 
@@ -14,7 +15,7 @@ FASTEST_HAND = 0.5
 NOTICE = "an operator was typing while this ran: what was typed may stand in the output"
 
 
-async def person_typed(link: Link, pane: Pane, seconds: float) -> bool:
+async def person_typed(link: Link | PlainTmux, pane: Pane, seconds: float) -> bool:
     """Somebody used an attached terminal in the last ``seconds``, and the keyboard was not locked, or was unlocked."""
     lock = link.setup.config.keyboard_lock
     if lock and seconds < FASTEST_HAND:

@@ -16,6 +16,7 @@ from ..posix.state import JobStore
 from .job import PaneJob
 from .link import Link
 from .pane import Pane
+from .plain import PlainTmux
 
 __all__ = ["TERM_GRACE", "Ending"]
 
@@ -30,7 +31,7 @@ SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows
 class Ending:
     """Ends jobs. A shell whose program is killed goes on with what follows, unless a C-c was what ended the program."""
 
-    link: Link
+    link: Link | PlainTmux
     shell: HeldShell
     store: JobStore
 

@@ -17,7 +17,7 @@ from ..posix.shell import HeldShell, Reply
 from .protocol import Block
 from .setup import Setup
 
-__all__ = ["PlainTmux", "parse_answers", "plain_script"]
+__all__ = ["PlainTmux", "parse_answers", "plain_script", "until_script"]
 
 _AND = " \\; "
 MOST_IN_LINE = 8000
@@ -51,6 +51,8 @@ class PlainTmux:
             raise TerminalError(f"tmux: {why}", target=self.transport.target)
         return parse_answers(reply.stdout, token)
 
+    ask = request
+
     async def beside(self, script: str, timeout: float) -> Reply | None:
         """Run a script beside everything else in the held shell; None when it did not end in time."""
         ticket = await self.shell.submit(background_line(script))
@@ -60,6 +62,14 @@ class PlainTmux:
             return None
         finally:
             ticket.forget()
+
+
+def until_script(condition: str, seconds: float) -> str:
+    """Shell text that waits until a condition holds, or the time is over, or the held shell is gone. Pure."""
+    return (
+        f"t=0; until {condition}; do [ $t -lt {int(seconds * 20)} ] && kill -0 $$ || exit 1\n"
+        "sleep 0.05 2>/dev/null || { sleep 1; t=$((t + 19)); }; t=$((t + 1)); done 2>/dev/null\n"
+    )
 
 
 def plain_script(tmux: str, commands: Iterable[tuple[str, ...]], token: str) -> str:

@@ -14,7 +14,7 @@ import anyio
 from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
-from harness.errors import PaneBusy, PaneGone, TerminalError
+from harness.errors import ConnectionLost, PaneBusy, PaneGone, TerminalError
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.tasks import BackgroundTasks, background_tasks
 from harness.terminal import Terminal
@@ -30,6 +30,7 @@ from .link import Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
 from .panes import PaneTable
+from .plainterm import PlainTerminal, control_refused, open_plain
 from .protocol import Notification, Output
 from .runner import PaneRunner
 from .sessions import SessionTable, labelled
@@ -80,12 +81,19 @@ class TmuxTerminal(Terminal):
     # -- commands
 
     async def run(self, command: Command) -> ShellResult:
-        pane = await self._pane_for(command)
         try:
-            result = await self._runner.run(pane, command, self._remember)
+            return await self._run_once(command)
         except PaneGone:  # nothing was typed yet
-            pane = await self._pane_for(command)
-            result = await self._runner.run(pane, command, self._remember)
+            return await self._run_once(command)
+
+    async def _run_once(self, command: Command) -> ShellResult:
+        if command.pane is None and not command.wait:
+            async with self._table.background(command.cwd) as pane:
+                return await self._run_in(pane, command)
+        return await self._run_in(await self._table.find(command.pane or DEFAULT_PANE), command)
+
+    async def _run_in(self, pane: Pane, command: Command) -> ShellResult:
+        result = await self._runner.run(pane, command, self._remember)
         notices = self._table.take_notices(pane)
         return replace(result, notices=(*notices, *result.notices)) if notices else result
 
@@ -93,13 +101,6 @@ class TmuxTerminal(Terminal):
         self._jobs[job.job_id] = (pane, job)
         while len(self._jobs) > KEPT_JOBS:
             del self._jobs[next(iter(self._jobs))]
-
-    async def _pane_for(self, command: Command) -> Pane:
-        if command.pane is not None:
-            return await self._table.find(command.pane)
-        if command.wait:
-            return await self._table.find(DEFAULT_PANE)
-        return await self._table.background(command.cwd)
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
         known = self._jobs.get(job_id)
@@ -273,7 +274,10 @@ async def open_terminal(
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:
             table.tell(DEFAULT_PANE, place.notice)
-        await link.open(lambda: table.new_pane(DEFAULT_PANE, config.cwd))
+        plain = await _open_link(link, table, store, tasks)
+        if plain is not None:
+            yield plain
+            return
         await table.refresh()
         tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), table.reattached)
         try:
@@ -281,6 +285,26 @@ async def open_terminal(
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
                 await runner.release_idle(table.by_id.values())
+
+
+async def _open_link(link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks) -> PlainTerminal | None:
+    """Attach the control client; where that cannot be had, the terminal that does without."""
+    setup = link.setup
+    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name())
+    if setup.config.control_mode == "never":
+        return await open_plain(*parts, 'control_mode = "never"')
+    try:
+        await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd))
+    except PaneGone:
+        raise
+    except (ConnectionLost, TerminalError) as error:
+        if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
+            raise
+        try:
+            return await open_plain(*parts, error.message)
+        except TerminalError:
+            raise error from None
+    return None
 
 
 def _refuse_inside(transport: Transport, config: Config) -> None:

@@ -20,6 +20,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "session": "The session that --tmux means.",
     "tmux_socket": "The tmux server, as in tmux -L.",
     "tmux_at": "Where tmux runs: on the target, here (with the pane's shell on the target), or auto.",
+    "control_mode": 'Use tmux\'s control mode where it can be had ("auto"), or "never": commands then take longer.',
     "shell": "The shell of new panes; empty is the login shell.",
     "prompt_tag": "Show [harness ID: CODE] before the prompt.",
     "keyboard_lock": "Keep an operator's keys out of a pane while a command of ours runs in it.",

@@ -1,0 +1,216 @@
+"""The managed panes of a session where only plain tmux commands can be had: asked for anew before each use."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+import anyio
+
+from harness.errors import PaneBusy, PaneGone, ShellNotReady, TerminalError
+from harness.results import PaneInfo
+
+from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
+from .pane import NestedShell, Pane
+from .plain import PlainTmux, until_script
+from .refusals import session_refusal
+from .sessions import new_pane
+from .setup import NewPane, log_files, pane_files, pane_options, setup_script
+from .tagged import PaneFacts, facts_script, parse_facts
+
+__all__ = ["PlainPane", "PlainPanes"]
+
+
+@dataclass(slots=True)
+class PlainPane:
+    """A pane as it was when it was last looked at. ``pane`` carries its names, its nonce and our unfinished job."""
+
+    pane: Pane
+    row: PaneRow
+    facts: PaneFacts = field(default_factory=PaneFacts)
+    shell_pid: int = 0
+    """The process id of the shell that ran our last command."""
+
+
+class PlainPanes:
+    """Finds, makes and remembers panes."""
+
+    def __init__(self, tmux: PlainTmux, login_shell: str) -> None:
+        self.tmux = tmux
+        self.login_shell = login_shell
+        self.kept = {DEFAULT_PANE}
+        """The names of panes that are made anew when they are lost."""
+        self._known: dict[str, PlainPane] = {}
+        self._creating = anyio.Lock()
+        self._notices: dict[str, list[str]] = {}
+
+    def tell(self, name: str, notice: str) -> None:
+        """Something that the next caller on a pane must be told."""
+        self._notices.setdefault(name, []).append(notice)
+
+    def take_notices(self, name: str) -> list[str]:
+        """What the next caller on a pane must be told."""
+        return self._notices.pop(name, [])
+
+    # -- the session
+
+    async def open(self) -> bool:
+        """Make sure that the session is there; True when it was made.
+
+        Raises:
+            PaneGone, TerminalError: it cannot be had.
+        """
+        pane = new_pane(DEFAULT_PANE, self.login_shell, self.tmux.setup.config.cwd)
+        reply = await self.tmux.shell.call(setup_script(self.tmux.setup, pane))
+        fields = dict(line.partition("=")[::2] for line in reply.text.splitlines())
+        refused = session_refusal(fields, self.tmux.setup, self.tmux.transport.target, reply.stderr)
+        if refused is not None:
+            raise refused
+        return "created" in fields
+
+    async def rows(self) -> list[PaneRow]:
+        """The managed panes; where the session is gone it is made anew, with a notice."""
+        command = ("list-panes", "-s", "-t", f"={self.tmux.setup.session}", "-F", PANE_FORMAT)
+        try:
+            blocks = await self.tmux.request(command)
+        except TerminalError:
+            if await self.open():
+                self.tell(DEFAULT_PANE, "the session was gone; this is a new one with a fresh shell")
+            blocks = await self.tmux.request(command)
+        return parse_panes(blocks[-1].text)
+
+    async def infos(self) -> list[PaneInfo]:
+        """The managed panes as callers see them."""
+        return [pane_info(row, self.tmux.setup.session) for row in await self.rows()]
+
+    # -- one pane
+
+    async def find(self, name: str) -> PlainPane:
+        """A managed pane by name or id; a kept one is made when it is missing.
+
+        Raises:
+            PaneGone: there is none, and it is not a kept one.
+        """
+        rows = await self.rows()
+        row = next((row for row in rows if name in (row.name, row.pane_id)), None)
+        if row is not None:
+            return self._take(row)
+        if name not in self.kept:
+            raise PaneGone(
+                f"there is no managed pane {name!r}; {listed(row.name for row in rows)}",
+                target=self.tmux.transport.target,
+            )
+        if any(known.pane.name == name for known in self._known.values()):
+            self.tell(name, f"pane {name!r} was closed; this is a new one with a fresh shell")
+        return await self.create(name, None)
+
+    def _take(self, row: PaneRow) -> PlainPane:
+        known = self._known.get(row.uid)
+        if known is None:
+            kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
+            known = PlainPane(Pane(row.pane_id, row.window_id, row.name, row.uid, kind, "-"), row)
+            self._known[row.uid] = known
+        known.row = row
+        return known
+
+    async def background(self, cwd: str | None) -> PlainPane:
+        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one."""
+        rows = {row.name: row for row in await self.rows()}
+        default = rows.get(DEFAULT_PANE)
+        for number in range(1, self.tmux.setup.config.max_panes + 1):
+            row = rows.get(f"bg-{number}")
+            if row is None:
+                return await self.create(f"bg-{number}", cwd or (default.cwd if default else None))
+            known = self._take(row)
+            if not row.busy and not known.pane.jobs and not known.pane.lock.statistics().locked:
+                return known
+        raise PaneBusy("every background pane is busy", target=self.tmux.transport.target)
+
+    async def create(self, name: str, cwd: str | None) -> PlainPane:
+        """A new window with one managed pane.
+
+        Raises:
+            TerminalError: the limit is reached, or the name is taken.
+        """
+        async with self._creating:
+            rows = await self.rows()
+            same = next((row for row in rows if row.name == name), None)
+            if same is not None and name in self.kept:
+                return self._take(same)
+            self._check_new(name, rows)
+            new = new_pane(name, self.login_shell, cwd)
+            await self._create(new)
+            return next(self._take(row) for row in await self.rows() if row.uid == new.uid)
+
+    def _check_new(self, name: str, rows: list[PaneRow]) -> None:
+        limit = self.tmux.setup.config.max_panes
+        if any(row.name == name for row in rows):
+            raise TerminalError(f"there is a pane {name!r} already", target=self.tmux.transport.target)
+        if len(rows) >= limit:
+            raise PaneBusy(
+                f"the limit of {limit} managed panes is reached",
+                target=self.tmux.transport.target,
+                hint="kill one (harness panes kill NAME), or raise max_panes",
+            )
+
+    async def _create(self, new: NewPane) -> None:
+        setup = self.tmux.setup
+        reply = await self.tmux.shell.call(
+            f'umask 077\n{pane_files(setup, new)}{log_files(setup, new)}echo "$hx_umask"'
+        )
+        command = f"umask {reply.text.strip() or '022'}; {setup.pane_command(new)}"
+        session = f"={setup.session}:"
+        where = ("new-window", "-d", "-t", session, "-n", new.name, "-P", "-F", "#{window_id}", command)
+        window = (await self.tmux.request(where))[0].text
+        await self.tmux.request(*pane_options(setup, new, window))
+
+    async def kill(self, known: PlainPane) -> None:
+        """End a pane and what runs in it."""
+        await self.tmux.request(("kill-window", "-t", known.row.window_id))
+
+    # -- its shell
+
+    async def refresh(self, known: PlainPane) -> None:
+        """Look at a pane again.
+
+        Raises:
+            PaneGone: it was closed.
+        """
+        row = next((row for row in await self.rows() if row.uid == known.row.uid), None)
+        if row is None:
+            self.tell(known.pane.name, f"pane {known.pane.name!r} was closed; this is a new one with a fresh shell")
+            del self._known[known.row.uid]
+            raise PaneGone(
+                f"pane {known.pane.name!r} was closed before the command was typed", target=self.tmux.transport.target
+            )
+        known.row = row
+
+    async def look(self, known: PlainPane) -> None:
+        """Learn what the pane's files tell, once its shell has started.
+
+        Raises:
+            ShellNotReady: it did not start in ``prompt_timeout`` seconds.
+            TerminalError: the pane's files are gone.
+        """
+        folder, limit = self.tmux.setup.pane_dir(known.row.uid), self.tmux.setup.config.prompt_timeout
+        script = facts_script(folder, self.tmux.setup.tmux, known.row.pane_id)
+        facts = parse_facts((await self.tmux.shell.call(script)).text)
+        if facts is not None and not facts.pid:
+            started = until_script("[ ! -e starting ] && [ -s pid ]", limit)
+            await self.tmux.beside(f"cd {shlex.quote(folder)} && {started}", limit + 1)
+            facts = parse_facts((await self.tmux.shell.call(script)).text)
+        if facts is None:
+            raise TerminalError(
+                f"the files of pane {known.row.name!r} are gone",
+                target=self.tmux.transport.target,
+                hint=f"tmux -L {self.tmux.setup.config.tmux_socket} kill-window -t {known.row.window_id}",
+            )
+        if not facts.pid:
+            raise ShellNotReady(
+                f"the shell in pane {known.row.name!r} did not start within {limit:g} s",
+                target=self.tmux.transport.target,
+                hint="attach and look; a start-up file of the shell may be waiting for something",
+            )
+        known.facts = facts
+        known.pane.log_number = facts.log_number
+        known.pane.shells[0] = NestedShell(facts.nonce, known.pane.shell.kind, files=True, pid=facts.pid)

@@ -1,0 +1,374 @@
+"""Running commands with plain tmux commands: no live stream, so files on the target tell of the end and the output."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import anyio
+
+from harness.command import Command
+from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TerminalError
+from harness.results import ShellResult, Status
+from harness.tasks import BackgroundTasks
+
+from ..posix.jobscript import Outcome, recorded
+from ..posix.shell import HeldShell
+from ..posix.state import JobRecord, JobStore
+from .body import Body, compose
+from .bystander import NOTICE, person_typed
+from .ending import TERM_GRACE, Ending
+from .foreground import Foreground, inspect
+from .job import PaneJob
+from .keyboard import BUSY, Dispatch, SavedFile, release
+from .naming import record_text
+from .output import OutputCollector
+from .plain import PlainTmux, until_script
+from .plainpanes import PlainPane, PlainPanes
+from .tagged import Ended, parse_ended, read_output, read_so_far, watch_script
+
+__all__ = ["PlainRunner"]
+
+FOREIGN_WAIT = 5.0
+"""How long a command waits for another harness's, or an operator's, to end before the pane counts as busy."""
+WATCH = 600.0
+"""Seconds after which the watch on the target is set anew."""
+RETRY = 1.0
+QUIET = (1.0, 5.0, 30.0)
+"""Seconds after which the foreground is looked at, to see whether it waits for a person."""
+REPORT_TIMEOUT = 5.0
+GONE = "the pane was closed, or its shell was replaced, while the command ran"
+FROM_PROMPT = "its shell left no exit code: this one is what the prompt shows"
+TO_FRONT = r"""
+front() {{
+  if read -r line <"/proc/$1/stat"; then set -- ${{line##*) }}; [ "$3" = "$6" ]
+  else set -- "$1" $(ps -o tpgid= -o pgid= -p "$1"); [ -n "$2" ] && [ "$2" = "$3" ]; fi 2>/dev/null
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRunner:
+    """The operations on a pane that need the target. One instance serves all panes."""
+
+    tmux: PlainTmux
+    shell: HeldShell
+    store: JobStore
+    panes: PlainPanes
+    tasks: BackgroundTasks
+    owner: str
+
+    async def run(
+        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+    ) -> ShellResult:
+        """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
+        with anyio.move_on_after(command.timeout) as waiting:
+            await known.pane.lock.acquire()
+        if waiting.cancelled_caught:
+            raise PaneBusy(f"pane {known.pane.name!r} was busy with commands of this harness", target=self._target)
+        try:
+            notices = await self._prepare(known)
+            job = await self._dispatch(known, command, on_job)
+            job.notices[:0] = notices
+            if not command.wait:
+                return job.result()
+            return await self._await(known, job)
+        finally:
+            known.pane.lock.release()
+
+    @property
+    def _target(self) -> object:
+        return self.tmux.transport.target
+
+    # -- before
+
+    async def _prepare(self, known: PlainPane) -> list[str]:
+        """Wait for the pane's shell and its prompt, or say what holds it."""
+        await self.panes.refresh(known)
+        await self.panes.look(known)
+        if known.row.busy:
+            await self._wait_for_holder(known, known.row.busy)
+        await self._wait_for_front(known)
+        before, known.shell_pid = known.shell_pid, known.facts.pid
+        if before in (0, known.shell_pid):
+            return []
+        return ["the pane's shell had ended; this is a fresh one"]
+
+    async def _wait_for_holder(self, known: PlainPane, holder: str) -> None:
+        """A job holds the pane: wait a little for its end, and clear up after one whose harness is gone."""
+        ours = next((job for job in known.pane.jobs if job.job_id == holder), None)
+        if ours is not None:
+            with anyio.move_on_after(FOREIGN_WAIT):
+                await ours.done.wait()
+                return
+        else:
+            path = shlex.quote(self.store.path(holder if holder.isdecimal() else "0", "exit"))
+            reply = await self.tmux.beside(until_script(f"[ -s {path} ]", FOREIGN_WAIT), FOREIGN_WAIT + 1)
+            if reply is not None and reply.exit_code == 0:
+                await self.tmux.request(*release(known.row.pane_id, known.row.window_id, holder))
+                return
+        raise await self._held_by(known, f"job {holder}")
+
+    async def _wait_for_front(self, known: PlainPane) -> None:
+        """The pane's shell itself must read the keyboard, not a program that it runs."""
+        front = await self.foreground(known)
+        if front.group == known.facts.pid:
+            return
+        script = TO_FRONT.format() + until_script(f"front {known.facts.pid}", FOREIGN_WAIT)
+        reply = await self.tmux.beside(script, FOREIGN_WAIT + 1)
+        if reply is None or reply.exit_code != 0:
+            raise await self._held_by(known, "a command that an operator typed, or a shell inside the pane's own")
+
+    async def _held_by(self, known: PlainPane, holder: str) -> PaneBusy:
+        front = await self.foreground(known)
+        return PaneBusy(
+            f"pane {known.pane.name!r} is held by {holder}: {front.describe()}",
+            target=self._target,
+            hint="answer it with send_keys, wait for it, kill it, or use another pane;"
+            " commands inside such a shell need tmux's control mode",
+        )
+
+    # -- dispatch
+
+    async def _dispatch(
+        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+    ) -> PaneJob:
+        job_id, pane = await self.store.claim(), known.pane
+        collector = OutputCollector(command.max_output, command.on_output)
+        job = PaneJob(job_id, command, pane.name, pane.log, known.facts.logged or 0, known.facts.nonce, collector)
+        body = compose(command, job_id, self.store, pane.shell.kind, self._target)
+        files = self._files(known, job, body)
+        try:
+            await self._save(job_id, files, body)
+            pane.jobs.append(job)
+            on_job(known, job)
+            with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
+                await self._type(known, job, self._action(known, job, body))
+        except BaseException:
+            if job in pane.jobs:
+                pane.jobs.remove(job)
+            await self._forget(job_id)
+            raise
+        self.tasks.start_soon(self._watch, known, job)
+        return job
+
+    def _files(self, known: PlainPane, job: PaneJob, body: Body) -> list[SavedFile]:
+        record = JobRecord(
+            job_id=job.job_id,
+            command=job.command.command,
+            kind="pane",
+            started=None,
+            owner=self.owner,
+            pane=known.row.pane_id,
+            cwd=known.row.cwd,
+            log=job.log,
+            offset=job.offset,
+            nonce=job.nonce,
+        )
+        kind = known.pane.shell.kind
+        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record, kind))]
+        return files if body.run is None else [*files, SavedFile(self.store.path(job.job_id, "run"), body.run)]
+
+    async def _save(self, job_id: str, files: list[SavedFile], body: Body) -> None:
+        writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)} || exit\n" for file in files)
+        reply = await self.shell.call(f"umask 077\n{writes}")
+        if reply.exit_code != 0:
+            why = reply.stderr.decode("utf-8", "replace").strip()
+            raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
+        if body.stdin is None:
+            return
+        path = self.store.path(job_id, "in")
+        async with await self.tmux.transport.open_process(
+            ["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path]
+        ) as process:
+            await process.send(body.stdin)
+            await process.send_eof()
+            await process.wait()
+
+    def _action(self, known: PlainPane, job: PaneJob, body: Body) -> Dispatch:
+        return Dispatch(
+            pane=known.row.pane_id,
+            window=known.row.window_id,
+            job_id=job.job_id,
+            kind=known.pane.shell.kind,
+            slot=f"{self.tmux.setup.pane_dir(known.row.uid)}/next",
+            suffix="" if body.run is None else "run",
+            lock=self.tmux.setup.config.keyboard_lock,
+        )
+
+    async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+        """One call of tmux, in which the test whether the pane is free and the typing are one step."""
+        try:
+            blocks = await self.tmux.request(action.command())
+        except ConnectionLost:  # it may have been typed: the watch finds out
+            job.notices.append("the link was lost while this was sent")
+            return
+        holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+        if holder is not None:
+            raise await self._held_by(known, f"job {holder.removeprefix(BUSY)}")
+
+    async def _forget(self, job_id: str) -> None:
+        """What was never typed leaves no record: it would stand there as running for ever."""
+        files = " ".join(shlex.quote(self.store.path(job_id, suffix)) for suffix in ("cmd", "run", "in"))
+        with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
+            await self.shell.call(f"rm -f {files}")
+
+    # -- while it runs
+
+    async def _watch(self, known: PlainPane, job: PaneJob) -> None:
+        """Wait for a job's end, whoever else waits, and take its output in."""
+        ended = await self._until_ended(known, job)
+        while True:
+            try:
+                self._finish(known, job, await self._conclude(known, job, ended))
+                return
+            except (ConnectionLost, ConnectError):
+                await anyio.sleep(RETRY)
+            except HarnessError as error:
+                job.notices.append(f"its output could not be read: {error.message}")
+                self._finish(known, job, _outcome(ended))
+                return
+
+    async def _until_ended(self, known: PlainPane, job: PaneJob) -> Ended:
+        files, log = self.store.path(job.job_id, ""), f"{self.tmux.setup.root}/{job.log}"
+        script = watch_script(job, known.row, self.tmux.setup.tmux, files.rstrip("."), log, WATCH)
+        while True:
+            try:
+                reply = await self.tmux.beside(script, WATCH + 10)
+                ended = parse_ended(reply.text) if reply is not None else None
+                if ended is not None and await self._proved(known, job, ended):
+                    return ended
+            except (ConnectionLost, ConnectError):
+                await anyio.sleep(RETRY)
+
+    async def _proved(self, known: PlainPane, job: PaneJob, ended: Ended) -> bool:
+        """A tag may be what a program prints: the shell must be at its prompt too."""
+        if ended.how != "tag":
+            return True
+        front = await self.foreground(known)
+        if front.group == known.facts.pid and front.may_be_prompt:
+            return True
+        await anyio.sleep(RETRY)
+        return False
+
+    async def _conclude(self, known: PlainPane, job: PaneJob, ended: Ended) -> Outcome | None:
+        """Read the output, keep what other harnesses need, and give the pane back."""
+        if ended.how == "gone":
+            return None
+        logged = known.facts.logged is not None
+        tagged = await read_output(self.tmux, job, known.row, logged)
+        if ended.how == "tag" and tagged is not None and tagged.exit_code is not None:
+            ended = Ended("tag", str(tagged.exit_code))
+            job.notices.append(FROM_PROMPT)
+        await self._keep(job, ended, None if logged or tagged is None else tagged.text)
+        await self.tmux.request(*release(known.row.pane_id, known.row.window_id, job.job_id))
+        if not job.cwd:
+            shown = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, "#{pane_current_path}"))
+            job.cwd = shown[0].text or None
+        return _outcome(ended)
+
+    async def _keep(self, job: PaneJob, ended: Ended, text: str | None) -> None:
+        """An exit code that the shell did not write, and an output that no log holds."""
+        code, out = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("exit", "out"))
+        script = "umask 077\n"
+        if ended.how != "exit" and ended.words:
+            script += f"[ -s {code} ] || echo {shlex.quote(ended.words)} >{code}\n"
+        if text is not None and job.command.tty is not False:
+            script += f"printf %s {shlex.quote(text)} >{out}\n"
+        await self.shell.call(script)
+
+    def _finish(self, known: PlainPane, job: PaneJob, outcome: Outcome | None) -> None:
+        if job in known.pane.jobs:
+            known.pane.jobs.remove(job)
+        if outcome is None:
+            job.notices.append(GONE)
+            job.finish(Status.UNKNOWN)
+            return
+        if outcome.status is Status.SHELL_EXITED:
+            job.notices.append("the shell ended; a fresh one was started")
+            known.shell_pid = 0
+        status = Status.INTERRUPTED if job.interrupted and outcome.status is Status.COMPLETED else outcome.status
+        job.finish(status, outcome.exit_code, job.cwd)
+
+    async def _await(self, known: PlainPane, job: PaneJob) -> ShellResult:
+        try:
+            with anyio.move_on_after(job.command.timeout):
+                await self._until_done(known, job)
+            if not job.done.is_set() and job.command.on_timeout == "kill":
+                await self.end(known, job, Status.TIMED_OUT)
+            if job.done.is_set():
+                if await person_typed(self.tmux, known.pane, job.seconds):
+                    job.notices.append(NOTICE)
+                return await self.result(job)
+            with anyio.fail_after(REPORT_TIMEOUT):
+                if not job.attention:
+                    job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
+                return await self.so_far(known, job)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):
+                await self.end(known, job, Status.INTERRUPTED)
+            raise
+        except (ConnectionLost, ConnectError, TimeoutError):
+            notice = f"the link was lost while this ran; ask for job {job.job_id} again"
+            return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
+
+    async def _until_done(self, known: PlainPane, job: PaneJob) -> None:
+        """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
+        for quiet in QUIET if job.command.on_timeout == "keep" else ():
+            with anyio.move_on_after(quiet):
+                await job.done.wait()
+            if job.done.is_set() or await self._needs_person(known, job):
+                return
+        await job.done.wait()
+
+    async def _needs_person(self, known: PlainPane, job: PaneJob) -> bool:
+        try:
+            front = await self.foreground(known)
+            if not front.wants_input or (front.group == known.facts.pid and front.raw) or job.done.is_set():
+                return False
+            path = shlex.quote(self.store.path(job.job_id, "exit"))
+            if (await self.shell.call(f"[ -s {path} ] && echo ended")).stdout:
+                return False
+            shown = await self.tmux.request(
+                ("capture-pane", "-p", "-J", "-t", known.row.pane_id), ("select-pane", "-t", known.row.pane_id, "-e")
+            )
+        except (ConnectionLost, ConnectError):
+            return False
+        job.attention = True
+        job.notices += [front.describe(), f"the screen shows:\n{shown[0].text.rstrip()}"]
+        return True
+
+    async def so_far(self, known: PlainPane, job: PaneJob) -> ShellResult:
+        """A job that runs, with what it has written."""
+        if job.command.tty is False:
+            return job.result()
+        data = await read_so_far(self.tmux, job, known.row, logged=known.facts.logged is not None)
+        return await self.result(job) if job.done.is_set() else job.result(stdout=data)
+
+    async def result(self, job: PaneJob) -> ShellResult:
+        """The result of an ended job; with separate streams they are fetched now."""
+        if job.command.tty is not False:
+            return job.result()
+        paths = [shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("out", "err")]
+        streams = [await self.shell.call(f"head -c {job.command.max_output} {path}") for path in paths]
+        return job.result(stdout=streams[0].stdout, stderr=streams[1].stdout)
+
+    async def foreground(self, known: PlainPane) -> Foreground:
+        """What runs in the pane."""
+        return await inspect(self.shell, known.row.tty, known.row.pid)
+
+    async def end(
+        self, known: PlainPane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
+    ) -> None:
+        """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
+        ending = Ending(self.tmux, self.shell, self.store)
+        await ending.end(known.pane, job, status, known.row.pid, signal, grace)
+
+
+def _outcome(ended: Ended) -> Outcome | None:
+    """The status and the exit code of an end; None when neither is known."""
+    if ended.words.lstrip("-").isdecimal():  # zsh and dash give what return was given, also -1
+        return Outcome(Status.COMPLETED, int(ended.words))
+    return recorded(f"{ended.words}\n")

@@ -1,0 +1,249 @@
+"""``Terminal`` where tmux's control mode cannot be had: the same session, panes and jobs, with plain tmux commands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import anyio
+
+from harness.command import Capture, Command, Keys
+from harness.errors import PaneGone, TerminalError, UnsupportedOperation
+from harness.results import PaneInfo, SessionInfo, ShellResult, Status
+from harness.tasks import BackgroundTasks
+from harness.terminal import Terminal
+from harness.transport import Transport
+
+from ..posix.shell import HeldShell
+from ..posix.state import JobStore
+from .capture import capture_command, captured_text, extract_tagged
+from .job import PaneJob
+from .keyboard import type_text
+from .keys import check_keys
+from .naming import DEFAULT_PANE, check_name
+from .plain import PlainTmux
+from .plainpanes import PlainPane, PlainPanes
+from .plainrun import PlainRunner
+from .sessions import SessionTable
+from .setup import Setup
+from .tagged import DOUBT
+
+__all__ = ["PlainTerminal", "control_refused", "open_plain"]
+
+WITHOUT_CONTROL = (
+    "tmux's control mode cannot be had here ({why}): commands go through plain tmux commands, and take longer"
+)
+ATTACH_TIMEOUT = 10.0
+KEPT_JOBS = 1000
+LONG_TEXT = 2000
+
+
+class PlainTerminal(Terminal):
+    """One managed session. Nothing streams: each operation asks tmux, and a watch on the target tells of ends."""
+
+    def __init__(self, tmux: PlainTmux, panes: PlainPanes, runner: PlainRunner, sessions: SessionTable) -> None:
+        self.session = tmux.setup.session
+        self._tmux = tmux
+        self._panes = panes
+        self._runner = runner
+        self._sessions = sessions
+        self._jobs: dict[str, tuple[PlainPane, PaneJob]] = {}
+
+    # -- commands
+
+    async def run(self, command: Command) -> ShellResult:
+        known = await self._pane_for(command)
+        try:
+            result = await self._runner.run(known, command, self._remember)
+        except PaneGone:  # nothing was typed yet
+            known = await self._pane_for(command)
+            result = await self._runner.run(known, command, self._remember)
+        notices = self._panes.take_notices(known.pane.name)
+        return replace(result, notices=(*notices, *result.notices)) if notices else result
+
+    def _remember(self, known: PlainPane, job: PaneJob) -> None:
+        self._jobs[job.job_id] = (known, job)
+        while len(self._jobs) > KEPT_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+
+    async def _pane_for(self, command: Command) -> PlainPane:
+        if command.pane is not None or command.wait:
+            return await self._panes.find(command.pane or DEFAULT_PANE)
+        return await self._panes.background(command.cwd)
+
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
+        known = self._jobs.get(job_id)
+        if known is None:
+            return None
+        with anyio.move_on_after(timeout):
+            await known[1].done.wait()
+        return await (self._runner.result(known[1]) if known[1].done.is_set() else self._runner.so_far(*known))
+
+    def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
+        known = self._jobs.get(job_id)
+        if known is not None and known[0].facts.logged is None and not known[1].done.is_set():
+            raise UnsupportedOperation(
+                "the output of a running command cannot be followed here: its pane has no log",
+                target=self._tmux.transport.target,
+                hint="wait for its end, or allow tmux's control mode or pipe-pane there",
+            )
+        return None
+
+    async def kill(self, job_id: str, signal: str, grace: float) -> bool:
+        known = self._jobs.get(job_id)
+        if known is None or known[1].done.is_set():
+            return False
+        await self._runner.end(*known, Status.INTERRUPTED, signal=signal, grace=grace)
+        return True
+
+    # -- screen and keyboard
+
+    async def capture(self, request: Capture) -> str:
+        if request.delay > 0:
+            await anyio.sleep(request.delay)
+        if request.job_id is not None:
+            return await self._capture_job(request.job_id)
+        known = await self._panes.find(request.pane or request.target or DEFAULT_PANE)
+        text = await self._captured(known, request)
+        return text if request.end is not None else text.rstrip("\n") + "\n"
+
+    async def _captured(self, known: PlainPane, request: Capture) -> str:
+        version = self._tmux.setup.version
+        blocks = await self._tmux.request(capture_command(known.row.pane_id, request, version))
+        return captured_text(blocks[-1].text + "\n", request, version)
+
+    async def _capture_job(self, job_id: str) -> str:
+        if job_id not in self._jobs:
+            raise UnsupportedOperation(
+                f"job {job_id} is not one of this program's, and is not looked for in the scrollback here",
+                target=self._tmux.transport.target,
+                hint=f"harness jobs show {job_id} has its output",
+            )
+        known, job = self._jobs[job_id]
+        text = await self._captured(known, Capture(start="-", end="-"))
+        found = extract_tagged(text, job_id, job.command.command)
+        if found is None:
+            raise TerminalError(
+                f"job {job_id} is not in the scrollback of its pane (any more)",
+                target=self._tmux.transport.target,
+                hint=f"harness jobs show {job_id} has its output",
+            )
+        return found.text if found.exact else f"[harness: {DOUBT}]\n{found.text}"
+
+    async def send_keys(self, request: Keys) -> None:
+        check_keys(request.keys, self._tmux.transport.target)
+        known = await self._panes.find(request.pane or request.target or DEFAULT_PANE)
+        pane, text = known.row.pane_id, request.literal_text
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogateescape")
+        leave = f"send-keys -t {pane} -X cancel"
+        steps: list[tuple[str, ...]] = [
+            ("if-shell", "-F", "-t", pane, "#{pane_in_mode}", leave),
+            ("select-pane", "-t", pane, "-e"),
+            *(self._literal(pane, text) if text else ()),
+            *(("send-keys", "-t", pane, "--", key) for key in request.keys),
+            *((("send-keys", "-t", pane, "Enter"),) if request.enter else ()),
+        ]
+        await self._tmux.request(*steps)
+        if request.delay > 0:
+            await anyio.sleep(request.delay)
+
+    @staticmethod
+    def _literal(pane: str, text: str) -> list[tuple[str, ...]]:
+        if len(text) <= LONG_TEXT and text.isprintable():
+            return type_text(pane, text)
+        buffer = f"hxk{pane[1:]}"
+        return [("set-buffer", "-b", buffer, text), ("paste-buffer", "-d", "-r", "-b", buffer, "-t", pane)]
+
+    # -- panes and sessions
+
+    async def list_panes(self) -> list[PaneInfo]:
+        return await self._panes.infos()
+
+    async def create_pane(self, name: str, cwd: str | None = None) -> PaneInfo:
+        await self._panes.create(check_name(name, "pane"), cwd)
+        return next(info for info in await self.list_panes() if info.name == name)
+
+    async def ensure_pane(self, name: str, *, create: bool = True) -> None:
+        if create and not name.startswith("%"):
+            self._panes.kept.add(check_name(name, "pane"))
+        await self._panes.find(name)
+
+    async def kill_pane(self, name: str, *, force: bool = False) -> None:
+        known = await self._panes.find(name)
+        if known.row.name == DEFAULT_PANE and not force:
+            raise TerminalError(
+                "the default pane is protected",
+                target=self._tmux.transport.target,
+                hint="force (--force) ends it all the same; the next command gets a new one",
+            )
+        await self._panes.kill(known)
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        return await self._sessions.list()
+
+    async def create_session(self, name: str) -> SessionInfo:
+        return await self._sessions.create(name)
+
+    async def kill_session(self, name: str) -> None:
+        if name == self.session:
+            raise TerminalError(
+                "the session in use is protected",
+                target=self._tmux.transport.target,
+                hint="harness sessions kill NAME ends any session",
+            )
+        await self._sessions.kill(name)
+
+    # -- about
+
+    def attach_command(self, *, read_only: bool = False) -> list[str]:
+        socket_name = self._tmux.setup.config.tmux_socket
+        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self.session}"]
+        return self._tmux.transport.interactive_argv([*argv, "-r"] if read_only else argv)
+
+    def describe(self) -> str:
+        return f"tmux {self.session!r} without control mode"
+
+
+async def control_refused(shell: HeldShell, setup: Setup) -> bool:
+    """Look again whether the target's tmux takes a control client: a link that was lost for a moment is no reason."""
+    attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t ={setup.session}"
+    tmux = PlainTmux(shell.transport, shell, setup)
+    reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
+    return reply is None or reply.exit_code != 0
+
+
+async def open_plain(
+    transport: Transport,
+    shell: HeldShell,
+    store: JobStore,
+    setup: Setup,
+    login_shell: str,
+    tasks: BackgroundTasks,
+    owner: str,
+    why: str,
+) -> PlainTerminal:
+    """The session without control mode, and without logs where ``pipe-pane`` is refused too.
+
+    Raises:
+        UnsupportedOperation: tmux runs here, for another machine.
+        PaneGone, TerminalError: the session cannot be had.
+    """
+    if setup.here:
+        raise UnsupportedOperation(
+            "tmux on this machine, for a target, needs its control mode", target=transport.target, hint=why
+        )
+    tmux = PlainTmux(transport, shell, replace(setup, control=False))
+    panes = PlainPanes(tmux, login_shell)
+    try:
+        await panes.open()
+    except PaneGone:
+        raise
+    except TerminalError:
+        tmux = PlainTmux(transport, shell, replace(setup, control=False, logs=False))
+        panes = PlainPanes(tmux, login_shell)
+        await panes.open()
+    panes.kept &= {DEFAULT_PANE} if setup.create else set()
+    panes.tell(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
+    runner = PlainRunner(tmux, shell, store, panes, tasks, owner)
+    return PlainTerminal(tmux, panes, runner, SessionTable(tmux.setup, shell, shell, login_shell, transport.target))

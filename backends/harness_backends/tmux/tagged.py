@@ -1,0 +1,193 @@
+"""A job's end and its output without a live stream: from its exit file, the pane's log, and the visible prompt tags."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from harness.command import Capture
+
+from ..posix.joboutput import read_range
+from ..posix.markers import MarkerScanner
+from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
+from .job import PaneJob
+from .naming import PaneRow
+from .output import OutputCollector
+from .plain import PlainTmux, until_script
+
+__all__ = [
+    "DOUBT",
+    "Ended",
+    "PaneFacts",
+    "facts_script",
+    "parse_ended",
+    "parse_facts",
+    "read_output",
+    "read_so_far",
+    "watch_script",
+]
+
+RENDERED = (
+    "there is no log, so the output is text as the terminal shows it, read from the scrollback:"
+    " colours, tabs and blanks at the end of a line are lost"
+)
+DOUBT = "other text may stand in this output, or its beginning may be missing"
+LEFT = "the output is not in the scrollback (any more): the screen was cleared, or there were too many lines"
+NO_TAG = "there is neither a log nor a prompt tag, so the output cannot be had; prompt_tag = true makes it findable"
+NO_LOG_END = "the log of this command is incomplete"
+NEAR = 2000
+"""Lines above the screen that are looked through first."""
+LAG = 2.0
+"""Seconds that the terminal may be behind the file that holds the exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneFacts:
+    """What the files of a pane tell. ``pid`` is its shell's, 0 while that starts; ``logged`` is None without a log."""
+
+    nonce: str = ""
+    pid: int = 0
+    log_number: int = 0
+    logged: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a wait ended. ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is what the exit file holds."""
+
+    how: str
+    words: str = ""
+
+
+def facts_script(folder: str, tmux: str, pane: str) -> str:
+    """Print what :func:`parse_facts` reads."""
+    return (
+        f"cd {shlex.quote(folder)} || exit 1\n"
+        "n= p= k=0; read -r n <nonce; [ -e starting ] || read -r p <pid\n"
+        "while [ -e log.$((k + 1)) ]; do k=$((k + 1)); done\n"
+        f's=-; [ "$({tmux} display-message -p -t {pane} "#{{pane_pipe}}")" != 1 ] || s=$(wc -c <log.$k)\n'
+        'echo "${n:--} ${p:-0} $k" $s\n'
+    )
+
+
+def parse_facts(text: str) -> PaneFacts | None:
+    """Read it; None when the pane's files are gone."""
+    words = text.split()
+    if len(words) < 3 or words[0] == "-":
+        return None
+    logged = int(words[3]) if len(words) > 3 and words[3].isdecimal() else None
+    return PaneFacts(words[0], int(words[1]), int(words[2]), logged)
+
+
+def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, seconds: float) -> str:
+    """Wait on the target until a job ends; print ``exit WORDS``, ``mark CODE``, ``tag``, ``gone``, or nothing in time.
+
+    A shell that read a syntax error, or was interrupted, may write no exit file: then the end mark in the log tells, or
+    the prompt that shows the job's tag.
+    """
+    tag = f"[harness {job.job_id}: "
+    marks = rf"sed -n 's/.*\]133;D;\(-\{{0,1\}}[0-9]*\);{job.nonce};{job.job_id}$/\1/p' | tail -n 1"
+    return f"""
+exit={shlex.quote(files)}.exit t=0 due=20
+ended() {{ [ -s "$exit" ] && read -r line <"$exit" && echo "exit $line"; }}
+while [ "$t" -lt {int(seconds * 100)} ]; do
+  ended && exit
+  kill -0 $$ || exit
+  if [ "$t" -ge "$due" ]; then
+    if [ "$t" -lt 3000 ]; then due=$((t + 50)); else due=$((t + 200)); fi
+    code=$(tail -c 65536 {shlex.quote(log)} | tr '\\007' '\\n' | {marks})
+    if [ -n "$code" ]; then ended || echo "mark $code"; exit; fi
+    {tmux} capture-pane -p -t {row.pane_id} | grep -qF {shlex.quote(tag)} && {{ ended || echo tag; exit; }}
+    uid=$({tmux} display-message -p -t {row.pane_id} '#{{@harness_uid}}')
+    [ "$uid" = {row.uid} ] || {{ ended || echo gone; exit; }}
+  fi 2>/dev/null
+  if [ "$t" -lt 100 ]; then nap=2; elif [ "$t" -lt 1000 ]; then nap=10; else nap=30; fi
+  sleep "0.$((nap / 10))$((nap % 10))" 2>/dev/null || {{ sleep 1; nap=100; }}
+  t=$((t + nap))
+done
+"""
+
+
+def parse_ended(text: str) -> Ended | None:
+    """Read what :func:`watch_script` printed; None when the time was over first."""
+    how, _, words = text.strip().partition(" ")
+    return Ended(how, words) if how else None
+
+
+async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
+    """Put what an ended job wrote into it: the bytes of the log, else the text between the tags, with a notice.
+
+    Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
+    """
+    if logged and await _from_log(tmux, job):
+        return None
+    if logged:
+        job.notices.append(NO_LOG_END)
+    return await _from_scrollback(tmux, job, row)
+
+
+async def _from_log(tmux: PlainTmux, job: PaneJob) -> bool:
+    path = f"{tmux.setup.root}/{job.log}"
+    mark = f"]133;D;.*;{job.nonce};{job.job_id}$"
+    # The end mark is on its way from the shell through the terminal when the exit file is there.
+    written = f"tail -c 65536 {shlex.quote(path)} | tr '\\007' '\\n' | grep -q '{mark}'"
+    await tmux.beside(until_script(written, LAG), 2 * LAG)
+    return await _feed_log(tmux, job, path)
+
+
+async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str) -> bool:
+    """Feed a job with its part of the log; True when its end is there."""
+    scanner = MarkerScanner(job.nonce)
+    async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
+        for piece in scanner.feed(chunk):
+            if isinstance(piece, bytes):
+                if job.started:
+                    job.feed(piece)
+            elif piece.kind == "start" and piece.job == job.number:
+                job.start()
+            elif piece.kind == "cwd" and piece.text.startswith("/"):
+                job.cwd = piece.text
+            elif (piece.kind == "end" and piece.job == job.number) or (piece.kind == "exit" and job.started):
+                return True
+    return False
+
+
+async def _from_scrollback(tmux: PlainTmux, job: PaneJob, row: PaneRow) -> TaggedOutput | None:
+    job.start()
+    if not tmux.setup.config.prompt_tag:
+        job.notices.append(NO_TAG)
+        return None
+    tag = shlex.quote(f"[harness {job.job_id}: ")
+    shown = f"{tmux.setup.tmux} capture-pane -p -t {row.pane_id} | grep -qF {tag}"
+    await tmux.beside(until_script(shown, LAG), 2 * LAG)
+    found = extract_tagged(await _scrollback(tmux, row, -NEAR), job.job_id, job.command.command)
+    if found is None or not found.exact:
+        found = extract_tagged(await _scrollback(tmux, row, "-"), job.job_id, job.command.command)
+    if found is None:
+        job.notices.append(LEFT)
+        return None
+    job.notices.append(RENDERED)
+    if not found.exact:
+        job.notices.append(DOUBT)
+    job.feed(found.text.encode("utf-8", "surrogateescape"))
+    return found
+
+
+async def read_so_far(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool) -> bytes:
+    """What a job that runs has written, without changing it."""
+    if not logged:
+        text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
+        return text.encode("utf-8", "surrogateescape")
+    collector = OutputCollector(job.command.max_output)
+    probe = PaneJob(job.job_id, job.command, job.pane, job.log, job.offset, job.nonce, collector)
+    await _feed_log(tmux, probe, f"{tmux.setup.root}/{job.log}")
+    collector.finish()
+    return collector.data
+
+
+async def _scrollback(tmux: PlainTmux, row: PaneRow, start: int | str) -> str:
+    """The joined lines of a pane from ``start`` to the end of its screen."""
+    request = Capture(start="-" if isinstance(start, str) else start, end="-")
+    version = tmux.setup.version
+    blocks = await tmux.request(capture_command(row.pane_id, request, version))
+    return captured_text(blocks[-1].text, request, version)
