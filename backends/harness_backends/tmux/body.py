@@ -86,7 +86,7 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
         raise UnsupportedOperation(
             f"a command of more than {MOST_INLINE} bytes cannot be run as another user",
             target=target,
-            hint="write it to a file with write_file and run that",
+            hint="write it to a file on the target and run that",
         )
     keep = f" --preserve-env={','.join(name for name, _ in command.env)}" if command.env else ""
     change = (

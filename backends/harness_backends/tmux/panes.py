@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 
@@ -42,6 +43,15 @@ class PaneTaken(TerminalError):
     """There is a pane of that name."""
 
 
+@contextmanager
+def _holding(names: set[str], name: str) -> Iterator[None]:
+    names.add(name)
+    try:
+        yield
+    finally:
+        names.discard(name)
+
+
 class PaneTable:
     """Knows the managed panes of one session."""
 
@@ -53,6 +63,7 @@ class PaneTable:
         self._tasks = tasks
         self._creating = anyio.Lock()
         self._notices: dict[str, list[str]] = {}
+        self._reserved: set[str] = set()
         self._new: dict[str, NewPane] = {}
         self._catching_up: dict[str, anyio.CancelScope] = {}
         link.on_lost = self.lost
@@ -157,21 +168,35 @@ class PaneTable:
             )
         return await self.create(name, None)
 
-    async def background(self, cwd: str | None) -> Pane:
-        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one."""
-        start = cwd
+    @asynccontextmanager
+    async def background(self, cwd: str | None) -> AsyncIterator[Pane]:
+        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one; no other caller gets it."""
         default = self.by_name(DEFAULT_PANE)
-        if start is None and default is not None:
-            start = default.cwd or None
+        start = cwd or (default.cwd if default is not None else "") or None
         for number in range(1, self._link.setup.config.max_panes + 1):
-            pane = self.by_name(f"bg-{number}")
-            if pane is None:
-                with suppress(PaneTaken):  # by another caller, or another harness, a moment ago
-                    return await self.create(f"bg-{number}", start)
+            name = f"bg-{number}"
+            if name in self._reserved:
                 continue
-            if pane.phase == "prompt" and not pane.jobs and not pane.lock.statistics().locked:
-                return pane
-        raise PaneBusy("every background pane is busy", target=self._link.transport.target)
+            with _holding(self._reserved, name):
+                pane = await self._idle(name, start)
+                if pane is not None:
+                    yield pane
+                    return
+        raise PaneBusy(
+            "every background pane is busy",
+            target=self._link.transport.target,
+            hint="wait for a job or end one (harness jobs), or raise max_panes",
+        )
+
+    async def _idle(self, name: str, cwd: str | None) -> Pane | None:
+        """A pane that runs nothing, made when it is missing; None when it is busy."""
+        pane = self.by_name(name)
+        if pane is None:
+            with suppress(PaneTaken):  # by another harness, a moment ago
+                return await self.create(name, cwd)
+            return None
+        free = pane.phase in ("prompt", "ended") and not pane.jobs and not pane.lock.statistics().locked
+        return pane if free else None
 
     # -- making and ending
 
@@ -194,7 +219,7 @@ class PaneTable:
                 raise PaneBusy(
                     f"the limit of {limit} managed panes is reached",
                     target=self._link.transport.target,
-                    hint="kill one (harness panes kill NAME), or raise max_panes",
+                    hint="end one (harness panes kill NAME), or raise max_panes",
                 )
             return await self._create(self.new_pane(name, cwd))
 

@@ -27,7 +27,7 @@ PROMPT_WAIT = 0.5
 TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
 HINDERED = (
     "a function, an alias or a key binding of that shell stands in the way;"
-    " leave it (send_keys: exit, Enter) for a fresh one"
+    " type exit and Enter there for a fresh one"
 )
 
 

@@ -362,7 +362,7 @@ class PaneRunner:
         return PaneBusy(
             f"pane {pane.name!r} is held by {holder}: {front.describe()}",
             target=self._target,
-            hint="answer it with send_keys, wait for it, kill it, or use another pane",
+            hint="answer it with keys (harness keys), wait for it, end it, or use another pane (--pane NAME)",
         )
 
     # -- while it runs
