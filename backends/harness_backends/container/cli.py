@@ -33,13 +33,19 @@ class CliEngine(Engine):
         self._here = here
 
     async def inspect(self, name: str) -> ContainerInfo | None:
-        words = [self.program, "inspect", "--type", "container", "--format", "{{json .}}", "--", name]
+        words = [self.program, "inspect", "--type", "container", "--", name]
         code, stdout, stderr = await call(self._base, words, self._target)
         if code == 0:
-            return parse_info(json.loads(stdout))
+            return self._parse(stdout)
         if "no such" in stderr.lower():
             return None
         raise ConnectError(f"{self.program} refused: {stderr}", target=self._target)
+
+    def _parse(self, text: str) -> ContainerInfo:
+        try:
+            return parse_info(json.loads(text)[0])
+        except (ValueError, LookupError, TypeError):
+            raise ConnectError(f"{self.program} inspect printed no JSON", target=self._target) from None
 
     async def execute(self, request: Exec) -> Process:
         return await self._base.open_process(self._words("-i", request))

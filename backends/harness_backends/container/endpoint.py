@@ -23,7 +23,7 @@ __all__ = ["Context", "Endpoint", "EngineName", "Snapshot", "Tls", "candidates",
 
 EngineName = Literal["docker", "podman"]
 DEFAULT_CONTEXTS = ("", "default")
-SCHEMES = ("unix", "tcp", "http", "https", "ssh", "program")
+SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _named(engine: EngineName, seen: Snapshot) -> Endpoint | None:
 
 
 def _checked(engine: EngineName, url: str, origin: str, tls: Tls | None) -> Endpoint:
-    url = url if ":" in url else f"tcp://{url}"
+    url = url if "://" in url else f"tcp://{url}"
     endpoint = Endpoint(engine, url, origin, True, tls)
     if endpoint.scheme not in SCHEMES or not endpoint.address:
         raise ConfigError(f"{origin}: {url!r} is not an address of an engine", hint="use unix://, tcp:// or ssh://")

@@ -66,8 +66,13 @@ hx_private() {
 hx_state() {
   hx_dir=
   [ -d "$HOME" ] && hx_dir=$HOME/.local/state/harness
-  for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "$hx_dir" "/tmp/harness-$hx_uid"; do
-    case $hx_dir in /*) ;; *) continue ;; esac
+  for hx_dir in "${XDG_STATE_HOME:+$XDG_STATE_HOME/harness}" "$hx_dir" \
+    "/tmp/harness-$hx_uid" "/var/tmp/harness-$hx_uid" "/dev/shm/harness-$hx_uid"; do
+    case $hx_dir in
+      */"harness-$hx_uid") [ -d "${hx_dir%/*}" ] || continue ;;
+      /*) ;;
+      *) continue ;;
+    esac
     hx_private "$hx_dir"
     case $? in
       0) hx_root=$hx_dir; break ;;
