@@ -126,7 +126,7 @@ class PlainRunner:
         return PaneBusy(
             f"pane {known.pane.name!r} is held by {holder}: {front.describe()}",
             target=self._target,
-            hint="answer it with send_keys, wait for it, kill it, or use another pane;"
+            hint="answer it with keys (harness keys), wait for it, end it, or use another pane (--pane NAME);"
             " commands inside such a shell need tmux's control mode",
         )
 
