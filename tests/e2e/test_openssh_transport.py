@@ -143,9 +143,32 @@ async def test_more_programs_than_the_server_allows_wait_their_turn(make_sshd: M
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(one, number)
-        assert min(sessions, 9) <= (transport.max_channels or 0) <= 9  # what it learnt depends on whose session had just ended
+        assert min(sessions, 9) <= (transport.max_channels or 0) <= 9
     assert sorted(results) == sorted(f"{number}\n".encode() for number in range(20))
     assert sum("Accepted publickey" in line for line in server.log) == 1
+
+
+@pytest.mark.parametrize("sessions", [1, 2, 3, 5, 8])
+async def test_the_limit_of_the_server_is_learnt_exactly(make_sshd: MakeSshd, sessions: int) -> None:
+    """Nine ask at once; those that come in stay until the others have been refused."""
+    server = make_sshd(f"MaxSessions {sessions}")
+    done = anyio.Event()
+
+    async with connected(server) as transport:
+
+        async def hold() -> None:
+            async with await transport.open_process(["cat"]):
+                await done.wait()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(9):
+                tasks.start_soon(hold)
+            with anyio.fail_after(10):
+                while transport.max_channels != sessions:  # noqa: ASYNC110  # nothing tells of it
+                    await anyio.sleep(0.02)
+            done.set()
+        assert await run(transport, "echo", "on") == (0, b"on\n", b"")
+        assert transport.max_channels == sessions
 
 
 async def test_a_server_with_one_session_serves_one_program_after_the_other(make_sshd: MakeSshd) -> None:

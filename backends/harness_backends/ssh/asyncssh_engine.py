@@ -139,7 +139,7 @@ class AsyncsshTransport(Transport):
             raise
         self._opening.discard(task)
         self._channels.add(channel)
-        self._peak = max(self._peak, len(self._channels))
+        self._peak = max(self._peak, sum(not other.closed for other in self._channels))
         if self._lost is not None:
             channel.end_of_link()
         return SshProcess(channel, self.target, lambda: self._closed(channel, slot))

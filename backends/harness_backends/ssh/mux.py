@@ -8,6 +8,7 @@ program that exited with 255, a session that the server refused, and a master th
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -171,6 +172,14 @@ class MuxConnection:
         if packet.kind != wanted:
             raise MuxError(f"the master answered with a message of type {packet.kind:#x}")
         return packet
+
+    def has_ended(self) -> bool:
+        """True when the master has closed this connection, or we have, whether or not all of it was read."""
+        if self._socket.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
 
     async def receive(self) -> Packet:
         """The next message. Cancelling loses nothing.

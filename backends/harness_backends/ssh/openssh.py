@@ -46,7 +46,7 @@ class OpenSSHTransport(Transport):
         self._lease = lease
         self._prompter = current_prompter()
         self._budget = SessionBudget(master.config.max_channels or DEFAULT_CHANNELS)
-        self.max_channels = self._budget.limit
+        self.max_channels = self._fewest = self._budget.limit
         self._renewing = anyio.Lock()
         self._failures = 0
         self._final: ConnectError | None = None
@@ -97,9 +97,13 @@ class OpenSSHTransport(Transport):
                 target=self.target,
                 hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
             ) from error
-        if self.max_channels != self._budget.limit:
-            self.max_channels = self._budget.limit
-            logger.warning("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
+        self._follow_budget()
+
+    def _follow_budget(self) -> None:
+        self.max_channels: int = self._budget.limit
+        if self.max_channels < self._fewest:
+            self._fewest = self.max_channels
+            logger.info("%s opens only %d sessions on one connection (MaxSessions)", self.target, self.max_channels)
 
     async def _open_patiently(self, command: bytes, nonce: str, ticket: Ticket) -> MuxProcess:
         for pause in REFUSAL_PAUSES:
@@ -107,6 +111,8 @@ class OpenSSHTransport(Transport):
                 return await self._open_once(command, nonce, ticket)
             except MuxRefused as error:
                 logger.debug("%s: %s", self.target, error)
+                self._budget.refused_once(ticket)
+                self._follow_budget()
             await anyio.sleep(pause)
         return await self._open_once(command, nonce, ticket)
 
@@ -125,7 +131,8 @@ class OpenSSHTransport(Transport):
             raise self._session_error(error) from error
         finally:
             pipes.close_theirs()
-        self._budget.opened(ticket)
+        self._budget.opened(ticket, session.has_ended)
+        self._follow_budget()
         return MuxProcess(self.target, session, pipes, nonce, partial(self._budget.give_back, ticket))
 
     def _session_error(self, error: BaseException) -> BaseException:
