@@ -21,7 +21,7 @@ from typing import Any
 from .command import DEFAULT_TIMEOUT
 from .config import Config
 from .errors import ConfigError, TargetNotFound
-from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_session, parse_variable, suggest, validate
+from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
 from .target import Target
 
 __all__ = [
@@ -269,6 +269,8 @@ def _variable(variable: str, name: str, text: str) -> object:
         return validate({name: parse_variable(name, text)}, variable)[name]
     except ValueError as error:
         raise ConfigError(f"{variable}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(error.message.replace(f": {name}: ", ": ", 1), hint=error.hint) from None
 
 
 def _command_line_layer(chosen: Choices) -> _Layer:
@@ -282,7 +284,9 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     if composed:
         values["target"] = composed
     if isinstance(chosen.tmux, str):
-        check_session(chosen.tmux, "--tmux")
+        check_name("session", chosen.tmux, "--tmux")
+    if chosen.pane is not None:
+        check_name("pane", chosen.pane, "--pane")
     return _Layer(COMMAND_LINE, values)  # text already; the validator would cost 25 ms of every command
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_
 from .command import parse_duration
 from .config import Config
 from .errors import ConfigError
+from .settings_limits import DURATIONS, PATTERNS, RANGES, SIZES, TIMES, allowed
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema, ErrorDetails, SchemaValidator
@@ -25,7 +26,7 @@ __all__ = [
     "ENGINE_KEYS",
     "GENERAL_KEYS",
     "TARGET_KEYS",
-    "check_session",
+    "check_name",
     "parse_size",
     "parse_variable",
     "suggest",
@@ -39,27 +40,6 @@ GENERAL_KEYS = ("target", "tmux", "pane", "timeout", "trusted_dirs")
 TARGET_KEYS = ("url", "ssh", "container", "engine", "tmux", "pane", "timeout")
 """What ``[targets.NAME]`` may hold besides engine settings."""
 
-DURATIONS = frozenset(
-    {"connect_timeout", "login_timeout", "prompt_timeout", "control_persist", "jobs_max_age", "timeout"}
-)
-SIZES = frozenset({"job_log_limit", "jobs_max_bytes"})
-MAY_BE_ZERO = frozenset({"control_persist"})
-RANGES: Mapping[str, tuple[int, int]] = {
-    "width": (20, 10_000),
-    "height": (5, 10_000),
-    "history_limit": (0, 10_000_000),
-    "max_sessions": (1, 1_000),
-    "max_panes": (1, 1_000),
-    "keepalive_interval": (1, 3_600),
-    "keepalive_count": (1, 1_000),
-    "max_channels": (0, 1_000),
-    "job_log_limit": (1 << 10, 1 << 50),
-    "jobs_max_bytes": (1 << 10, 1 << 50),
-}
-PATTERNS: Mapping[str, tuple[str, str]] = {
-    "session": (r"[^:.\s][^:.\n]*", "a tmux session name: not empty, without ':' and '.'"),
-    "tmux_socket": (r"[A-Za-z0-9_.-]+", "a socket name of letters, digits, '_', '.' and '-'"),
-}
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
 _SIZE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -100,44 +80,46 @@ def validate(values: Mapping[str, object], origin: str) -> Mapping[str, Any]:
         raise _explain(error.errors(include_url=False), origin) from None
 
 
-def check_session(name: str, origin: str) -> None:
-    """Refuse what cannot be a tmux session's name.
+def check_name(setting: str, name: str, origin: str) -> None:
+    """Refuse what cannot be the name of a ``session`` or a ``pane``.
 
     Raises:
         ConfigError: it cannot.
     """
-    pattern, meaning = PATTERNS["session"]
-    if re.fullmatch(pattern, name, re.DOTALL) is None:
+    pattern, meaning = PATTERNS[setting]
+    if re.fullmatch(pattern, name) is None:
         raise ConfigError(f"{origin}: {name!r} is not {meaning}")
 
 
 def parse_variable(name: str, text: str) -> object:
-    """The value of a setting that came as text, in the environment.
+    """The value of a setting that came as text, in the environment; still to be validated.
 
     Raises:
-        ValueError: the text does not fit the setting's type.
+        ValueError: the text does not fit the setting's type; the message says what does.
     """
-    if name in {"tmux"}:
+    if name == "tmux":
         return _boolean(text) if text.lower() in _TRUE | _FALSE else text
-    if name in DURATIONS:
-        return parse_duration(text)
-    if name in SIZES:
-        return parse_size(text)
+    if name in DURATIONS | SIZES:
+        return text
     hint = _hints().get(name, str)
-    reader = _READERS.get(hint, str)
-    return reader(text)
+    try:
+        return _READERS.get(hint, str)(text)
+    except ValueError:
+        words = "words, quoted as in a shell" if hint in _LISTS else allowed(name, hint)
+        given = "this" if name == "env" else repr(text)
+        raise ValueError(f"{given} is not {'NAME=VALUE ' if name == 'env' else ''}{words}") from None
 
 
 def _boolean(text: str) -> bool:
     if text.lower() in _TRUE | _FALSE:
         return text.lower() in _TRUE
-    raise ValueError(f"{text!r} is not a truth value: write true or false")
+    raise ValueError(text)
 
 
 def _variables(text: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in shlex.split(text)]
     if any(not separator for _, separator, _ in pairs):
-        raise ValueError("write NAME=VALUE words, quoted as in a shell")
+        raise ValueError(text)
     return {name: value for name, _, value in pairs}
 
 
@@ -150,9 +132,12 @@ _READERS: Mapping[object, Callable[[str], object]] = {
 }
 
 
+_LISTS = (tuple[str, ...], tuple[tuple[str, str], ...])
+
+
 @cache
 def _hints() -> dict[str, object]:
-    return {**get_type_hints(Config), "trusted_dirs": tuple[str, ...]}
+    return {**get_type_hints(Config), "trusted_dirs": tuple[str, ...], "timeout": float}
 
 
 # -- the schema
@@ -215,13 +200,9 @@ def _number_schema(name: str, hint: object) -> CoreSchema:
         low, high = RANGES.get(name, (0, 1 << 62))
         whole = core_schema.int_schema(strict=True, ge=low, le=high)
         return core_schema.no_info_before_validator_function(_if_text(parse_size), whole) if name in SIZES else whole
-    if name in MAY_BE_ZERO:
-        number = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=0.0)
-    else:
-        number = core_schema.float_schema(strict=True, allow_inf_nan=False, gt=0.0)
-    return (
-        core_schema.no_info_before_validator_function(_if_text(parse_duration), number) if name in DURATIONS else number
-    )
+    least, most = TIMES[name]
+    number = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=least, le=most)
+    return core_schema.no_info_before_validator_function(_if_text(parse_duration), number)
 
 
 def _text_schema(name: str) -> CoreSchema:
@@ -260,12 +241,21 @@ def _mistake(error: ErrorDetails) -> tuple[str, str]:
         return f"unknown key {key!r}", suggest(path[-1], known) or "harness config show lists every key"
     if "[key]" in error["loc"]:
         return f"{key!r} is not a usable name", "use letters, digits, '_', '-' and '.'"
-    text = error["msg"].removeprefix("Value error, ")
-    text = text[:1].lower() + text[1:] if text.startswith("Input") else text
-    return f"{key}: {text}{_given(path, error['input'])}", ""
+    name = next((part for part in reversed(path) if part in _KNOWN), key)
+    given = "this" if "env" in path else _given(error["input"])
+    return f"{key}: {given} is not {_meaning(name)}", ""
 
 
-def _given(path: list[str], value: object) -> str:
-    if "env" in path:
-        return ""
-    return f", not {value!r}" if isinstance(value, str | int | float) else f", not {type(value).__name__}"
+def _given(value: object) -> str:
+    if isinstance(value, bool | float):
+        return f"{value:g}" if isinstance(value, float) else str(value).lower()
+    return repr(value) if isinstance(value, str | int) else "this"
+
+
+_KNOWN = frozenset({*ENGINE_KEYS, *GENERAL_KEYS, *TARGET_KEYS})
+
+
+def _meaning(name: str) -> str:
+    if name == "engine":
+        return "'docker' or 'podman'"
+    return allowed(name, _hints().get(name, str)) if name in _KNOWN else "a table of settings"

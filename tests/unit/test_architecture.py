@@ -34,7 +34,7 @@ HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends",
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
     ("errors", "results", "command", "config", "target", "login", "tasks"),
-    ("transport", "terminal", "settings_schema", "settings"),
+    ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),
     ("context",),

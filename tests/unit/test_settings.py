@@ -15,6 +15,7 @@ from harness.config import Config
 from harness.errors import ConfigError, TargetNotFound
 from harness.operate.template import DESCRIPTIONS, settings_template
 from harness.settings import SAFE_IN_PROJECTS, Choices, Settings, load_settings, target_names, user_config_path
+from harness.settings_limits import RANGES, TIMES
 from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, parse_size
 
 
@@ -173,11 +174,11 @@ def test_contradictory_and_impossible_options_are_errors(
     [
         ('sesion = "x"', ["'sesion'", "did you mean 'session'?"]),
         ("[targets.web1]\nssh_optons = []", ["targets.web1.ssh_optons", "did you mean 'ssh_options'?"]),
-        ('width = "80"', ["width", "integer", "'80'"]),
+        ('width = "80"', ["width: '80' is not a whole number from 20 to 10000"]),
         ("width = 1", ["width", "20"]),
         ('ssh_engine = "putty"', ["ssh_engine", "openssh"]),
-        ('connect_timeout = "soon"', ["connect_timeout", "not a duration"]),
-        ("connect_timeout = 0", ["connect_timeout"]),
+        ('connect_timeout = "soon"', ["connect_timeout: 'soon' is not a time from 0.1s to 1h"]),
+        ("connect_timeout = 0", ["connect_timeout: 0 is not a time"]),
         ('job_log_limit = "big"', ["job_log_limit", "not a size"]),
         ("env = { A = 1 }", ["env.A"]),
         ('env = { "A-B" = "1" }', ["env", "A-B"]),
@@ -186,7 +187,9 @@ def test_contradictory_and_impossible_options_are_errors(
         ("[targets.x]\nengine = 'docker'", ["engine needs container"]),
         ("[targets.x]\nurl = 'ssh://a'\nssh = 'b'", ["url and ssh contradict"]),
         ("width = ", ["not TOML"]),
-        ("prompt_tag = 1", ["prompt_tag"]),
+        ("prompt_tag = 1", ["prompt_tag: 1 is not true or false"]),
+        ("timeout = nan", ["timeout: nan is not a time"]),
+        ('session = "a b"', ["session: 'a b' is not a session name"]),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_key(place: Place, text: str, words: list[str]) -> None:
@@ -352,3 +355,35 @@ def test_load_config_is_public(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text("width = 99\n")
     assert harness.load_config(path).width == 99
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        ("HARNESS_MAX_PANES", "x", "'x' is not a whole number from 1 to 1000"),
+        ("HARNESS_MAX_PANES", "0", "0 is not a whole number from 1 to 1000"),
+        ("HARNESS_MAX_PANES", "", "'' is not a whole number from 1 to 1000"),
+        ("HARNESS_WIDTH", "1e3", "'1e3' is not a whole number from 20 to 10000"),
+        ("HARNESS_TIMEOUT", "-1", "'-1' is not a time from 0.1s to 366d: seconds, or 500ms, 30s, 10m, 1h, 1d"),
+        ("HARNESS_TIMEOUT", "nan", "'nan' is not a time from 0.1s to 366d: seconds, or 500ms, 30s, 10m, 1h, 1d"),
+        ("HARNESS_TIMEOUT", "0", "0 is not a time from 0.1s to 366d: seconds, or 500ms, 30s, 10m, 1h, 1d"),
+        ("HARNESS_JOBS_MAX_BYTES", "1", "1 is not a size from 1KiB to 1PiB: bytes, or 64k, 256MiB, 2G"),
+        ("HARNESS_PROMPT_TAG", "maybe", "'maybe' is not true or false"),
+        ("HARNESS_TMUX_AT", "there", "'there' is not 'auto' or 'target' or 'here'"),
+        ("HARNESS_SESSION", "a:b", "'a:b' is not a session name: up to 48 letters, digits, '-' and '_', no first '-'"),
+        ("HARNESS_SSH_OPTIONS", "'", '"\'" is not words, quoted as in a shell'),
+        ("HARNESS_ENV", "hunter2", "this is not NAME=VALUE words, quoted as in a shell"),
+    ],
+)
+def test_a_wrong_variable_is_one_line_with_what_is_allowed(place: Place, variable: str, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place.load(**{variable: text})
+    assert str(caught.value) == f"{variable}: {said}"
+
+
+def test_every_number_has_bounds_that_its_default_keeps() -> None:
+    limits: dict[str, tuple[float, float]] = {**RANGES, **TIMES}
+    numbers = {item.name: getattr(Config(), item.name) for item in fields(Config) if item.type in ("int", "float")}
+    assert set(numbers) <= set(limits)
+    for name, value in numbers.items():
+        assert limits[name][0] <= value <= limits[name][1], name
