@@ -14,7 +14,16 @@ import pytest
 from tests.support.sshd import MakeSshd, MakeUser, SshServer, free_port
 from tests.support.transports import connected, run
 
-from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError, TargetNotFound
+from harness import connect
+from harness.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectError,
+    HarnessError,
+    HostKeyError,
+    TargetNotFound,
+    UnsupportedOperation,
+)
 from harness.login import LoginQuestion, use_prompter
 
 Answer = Callable[[LoginQuestion], str | None]
@@ -190,6 +199,7 @@ async def test_a_closed_port_is_a_connect_error_that_says_so(sshd: SshServer) ->
     error = await failure(sshd, f"ssh://root@127.0.0.1:{free_port()}")
     assert type(error) is ConnectError
     assert "refused" in str(error)
+    assert "nothing listens there" in error.hint
 
 
 async def test_a_server_that_never_speaks_is_given_up_in_time(sshd: SshServer) -> None:
@@ -198,12 +208,112 @@ async def test_a_server_that_never_speaks_is_given_up_in_time(sshd: SshServer) -
         with anyio.fail_after(5):
             error = await failure(sshd, f"ssh://root@127.0.0.1:{port}", connect_timeout=1.0)
     assert type(error) is ConnectError
+    assert "does not speak SSH" in error.hint
 
 
 async def test_a_key_that_is_not_allowed_is_an_authentication_error(sshd: SshServer) -> None:
     (sshd.directory / "authorized_keys").write_text("")
     with use_prompter(None):
         assert isinstance(await failure(sshd), AuthenticationError)
+
+
+# -- the reason is on this side: each is named, with what to do
+
+
+@pytest.fixture
+def other_key(sshd: SshServer) -> Path:
+    """A key that the server takes, beside the usual one."""
+    path = sshd.directory / "other_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    (sshd.directory / "authorized_keys").write_text((sshd.directory / "other_key.pub").read_text())
+    return path
+
+
+async def refusal(server: SshServer, **overrides: object) -> AuthenticationError:
+    with use_prompter(None):
+        error = await failure(server, "", **overrides)
+    assert isinstance(error, AuthenticationError)
+    assert "Permission denied (publickey)" in error.message
+    return error
+
+
+async def test_a_missing_key_file_is_named(sshd: SshServer) -> None:
+    error = await refusal(sshd, identity="/no/such/key")
+    assert "/no/such/key was not used: No such file" in error.message
+
+
+async def test_a_key_that_others_may_read_is_named(sshd: SshServer, other_key: Path) -> None:
+    other_key.chmod(0o644)
+    error = await refusal(sshd, identity=str(other_key))
+    assert f"{other_key} was ignored: others may read it (mode 0644)" in error.message
+    assert f"chmod 600 {other_key}" in error.hint
+
+
+async def test_a_key_of_an_unknown_format_is_named(sshd: SshServer, other_key: Path) -> None:
+    other_key.write_text("PuTTY-User-Key-File-3: ssh-ed25519\n")
+    other_key.with_suffix(".pub").unlink()
+    error = await refusal(sshd, identity=str(other_key))
+    assert f"the key {other_key} was not used" in error.message
+    assert "puttygen" in error.hint
+
+
+async def test_a_locked_key_that_nobody_can_unlock_is_named(sshd: SshServer, other_key: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(other_key)], check=True)
+    error = await refusal(sshd, identity=str(other_key))
+    assert f"accepts the key {other_key}" in error.message
+    assert "passphrase" in error.message
+
+
+async def test_a_key_that_is_not_in_authorized_keys_is_named(sshd: SshServer) -> None:
+    (sshd.directory / "authorized_keys").write_text("")
+    error = await refusal(sshd)
+    assert f"it does not accept {sshd.identity} (ED25519)" in error.message
+    assert "authorized_keys" in error.hint
+
+
+def only_agent(server: SshServer, socket: Path) -> dict[str, object]:
+    keep = [option for option in server.client_options if not option.startswith("Identity")]
+    return {"identity": "", "ssh_options": (*keep, "IdentityFile=none", f"IdentityAgent={socket}")}
+
+
+async def test_an_agent_without_keys_is_named(sshd: SshServer) -> None:
+    socket = sshd.directory / "agent"
+    async with await anyio.open_process(["ssh-agent", "-D", "-a", str(socket)]) as agent:
+        assert agent.stdout is not None
+        await agent.stdout.receive()  # it says where it listens
+        error = await refusal(sshd, **only_agent(sshd, socket))
+        agent.terminate()
+    assert "the agent holds no key" in error.message
+    assert "ssh-add" in error.hint
+
+
+async def test_an_agent_that_is_not_there_is_named(sshd: SshServer) -> None:
+    error = await refusal(sshd, **only_agent(sshd, sshd.directory / "no-agent"))
+    assert "the agent was not reached (No such file or directory)" in error.message
+
+
+async def test_another_service_on_the_port_is_named(sshd: SshServer) -> None:
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n\x00")
+            await stream.receive()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, answer)
+            error = await failure(sshd, f"ssh://root@127.0.0.1:{port}")
+            tasks.cancel_scope.cancel()
+    assert type(error) is ConnectError
+    assert "another service" in error.hint
+
+
+async def test_a_host_behind_a_host_of_ssh_is_refused_with_the_way_to_do_it(make_sshd: MakeSshd) -> None:
+    first, second = make_sshd(), make_sshd()
+    with anyio.fail_after(20), pytest.raises(UnsupportedOperation, match="ProxyJump"):
+        async with connect(f"{first.target}+{second.target}", config=first.config()):
+            pass
+    assert not any("Accepted" in line for line in second.log)
 
 
 async def test_a_wrong_option_is_a_config_error(sshd: SshServer) -> None:

@@ -6,6 +6,8 @@ import re
 
 from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError, TargetNotFound
 
+from .refusal import find_cause
+
 __all__ = ["diagnose"]
 
 _NOISE = re.compile(r"^(debug\d: |OpenSSH_|Authenticated to |@{3,}|\s*$|Pseudo-terminal )")
@@ -34,15 +36,35 @@ _CONFIG = (
 )
 
 _REACH = "check that the host is up, its SSH port is reachable, and any jump host lets you in"
+_CONNECTING = (
+    ("Connection refused", "nothing listens there: check the port, and that the SSH server runs"),
+    ("timed out during banner exchange", "something listens there and does not speak SSH, or the host is overloaded"),
+    ("Connection timed out", "no answer: the host is down, or a firewall drops the connection"),
+    ("No route to host", "the host is down, or a firewall refuses the connection"),
+    ("Network is unreachable", "this machine has no route to that network: check its network or VPN"),
+    (
+        "Unable to negotiate",
+        "the two sides share no algorithm: allow an older one, as with -o HostKeyAlgorithms=+ssh-rsa",
+    ),
+    ("invalid characters", "another service than SSH listens there: check the port"),
+    ("Connection reset by peer", "the server ended it before the login: MaxStartups, a ban or a firewall"),
+    ("Connection closed by remote host", "the server ended it before the login: MaxStartups, a ban or a firewall"),
+)
 _KINDS = (
     (_CONFIG, ConfigError, "ssh does not accept its configuration: ", "try it by hand: ssh -G HOST"),
+    (
+        ("Temporary failure in name resolution",),
+        TargetNotFound,
+        "",
+        "the name service did not answer: check this machine's network",
+    ),
     (_NAME, TargetNotFound, "", "check the name, or the Host entry in ~/.ssh/config"),
-    (_REFUSED, AuthenticationError, "the login was refused: ", "check the user, and the key or the agent"),
 )
 
 
 def diagnose(log: str, target: object) -> HarnessError:
     """The error for a login that ssh gave up, with the line of its log that says why."""
+    log = log.replace("\r", "")
     lines = [line.rstrip() for line in log.splitlines() if not _NOISE.match(line)]
     text = "\n".join(lines)
     if _any(_CHANGED, text):
@@ -52,7 +74,20 @@ def diagnose(log: str, target: object) -> HarnessError:
     for signs, kind, what, hint in _KINDS:
         if line := _first(signs, lines):
             return kind(f"{what}{_short(line)}", target=target, hint=hint)
+    if line := _first(("Permission denied (",), lines) or _first(_REFUSED, lines):
+        return _refused(line, log, target)
+    for sign, hint in _CONNECTING:
+        if line := _first((sign,), lines):
+            return ConnectError(_short(line), target=target, hint=hint)
     return ConnectError(_short(_why(lines)), target=target, hint=_REACH)
+
+
+def _refused(line: str, log: str, target: object) -> AuthenticationError:
+    what = f"the login was refused: {_short(line)}"
+    cause = find_cause(log)
+    if cause is None:
+        return AuthenticationError(what, target=target, hint="check the user, and the key or the agent")
+    return AuthenticationError(f"{what}; {cause.what}", target=target, hint=cause.hint)
 
 
 def _changed(text: str, log: str, target: object) -> HostKeyError:
