@@ -394,7 +394,7 @@ def _compose(ssh: str | None, container: str | None, engine: str | None) -> Targ
     if ssh:
         hops.append(_ssh_url(ssh))
     if container:
-        hops.append(f"{engine or 'docker'}://{container}")
+        hops.append(f"{engine or 'container'}://{container}")
     return Target.parse("+".join(hops) if hops else "local:")
 
 

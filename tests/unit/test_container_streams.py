@@ -138,9 +138,9 @@ def test_a_group_is_ended_and_a_recycled_id_is_left_alone(shell: list[str]) -> N
         assert found.leader is not None
         assert found.leader.pid == child.pid
         other = Leader(child.pid, str(int(found.leader.started) + 1))
-        assert subprocess.run([*shell, *kill_argv(other, 0.1)[1:]]).returncode == 0
+        assert subprocess.run([*shell, *kill_argv(other, (("KILL", 0.1),))[1:]]).returncode == 0
         assert child.poll() is None
-        assert subprocess.run([*shell, *kill_argv(found.leader, 0.2)[1:]]).returncode == 0
+        assert subprocess.run([*shell, *kill_argv(found.leader, (("TERM", 0.2), ("KILL", 2.0)))[1:]]).returncode == 0
         assert child.stdout.read() == b""
 
 

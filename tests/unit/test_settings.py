@@ -133,9 +133,9 @@ def test_a_host_on_the_command_line_leaves_the_default_target_aside(place: Place
         (Choices(ssh="a@web1:22"), "ssh://a@web1:22"),
         (Choices(ssh="ssh://a@web1"), "ssh://a@web1"),
         (Choices(ssh="[::1]:2222"), "ssh://[::1]:2222"),
-        (Choices(container="app"), "docker://app"),
+        (Choices(container="app"), "container://app"),
         (Choices(container="app", engine="podman"), "podman://app"),
-        (Choices(ssh="web1", container="app"), "ssh://web1+docker://app"),
+        (Choices(ssh="web1", container="app"), "ssh://web1+container://app"),
         (Choices(target="local:"), "local:"),
     ],
 )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from harness.backend import Backend
 from harness.config import Config
 from harness.target import Target
 from harness.transport import Transport
 
+if TYPE_CHECKING:
+    from .transport import ContainerTransport
+
 __all__ = ["open_backend", "open_transport"]
 
 
 @asynccontextmanager
-async def open_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[Transport]:
+async def open_transport(target: Target, config: Config, base: Transport | None) -> AsyncIterator[ContainerTransport]:
     """The transport into the container that the target names now.
 
     Raises:
@@ -32,7 +36,7 @@ async def open_transport(target: Target, config: Config, base: Transport | None)
 @asynccontextmanager
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
     """The backend of ``docker:``, ``podman:`` and ``container:``."""
-    from ..posix.backend import open_posix_backend
+    from .backend import open_container_backend
 
-    async with open_transport(target, config, transport) as entered, open_posix_backend(entered, config) as backend:
+    async with open_transport(target, config, transport) as entered, open_container_backend(entered, config) as backend:
         yield backend

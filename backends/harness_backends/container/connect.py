@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from harness.config import Config
-from harness.errors import ConnectError, ConnectionLost, HarnessError, TargetNotFound
+from harness.errors import ConnectError, ConnectionLost, HarnessError
 from harness.target import Target
 from harness.transport import Transport
 
@@ -82,10 +82,10 @@ async def _find_on(target: Target, places: Sequence[Endpoint], base: Transport |
             continue
         if info is not None:
             return _enterable(Found(engine, info, base), target)
-        asked.append(str(place))
+        asked.append(engine.describe())
     if asked:
-        raise not_found(target.last.host, ", ".join(asked), target)
-    raise faults[0] if len(faults) == 1 or not isinstance(faults[0], TargetNotFound) else faults[-1]
+        raise not_found(target.last.host, asked, [fault.message for fault in faults], target)
+    raise faults[0]
 
 
 def _enterable(found: Found, target: Target) -> Found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,11 +94,10 @@ def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | 
     )
 
 
-def not_found(name: str, asked: str, target: Target) -> TargetNotFound:
-    """There is no such container."""
-    return TargetNotFound(
-        f"no container {name!r} at {asked}", target=target, hint=f"{asked.split(maxsplit=1)[0]} ps -a lists them"
-    )
+def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Target) -> TargetNotFound:
+    """None of the engines that were asked has such a container; the others have faults."""
+    hint = f"{asked[0].split(maxsplit=1)[0]} ps -a lists them"
+    return TargetNotFound(f"no container {name!r}: {', '.join(asked)}", target=target, hint="; ".join((hint, *faults)))
 
 
 def gone(info: ContainerInfo, target: Target) -> ConnectError:
@@ -116,9 +117,10 @@ def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> Connect
 
 
 def no_shell(info: ContainerInfo, said: str, target: Target) -> ConnectError:
-    """The image has no ``sh``."""
+    """The image has no ``sh``; the runtime says so in many words."""
+    found = re.search(r'exec: ("?sh"?:[^:]*)', said)
     return ConnectError(
-        f"the image {info.image} has no shell: {said}",
+        f"the image {info.image} has no shell: {found[1].strip() if found else said}",
         target=target,
         hint="harness needs a POSIX sh on the container's PATH; a debug variant of the image may have one",
     )

@@ -50,34 +50,35 @@ exit "$hx_code"
 """
 )
 
-# $1 group, $2 start time of its leader, $3 tenths of a second between TERM and KILL. Zombies that their new parent is
-# slow to reap are nothing: the first process of many containers never reaps.
+# $1 group, $2 start time of its leader, then signals, each with the tenths of a second that it may take. Zombies that
+# their new parent is slow to reap are nothing: the first process of many containers never reaps.
 _KILL = (
     _STARTED
     + r"""
 hx_remains() {
   for hx_f in /proc/[0-9]*/stat; do
     { read -r hx_stat <"$hx_f"; } 2>/dev/null || continue
-    set -- "$1" ${hx_stat##*) }
-    case $2 in Z | X) continue ;; esac
-    [ "$4" = "$1" ] && return 0
+    set -- ${hx_stat##*) }
+    case $1 in Z | X) continue ;; esac
+    [ "$3" = "$hx_group" ] && return 0
   done
   return 1
 }
 hx_nap() { sleep 0.1 2>/dev/null || sleep 1 2>/dev/null || :; }
 hx_since "$1"
 [ -z "$hx_began" ] || [ "$2" = - ] || [ "$hx_began" = "$2" ] || exit 0
-for hx_signal in TERM KILL; do
-  hx_left=$3
-  kill -$hx_signal "-$1" 2>/dev/null
-  while [ "$hx_left" -gt 0 ]; do
-    hx_remains "$1" || exit 0
+hx_group=$1
+shift 2
+while [ "$#" -ge 2 ]; do
+  kill "-$1" "-$hx_group" 2>/dev/null
+  hx_left=$2
+  while hx_remains || exit 0; [ "$hx_left" -gt 0 ]; do
     hx_left=$((hx_left - 1))
     hx_nap
   done
+  shift 2
 done
-hx_remains "$1" && exit 7
-exit 0
+exit 7
 """
 )
 
@@ -127,9 +128,10 @@ class Leader:
     started: str
 
 
-def kill_argv(leader: Leader, grace: float) -> list[str]:
-    """The words to execute in the container that end the group; ``grace`` in seconds, for TERM and again for KILL."""
-    return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, str(max(1, round(grace * 10)))]
+def kill_argv(leader: Leader, ladder: Sequence[tuple[str, float]]) -> list[str]:
+    """The words to execute in the container that end the group: signals, each with the seconds that it may take."""
+    steps = [word for signal, grace in ladder for word in (signal, str(max(1, round(grace * 10))))]
+    return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, *steps]
 
 
 class StderrFilter:

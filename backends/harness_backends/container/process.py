@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -19,9 +19,13 @@ MOST_WAITING = 256 * 1024
 END_BY_ITSELF = 0.05
 """Seconds that a program may take to end when its input is closed; ending it costs another exec."""
 
-KILL_TIMEOUT = 8.0
+KILL_TIMEOUT = 5.0
+"""Seconds that the exec which ends a group may take beyond the signals' own."""
 
-Kill = Callable[[Leader], Awaitable[None]]
+ENDING = (("TERM", 1.0), ("KILL", 2.0))
+"""Signals, and the seconds that each may take."""
+
+Kill = Callable[[Leader, Sequence[tuple[str, float]]], Awaitable[bool]]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
@@ -31,7 +35,7 @@ class ContainedProcess(Process):
     Args:
         raw: the exec; closed by this.
         nonce: what its lines are marked with.
-        kill: ends a group inside the container.
+        kill: ends a group inside the container; True when nothing is left of it.
         verdict: the status of an exec that ended without a line of ours: its shell was killed, or the link is lost.
     """
 
@@ -112,7 +116,13 @@ class ContainedProcess(Process):
         with anyio.move_on_after(END_BY_ITSELF):
             while self._filter.status is None and not self._ended:
                 await self._read()
-        leader = self._filter.leader
-        if leader is not None and self._filter.status is None:
-            with anyio.move_on_after(KILL_TIMEOUT):
-                await self._kill(leader)
+        if self._filter.status is None:
+            await self.end(ENDING)
+
+    async def end(self, ladder: Sequence[tuple[str, float]]) -> bool:
+        """Signal its group, one signal after the other, until nothing is left of it; True when that is proved."""
+        if self._filter.leader is None:
+            return False
+        with anyio.move_on_after(KILL_TIMEOUT + sum(grace for _, grace in ladder)):
+            return await self._kill(self._filter.leader, ladder)
+        return False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 
 import anyio
 
-from harness.errors import ConnectError, ConnectionLost, HarnessError
+from harness.errors import ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
 from harness.target import Target
 from harness.transport import Process, Transport
 
@@ -23,21 +24,24 @@ __all__ = ["ContainerTransport"]
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT = 20.0
-TERM_GRACE = 1.0
+
+_NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
 
 
 class ContainerTransport(Transport):
     """Programs in the container that had the target's name when this was made; never in another one."""
 
-    def __init__(self, target: Target, engine: Engine, info: ContainerInfo, *, base: Transport | None = None) -> None:
+    def __init__(
+        self, target: Target, engine: Engine, info: ContainerInfo, *, base: Transport | None = None, user: str = ""
+    ) -> None:
         self.target = target
         self.engine = engine
         self.info = info
         self._base = base
-        self._user = target.last.user or ""
+        self._user = user or target.last.user or ""
         self.max_channels = base.max_channels if base is not None else None
 
-    async def open_process(self, argv: Sequence[str]) -> Process:
+    async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
         nonce = inside.new_nonce()
         request = self._exec(inside.wrapped_argv(argv, nonce))
         with anyio.CancelScope(shield=True):  # a start that is given up half way would leave a program behind
@@ -49,7 +53,7 @@ class ContainerTransport(Transport):
             raise
         return process
 
-    async def _start(self, request: Exec, nonce: str) -> Process:
+    async def _start(self, request: Exec, nonce: str) -> ContainedProcess:
         try:
             raw = await self.engine.execute(request)
         except EngineError as error:
@@ -73,6 +77,10 @@ class ContainerTransport(Transport):
             return error
         if fault is not None:
             return fault
+        if _NO_USER.search(said):
+            return UnsupportedOperation(
+                f"cannot run as {self._user}: {said}", target=self.target, hint="name a user of the image, or a number"
+            )
         if '"sh"' in said or "`sh`" in said:
             return no_shell(self.info, said, self.target)
         return ConnectError(f"the engine started nothing: {said or 'it gave no reason'}", target=self.target)
@@ -86,6 +94,10 @@ class ContainerTransport(Transport):
         self.info = now
         return refusal(now, self.engine.name, self.target)
 
+    def as_user(self, user: str) -> ContainerTransport:
+        """The same container, entered as another of its users: the engine needs no password for that."""
+        return ContainerTransport(self.target, self.engine, self.info, base=self._base, user=user)
+
     async def _verdict(self, raw: Process) -> int:
         """The status of a program whose shell could not report it."""
         before = self.info.started_at
@@ -95,8 +107,8 @@ class ContainerTransport(Transport):
         what = fault.message if fault is not None else f"container {self.info.name} was restarted"
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
-    async def _kill(self, leader: Leader) -> None:
-        request = self._exec(inside.kill_argv(leader, TERM_GRACE))
+    async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]]) -> bool:
+        request = self._exec(inside.kill_argv(leader, ladder))
         try:
             raw = await self.engine.execute(request)
             async with raw:
@@ -104,9 +116,10 @@ class ContainerTransport(Transport):
                 code = await raw.wait()
         except (EngineError, HarnessError) as error:
             logger.info("%s: group %d could not be ended: %s", self.target, leader.pid, error)
-            return
+            return False
         if code == inside.REMAINS:
-            logger.warning("%s: something of group %d survived KILL", self.target, leader.pid)
+            logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
+        return code == inside.ENDED
 
     def _exec(self, argv: Sequence[str]) -> Exec:
         return Exec(self.info.container_id, tuple(argv), self._user)

@@ -32,6 +32,7 @@ __all__ = [
     "REPORT",
     "JobRecord",
     "JobStore",
+    "NoStateDirectory",
     "keep_job_store",
     "open_job_store",
     "parse_record",
@@ -85,11 +86,8 @@ hx_state() {
   done
 }
 hx_state
-"""
-
-# claim COUNT, in the jobs directory: print new ids. Special builtins would end the shell when a redirection fails.
-CLAIM = r"""
-claim() {
+# COUNT: print new ids. Special builtins would end the shell when a redirection fails.
+hx_claim() {
   [ -n "$hx_root" ] && cd "$hx_root/jobs" || return 3
   umask 077
   n=0
@@ -111,15 +109,12 @@ claim() {
 }
 """
 
-REPORT = (
-    CLAIM
-    + r"""
+REPORT = r"""
 printf 'state=%s\nrefused=%s\n' "$hx_root" "$hx_why"
 printf 'claimed='
-claim 1
+hx_claim 1
 printf '\n'
 """
-)
 
 # The highest ids go back to where they came from, so that people see numbers without gaps.
 RELEASE = r"""
@@ -231,6 +226,10 @@ def _number(text: str) -> float | None:
         return None
 
 
+class NoStateDirectory(ConnectError):
+    """Nothing on the target can be written, or the tools to do so are missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateReport:
     """What :data:`REPORT` said: the root, and the ids that it claimed on the way."""
@@ -255,7 +254,7 @@ def parse_report(text: str, target: Target) -> StateReport:
 def _refusal(why: str, target: Target) -> ConnectError:
     kind, _, path = why.partition(" ")
     if kind not in _REFUSALS:
-        return ConnectError(
+        return NoStateDirectory(
             "no writable directory for job records",
             target=target,
             hint="set XDG_STATE_HOME on the target to a directory of yours",
@@ -322,7 +321,7 @@ class JobStore:
 
     async def _fetch(self) -> None:
         self._batch = min(MOST_CLAIMS, self._batch * 2)
-        reply = await self._shell.call(f"{CLAIM}\nclaim {self._batch}")
+        reply = await self._shell.call(f"hx_claim {self._batch}")
         ids = reply.text.split()
         self._ready.extend(ids)
         if not ids:

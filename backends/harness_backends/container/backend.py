@@ -1,0 +1,154 @@
+"""The backend of a container: that of every POSIX target, with the engine's own means where the image has none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import NoReturn
+
+from harness.backend import ANY, Any_, Backend, Capabilities, Files, Jobs, Progress, WriteMode
+from harness.command import Command
+from harness.config import Config
+from harness.errors import UnsupportedOperation
+from harness.results import DirEntry, FileContent, FileStat, Job, ShellResult, WriteResult
+from harness.tasks import background_tasks
+from harness.terminal import Sessions, Terminal
+
+from ..posix.backend import open_posix_backend
+from ..posix.state import NoStateDirectory
+from .direct import DirectJobs
+from .transport import ContainerTransport
+
+__all__ = ["open_container_backend"]
+
+
+class ContainerJobs(Jobs):
+    """Jobs that the container keeps; as a user that only the engine can become, by an exec of its own."""
+
+    def __init__(self, kept: Jobs, direct: DirectJobs) -> None:
+        self._kept = kept
+        self._direct = direct
+
+    async def run(self, command: Command) -> ShellResult:
+        try:
+            return await self._kept.run(command)
+        except UnsupportedOperation:  # nothing ran: it cannot change the user, or start a group, and the engine can
+            return await self._direct.run(command)
+
+    def _of(self, job_id: str) -> Jobs:
+        return self._direct if self._direct.knows(job_id) else self._kept
+
+    async def list(self) -> list[Job]:
+        return [*await self._kept.list(), *await self._direct.list()]
+
+    async def get(self, job_id: str) -> Job:
+        return await self._of(job_id).get(job_id)
+
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
+        return await self._of(job_id).wait(job_id, timeout, max_output)
+
+    def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
+        return self._of(job_id).follow(job_id, offset)
+
+    async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
+        return await self._of(job_id).kill(job_id, signal, grace)
+
+    async def clean(self) -> int:
+        return await self._kept.clean() + await self._direct.clean()
+
+
+class NoFiles(Files):
+    """The files of an image that has no tools and no place for state."""
+
+    def __init__(self, transport: ContainerTransport) -> None:
+        self._transport = transport
+
+    def _refuse(self) -> NoReturn:
+        engine = self._transport.engine.name
+        raise UnsupportedOperation(
+            f"the image {self._transport.info.image} has no tools for files",
+            target=self._transport.target,
+            hint=f"copy with {engine} cp, or use an image with cat, stat and mv (busybox has all)",
+        )
+
+    async def read(
+        self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
+    ) -> FileContent:
+        self._refuse()
+
+    async def write(
+        self,
+        path: str,
+        content: bytes,
+        mode: WriteMode = "overwrite",
+        expect: str | Any_ | None = ANY,
+        parents: bool = True,
+        permissions: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteResult:
+        self._refuse()
+
+    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
+        self._refuse()
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        self._refuse()
+
+    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
+        self._refuse()
+
+    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
+        self._refuse()
+
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
+        self._refuse()
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        self._refuse()
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
+        self._refuse()
+
+    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+        self._refuse()
+
+    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+        self._refuse()
+
+
+class DirectBackend(Backend):
+    """A container in which nothing can be kept: commands only, one exec each."""
+
+    def __init__(self, transport: ContainerTransport, direct: DirectJobs) -> None:
+        self.target = transport.target
+        self.transport = transport
+        self.capabilities = Capabilities(user=transport.target.last.user or "", shell="sh", home="/")
+        self.files = NoFiles(transport)
+        self.jobs = direct
+
+    def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
+        raise self._no_terminal()
+
+    def open_sessions(self, session: str) -> AbstractAsyncContextManager[Sessions]:
+        raise self._no_terminal()
+
+    def _no_terminal(self) -> UnsupportedOperation:
+        return UnsupportedOperation(
+            "a terminal needs a writable directory in the container, and a few tools",
+            target=self.target,
+            hint="give it one (--tmpfs /tmp), or run plainly (--no-tmux)",
+        )
+
+
+@asynccontextmanager
+async def open_container_backend(transport: ContainerTransport, config: Config) -> AsyncIterator[Backend]:
+    """Connect to a container; where it has no place for job records or lacks the tools, without them."""
+    async with background_tasks() as tasks, AsyncExitStack() as stack:
+        direct = DirectJobs(transport, tasks)
+        try:
+            backend = await stack.enter_async_context(open_posix_backend(transport, config))
+        except NoStateDirectory:
+            yield DirectBackend(transport, direct)
+            return
+        backend.jobs = ContainerJobs(backend.jobs, direct)
+        yield backend

@@ -1,0 +1,286 @@
+"""Commands in a container that has no place for job records, or as a user that only the engine can become.
+
+Each command is an exec of its own, and this process keeps its output, not the target: a job of this kind ends with the
+harness, and no other harness can ask for it. Every result says so.
+
+The order for the shell is the first line of its input: so the environment and the text are in no list of processes, and
+the text may be longer than an argument.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from harness.backend import Jobs
+from harness.command import Command
+from harness.errors import (
+    ConnectionLost,
+    FileNotFound,
+    HarnessError,
+    JobNotFound,
+    NotADirectory,
+    PermissionDenied,
+    UnsupportedOperation,
+)
+from harness.results import Job, ShellResult, Status
+from harness.tasks import BackgroundTasks
+
+from ..posix.joboutput import HeadTail, cut
+from ..posix.jobscript import SIGNALS
+from .process import ENDING, ContainedProcess
+from .transport import ContainerTransport
+
+__all__ = ["NOT_KEPT", "DirectJobs", "order_line"]
+
+NOT_KEPT = "this harness keeps this job's output, not the target: it ends with this process"
+SURVIVED = "it was killed, and something of it may still be there"
+MOST_KEPT = 8 << 20
+"""Bytes of each stream that are kept of a job: head and tail."""
+MOST_JOBS = 200
+LINGER = 2.0
+"""Seconds that the streams may stay open after the command's end, while a child of it holds them."""
+
+_START = 'hx_nl="\n"; IFS= read -r hx_line; eval "$hx_line"; unset hx_nl hx_line; eval "$hx_cmd"'
+_CHECK_DIRECTORY = 'cd -- "$1" >/dev/null 2>&1 || { [ -e "$1" ] || exit 97; [ -d "$1" ] || exit 98; exit 99; }'
+
+
+def order_line(command: Command, job_id: str) -> bytes:
+    """The line that makes the waiting shell run a command."""
+    words = [f"export {name}={shlex.quote(value)}" for name, value in (*command.env, ("HARNESS_JOB", job_id))]
+    if command.cwd:
+        words.append(f"CDPATH= cd -- {shlex.quote(command.cwd)}")
+    words.append(f"hx_cmd={shlex.quote(command.command)}")
+    text = "; ".join(words).replace("\n", "'\"$hx_nl\"'")  # a newline is always between single quotes here
+    return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+@dataclass(slots=True)
+class _Direct:
+    """One command of ours: what is known of it."""
+
+    job_id: str
+    command: Command
+    process: ContainedProcess
+    started: float = field(default_factory=time.time)
+    ended: float | None = None
+    status: Status = Status.RUNNING
+    exit_code: int | None = None
+    stdout: HeadTail = field(default_factory=lambda: HeadTail(MOST_KEPT))
+    stderr: HeadTail = field(default_factory=lambda: HeadTail(MOST_KEPT))
+    ending: Status | None = None
+    """What its end will be called, once somebody has decided to end it."""
+    survived: bool = False
+    error: Exception | None = None
+    """What a callback of the caller raised."""
+    done: anyio.Event = field(default_factory=anyio.Event)
+    more: anyio.Event = field(default_factory=anyio.Event)
+
+
+class DirectJobs(Jobs):
+    """Jobs by exec alone. Ids start with ``d``; they are this process's, not the target's."""
+
+    def __init__(self, transport: ContainerTransport, tasks: BackgroundTasks) -> None:
+        self._transport = transport
+        self._tasks = tasks
+        self._jobs: dict[str, _Direct] = {}
+        self._count = 0
+        self._owner = f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
+
+    async def run(self, command: Command) -> ShellResult:
+        transport = self._transport if command.user is None else self._transport.as_user(command.user)
+        if command.cwd:
+            await self._check_directory(transport, command.cwd)
+        self._count += 1
+        job_id = f"d{self._count}"
+        process = await transport.open_process(["sh", "-c", _START, "sh"])
+        job = self._jobs[job_id] = _Direct(job_id, command, process)
+        self._forget_old()
+        self._tasks.start_soon(self._drive, job)
+        self._tasks.start_soon(self._feed, job, order_line(command, job_id))
+        if not command.wait:
+            return self._result(job, command.max_output)
+        return await self._finish(job)
+
+    async def _check_directory(self, transport: ContainerTransport, cwd: str) -> None:
+        async with await transport.open_process(["sh", "-c", _CHECK_DIRECTORY, "sh", cwd]) as process:
+            code = await process.wait()
+        kinds: dict[int, tuple[type[HarnessError], str]] = {
+            97: (FileNotFound, "no such directory"),
+            98: (NotADirectory, "not a directory"),
+            99: (PermissionDenied, "may not be entered"),
+        }
+        if code in kinds:
+            kind, fault = kinds[code]
+            raise kind(f"{cwd}: {fault}, so nothing ran", target=transport.target)
+
+    def _forget_old(self) -> None:
+        ended = [job_id for job_id, job in self._jobs.items() if job.done.is_set()]
+        for job_id in ended[: max(0, len(self._jobs) - MOST_JOBS)]:
+            del self._jobs[job_id]
+
+    # -- one job
+
+    async def _feed(self, job: _Direct, order: bytes) -> None:
+        try:
+            await job.process.send(order + (job.command.stdin or b""))
+            await job.process.send_eof()
+        except BrokenPipeError:
+            return  # it ended without reading; its status tells
+
+    async def _drive(self, job: _Direct) -> None:
+        """Collect the streams and wait for the end; then the process is closed, whatever holds its streams."""
+        async with job.process, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._collect, job, job.process.receive, job.stdout, job.command.on_output)
+            errors = job.command.on_stderr or job.command.on_output
+            tasks.start_soon(self._collect, job, job.process.receive_stderr, job.stderr, errors)
+            try:
+                job.exit_code = await job.process.wait()
+                job.status = Status.COMPLETED
+            except ConnectionLost:
+                job.status = Status.UNKNOWN
+            tasks.cancel_scope.deadline = anyio.current_time() + LINGER
+        self._end(job)
+
+    def _end(self, job: _Direct) -> None:
+        if job.ending is not None:
+            job.status = Status.UNKNOWN if job.survived else job.ending
+            job.exit_code = None if job.status is Status.TIMED_OUT else job.exit_code
+        job.ended = time.time()
+        job.done.set()
+        job.more.set()
+
+    async def _collect(
+        self,
+        job: _Direct,
+        receive: Callable[[], Awaitable[bytes]],
+        kept: HeadTail,
+        callback: Callable[[bytes], None] | None,
+    ) -> None:
+        while data := await receive():
+            kept.feed(data)
+            more, job.more = job.more, anyio.Event()
+            more.set()
+            if callback is not None and job.error is None:
+                self._report(job, callback, data)
+
+    def _report(self, job: _Direct, callback: Callable[[bytes], None], data: bytes) -> None:
+        try:
+            callback(data)
+        except Exception as error:  # it is the caller's, and goes back to the caller
+            job.error = error
+            self._tasks.start_soon(self._kill, job, Status.INTERRUPTED)
+
+    async def _finish(self, job: _Direct) -> ShellResult:
+        command = job.command
+        try:
+            with anyio.move_on_after(command.timeout):
+                await job.done.wait()
+            if not job.done.is_set() and command.on_timeout == "kill":
+                await self._kill(job, Status.TIMED_OUT)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._kill(job, Status.INTERRUPTED)
+            raise
+        if job.error is not None:
+            raise job.error
+        return self._result(job, command.max_output)
+
+    async def _kill(self, job: _Direct, why: Status, *ladder: tuple[str, float]) -> None:
+        """End its process group."""
+        if job.done.is_set():
+            return
+        job.ending = why
+        job.survived = not await job.process.end((*ladder, *ENDING))
+        await job.process.aclose()
+        await job.done.wait()
+
+    def _result(self, job: _Direct, limit: int) -> ShellResult:
+        stdout, stderr = job.stdout.kept(), job.stderr.kept()
+        out, err = cut(stdout.data, limit), cut(stderr.data, limit)
+        return ShellResult(
+            command=job.command.command,
+            status=job.status,
+            exit_code=job.exit_code,
+            stdout_bytes=out.data,
+            stderr_bytes=err.data,
+            truncated=out.omitted + err.omitted + stdout.omitted + stderr.omitted,
+            duration=(job.ended or time.time()) - job.started,
+            cwd=job.command.cwd,
+            job_id=job.job_id,
+            notices=(NOT_KEPT, *((SURVIVED,) if job.survived else ())),
+        )
+
+    # -- by id
+
+    def knows(self, job_id: str) -> bool:
+        """True for a job of this process."""
+        return job_id in self._jobs
+
+    def _find(self, job_id: str) -> _Direct:
+        if job_id not in self._jobs:
+            raise JobNotFound(f"no job {job_id}", target=self._transport.target, hint=NOT_KEPT)
+        return self._jobs[job_id]
+
+    async def list(self) -> list[Job]:
+        return [self._job(job) for job in self._jobs.values()]
+
+    async def get(self, job_id: str) -> Job:
+        return self._job(self._find(job_id))
+
+    def _job(self, job: _Direct) -> Job:
+        return Job(
+            job_id=job.job_id,
+            command=job.command.command,
+            status=job.status,
+            exit_code=job.exit_code,
+            started=job.started,
+            ended=job.ended,
+            owner=self._owner,
+            cwd=job.command.cwd,
+        )
+
+    async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
+        job = self._find(job_id)
+        with anyio.move_on_after(timeout):
+            await job.done.wait()
+        return self._result(job, max_output)
+
+    async def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
+        job = self._find(job_id)
+        while True:
+            more, done = job.more, job.done.is_set()
+            kept = job.stdout.kept()
+            if kept.omitted and offset < kept.size:
+                raise UnsupportedOperation(
+                    f"job {job_id} wrote more than this harness keeps", target=self._transport.target, hint=NOT_KEPT
+                )
+            if data := kept.data[offset:]:
+                offset += len(data)
+                yield data
+            elif done:
+                break
+            else:
+                await more.wait()
+        if rest := job.stderr.kept().data[offset - job.stdout.kept().size :]:
+            yield rest
+
+    async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
+        job = self._find(job_id)
+        name = signal.upper().removeprefix("SIG")
+        if name not in SIGNALS:
+            raise ValueError(f"{signal!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+        await self._kill(job, Status.INTERRUPTED, (name, grace))
+        return self._job(job)
+
+    async def clean(self) -> int:
+        ended = [job_id for job_id, job in self._jobs.items() if job.done.is_set()]
+        for job_id in ended:
+            del self._jobs[job_id]
+        return len(ended)
