@@ -6,10 +6,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.support.sshd import MakeUser, SshServer, SystemUser
+from tests.support.sshd import MakeSshd, MakeUser, SshServer, SystemUser
 from tests.support.transports import connected, run
 
-from harness.errors import ConnectError
+from harness import connect
+from harness.errors import ConnectError, HarnessError
 
 WORDS = ["a b", "it's", "!x", "back\\slash", "new\nline\n", "$HOME `id`", '"dq"', "é漢", "*", "~", "", "%d", "{a,b}"]
 SHELLS = ["/bin/sh", "/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/tcsh", "/bin/mksh"]
@@ -92,3 +93,53 @@ async def test_what_was_given_up_never_runs_later(sshd: SshServer, bash_user: Sy
         busy = f"pgrep -u {bash_user.name} -f '[t]ouch .*/ran'"
         script = f"echo go > gate; until test -e went-on && ! {busy}; do sleep 0.05; done; test ! -e ran"
         assert (await run(transport, "sh", "-c", script))[0] == 0
+
+
+ENGINES = ["openssh", "asyncssh"]
+
+
+async def refusal(server: SshServer, url: str, engine: str) -> HarnessError:
+    """Why a whole context to the account could not be opened."""
+    with anyio.fail_after(20), pytest.raises(HarnessError) as caught:
+        async with connect(url, config=server.config(ssh_engine=engine, control_persist=1.0)):
+            pass
+    return caught.value
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_account_with_a_command_of_its_own_says_so(make_sshd: MakeSshd, engine: str) -> None:
+    server = make_sshd("ForceCommand echo 'this account is for backups' >&2; exit 4")
+    error = await refusal(server, server.target, engine)
+    assert "status 4" in error.message
+    assert "this account is for backups" in error.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_target_without_sh_says_so(sshd: SshServer, bash_user: SystemUser, engine: str) -> None:
+    start_up(bash_user, "PATH=/nonexistent\n")
+    error = await refusal(sshd, target(sshd, bash_user), engine)
+    assert "status 127" in error.message
+    assert "not found" in error.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_account_that_may_start_no_more_processes_says_so(
+    sshd: SshServer, bash_user: SystemUser, engine: str
+) -> None:
+    start_up(bash_user, "ulimit -u 1\n")
+    error = await refusal(sshd, target(sshd, bash_user), engine)
+    assert "limits" in error.hint or "start-up files" in error.hint
+    assert "status" in error.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_shell_that_ends_after_its_start_says_why(sshd: SshServer, bash_user: SystemUser, engine: str) -> None:
+    fake = bash_user.home / "bin"
+    fake.mkdir(mode=0o755)
+    (fake / "sh").write_text(
+        '#!/bin/sh\nif [ "$1" = -c ]; then exec /bin/sh "$@"; fi\necho "disk quota exceeded" >&2; exit 5\n'
+    )
+    (fake / "sh").chmod(0o755)
+    start_up(bash_user, f"PATH={fake}:$PATH\n")
+    error = await refusal(sshd, target(sshd, bash_user), engine)
+    assert error.message == "the shell on the target ended with status 5: disk quota exceeded"

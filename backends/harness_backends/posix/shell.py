@@ -24,6 +24,8 @@ __all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "open_held_shell"]
 CALL_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 1.0
 EXIT_TIMEOUT = 0.1
+LAST_WORDS_TIMEOUT = 0.5
+LAST_WORDS = 400
 
 # hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give let background work of the
 # same shell write frames of its own without mixing; see jobs.
@@ -84,6 +86,11 @@ class FrameReader:
                 frames.append((fields[0], fields[1], body))
         return frames
 
+    @property
+    def rest(self) -> bytes:
+        """What followed the last whole frame."""
+        return bytes(self._buffer)
+
     def _next_mark(self) -> tuple[int, list[int], int] | None:
         start = self._buffer.find(self._mark, self._scanned)
         if start < 0:
@@ -116,6 +123,10 @@ class _Channel:
         self.alive = True
         self.ended = anyio.Event()
         self.pending: dict[int, _Pending] = {}
+        self._lost = anyio.Event()
+        self._said = anyio.Event()
+        self._words = b""
+        self._status: int | None = None
 
     async def pump(self, receive: Callable[[], Awaitable[bytes]], stream: str) -> None:
         reader = FrameReader(self.nonce)
@@ -123,7 +134,27 @@ class _Channel:
             while data := await receive():
                 for number, code, body in reader.feed(data):
                     self._deliver(number, code, body, stream)
+            if stream == "stderr":
+                self._words = reader.rest
+                self._said.set()
+                return
+            self.alive = False
+            with anyio.move_on_after(LAST_WORDS_TIMEOUT), suppress(ConnectionLost):
+                await self._said.wait()
+                self._status = await self.process.wait()
         self.lose()
+
+    def error(self) -> ConnectionLost:
+        """What to say to those whose replies can no longer come."""
+        words = " ".join(self._words[-LAST_WORDS:].decode("utf-8", "replace").split())
+        said = f": {words}" if words else ""
+        if self._status is None:
+            return ConnectionLost(f"the link to the target was lost{said}", target=self.target)
+        return ConnectionLost(
+            f"the shell on the target ended with status {self._status}{said}",
+            target=self.target,
+            hint="check the account's shell, start-up files and limits, and what space is left",
+        )
 
     def _deliver(self, number: int, code: int, body: bytes, stream: str) -> None:
         if number == 0:
@@ -140,9 +171,17 @@ class _Channel:
             del self.pending[number]
             entry.done.set()
 
+    async def lose_soon(self) -> None:
+        """Give up on a shell that takes no input, after a moment in which its end may say why."""
+        self.alive = False
+        with anyio.move_on_after(2 * LAST_WORDS_TIMEOUT):
+            await self._lost.wait()
+        self.lose()
+
     def lose(self) -> None:
         self.alive = False
         self.ended.set()
+        self._lost.set()
         for entry in self.pending.values():
             entry.lost = True
             entry.done.set()
@@ -183,7 +222,7 @@ class Ticket:
     async def _arrived(self, entry: _Pending) -> Reply:
         await entry.done.wait()
         if entry.lost:
-            raise ConnectionLost("the link to the target was lost", target=self.channel.target)
+            raise self.channel.error()
         return Reply(entry.exit_code, entry.stdout or b"", entry.stderr or b"")
 
     def forget(self) -> None:
@@ -259,7 +298,7 @@ class HeldShell:
                 with anyio.CancelScope(shield=True):  # half a line would spoil every later one
                     await channel.process.send(data)
         except BrokenPipeError:
-            channel.lose()
+            self._tasks.start_soon(channel.lose_soon)
 
     async def _open(self) -> _Channel:
         async with self._opening:

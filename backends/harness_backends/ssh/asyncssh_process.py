@@ -160,8 +160,14 @@ class SshProcess(Process):
         reader = self._session.stdout.filter
         if reader.passed:
             return
-        said = (reader.noise + self._session.stderr.filter.noise)[:300].decode("utf-8", "replace").strip()
-        wrong = "ended" if self._session.moved.is_set() else f"did not start the program in {timeout:g} s"
+        wrong = f"did not start the program in {timeout:g} s"
+        if self._session.moved.is_set():
+            with anyio.move_on_after(CLOSE_TIMEOUT):
+                await self._session.settled.wait()
+            status = self._session.status
+            wrong = "ended" if status is None else f"ended with status {status}"
+        noise = (reader.noise + b"\n" + self._session.stderr.filter.noise)[:300].decode("utf-8", "replace")
+        said = " ".join(noise.split())
         raise ConnectError(
             f"the login shell {wrong}" + (f" and said: {said}" if said else ""),
             target=self._target,
