@@ -17,7 +17,7 @@ __all__ = ["PaneProcesses", "goes_on", "signal_job"]
 # children are the shells. A known process is recognised by its id and the time when it began.
 _SCRIPT = r"""
 signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7
-own=0
+own=0 d='\([0-9]*\)' n='[0-9]*'
 { read -r own <"$home"; } 2>/dev/null
 above() {
   branch= at=$1
@@ -32,16 +32,17 @@ list() {
   whole=${up%.*}; part=${up#*.}
   since=$((whole * 100 + ${part#0} - age))
   found= young=
-  for stat in /proc/[0-9]*/stat; do
-    read -r line <"$stat" || continue
-    pid=${stat#/proc/}; pid=${pid%/stat}
-    set -- ${line##*) }
-    eval "p$pid=\$2"
-    [ "$1" != Z ] || continue
-    case " $known " in *" $pid:${20} "*) found="$found $pid:${20}"; continue ;; esac
-    [ "${20}" -ge "$since" ] && [ "$pid" != "$session" ] && [ "$2" != "$session" ] || continue
-    young="$young $pid:${20}:$4"
-  done 2>/dev/null
+  # PID STATE PARENT SESSION BEGAN, from "PID (NAME) STATE PARENT GROUP SESSION ...": a name may hold anything.
+  set -- $(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^$d (.*) \(.\) $d $n $d \(.*\)/\1 \2 \3 \4 \5/p" |
+    cut -d ' ' -f 1-4,20)
+  while [ $# -ge 5 ]; do
+    pid=$1; state=$2; parent=$3; member=$4; began=$5; shift 5
+    eval "p$pid=\$parent"
+    [ "$state" != Z ] || continue
+    case " $known " in *" $pid:$began "*) found="$found $pid:$began"; continue ;; esac
+    [ "$began" -ge "$since" ] && [ "$pid" != "$session" ] && [ "$parent" != "$session" ] || continue
+    young="$young $pid:$began:$member"
+  done
   for entry in $young; do
     above "${entry%%:*}"
     case $branch in

@@ -32,9 +32,9 @@ async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
         pane.pop_shell()
         return False
     pane.shells[-1] = NestedShell(nonce, kind)
+    pane.phase = "starting"  # before the last line is typed: its prompt may come with the answer
     for line in hook_lines(kind, nonce, tag=link.setup.config.prompt_tag):
         await _type_line(link, pane, line)
-    pane.phase = "starting"
     return await until_prompt(pane, ADOPT_TIMEOUT)
 
 

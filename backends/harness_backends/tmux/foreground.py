@@ -20,6 +20,7 @@ ASKERS = DOORS | {"passwd", "login", "scp", "sftp", "ssh-add", "ssh-keygen", "cr
 """Programs that ask for secrets."""
 
 _INSPECT = r"""
+hx_front() {
 tty=$1 shell=$2 group=
 if read -r line <"/proc/$shell/stat"; then
   set -- ${line##*) }
@@ -28,13 +29,13 @@ else
   group=$(ps -o tpgid= -p "$shell" | tr -d ' ')
 fi 2>/dev/null
 printf 'group=%s\n' "$group"
-printf 'modes=%s\n' "$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')"
+printf 'modes='
+for word in $(stty -a <"$tty" 2>/dev/null | tr '\n;' '  '); do
+  case $word in -icanon | -echo) printf '%s ' "$word" ;; esac
+done
+echo
 shown= last=
-for stat in /proc/[0-9]*/stat; do
-  read -r line <"$stat" || continue
-  set -- ${line##*) }
-  [ "$3" = "$group" ] && [ "$1" != Z ] || continue
-  pid=${stat#/proc/}; pid=${pid%/stat}
+for pid in $(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [^Z] [0-9]* $group .*/\1/p"); do
   last=$pid
   [ "$pid" != "$group" ] && [ -n "$shown" ] || shown=$pid
   read -r number where rest <"/proc/$pid/syscall" || continue
@@ -46,8 +47,10 @@ shown=${shown:-$group}
 printf 'name=%s\n' "${name##*/}"
 printf 'last='; [ "$last" = "$shown" ] || tr '\0\n' '  ' <"/proc/$last/cmdline" 2>/dev/null
 printf '\ncommand='; { tr '\0\n' '  ' <"/proc/$shown/cmdline" || ps -o args= -p "$shown" | tr '\n' ' '; } 2>/dev/null
-exit 0
+return 0
+}
 """
+_UNKNOWN = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +115,9 @@ def parse(text: str) -> Foreground:
 
 async def inspect(shell: HeldShell, tty: str, pid: int) -> Foreground:
     """Look at the pane whose terminal is ``tty`` and whose first process is ``pid``."""
-    reply = await shell.call(f"set -- {shlex.quote(tty)} {pid}\n{_INSPECT}", timeout=10)
+    look = f"hx_front {shlex.quote(tty)} {pid}"
+    reply = await shell.call(look, timeout=10)
+    if reply.exit_code == _UNKNOWN:  # this life of the held shell has not been told what that is
+        quoted = shlex.quote(look)
+        reply = await shell.request(lambda number: f"{_INSPECT}\nhx_call {number} {quoted}\n", timeout=10)
     return parse(reply.text)
