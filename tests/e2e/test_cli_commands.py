@@ -48,10 +48,10 @@ def test_a_missing_file_is_1_and_wrong_usage_125(program: Program) -> None:
 
 
 @pytest.mark.parametrize("words", [("panes",), ("capture",), ("keys", "--text", "x")])
-def test_no_container_backend_is_a_clear_error(program: Program, words: tuple[str, ...]) -> None:
-    done = program.run("--container", "app", *words)
+def test_a_target_without_a_backend_is_a_clear_error(program: Program, words: tuple[str, ...]) -> None:
+    done = program.run("--target", "k8s://app", *words)
     assert done.returncode == 125
-    assert b"no backend for 'docker' targets" in done.stderr
+    assert b"no backend for 'k8s' targets" in done.stderr
 
 
 def test_jobs_are_listed_shown_and_cleaned(program: Program) -> None:
@@ -64,7 +64,7 @@ def test_jobs_are_listed_shown_and_cleaned(program: Program) -> None:
     assert program.run("jobs", "clean").stdout == b"0 jobs removed\n"
     unknown = program.run("jobs", "wait", "99999")
     assert (unknown.returncode, unknown.stdout) == (125, b"")
-    assert program.run("jobs", "show", "99999").returncode == 1
+    assert program.run("jobs", "show", "99999").returncode == 125
 
 
 def test_a_running_job_shows_what_it_has_written_so_far(program: Program) -> None:

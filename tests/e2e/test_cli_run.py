@@ -179,7 +179,7 @@ def test_json_is_one_document_with_the_exact_bytes(program: Program) -> None:
         (("run", "--env", "A", "x"), "not NAME=VALUE"),
         (("run", "--env", "A-B=1", "x"), "A-B"),
         (("run", "--cwd", "/none/such", "x"), "/none/such"),
-        (("--container", "app", "run", "x"), "no backend for 'docker' targets"),
+        (("--target", "k8s://app", "run", "x"), "no backend for 'k8s' targets"),
         (("--target", "web1", "run", "x"), "no target is named 'web1'"),
         (("--ssh", "", "run", "x"), "empty name"),
         (("--pane", "p", "--config", "/none", "run", "x"), "no such file"),

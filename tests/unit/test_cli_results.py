@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from harness.cli.exits import exit_code_of, failure_code
 from harness.cli.output import as_json, readable, result_json
-from harness.cli.run import command_text
+from harness.cli.run import brief, command_text
+from harness.cli.tailing import JsonLines, whole_characters
 from harness.errors import ConnectError, FileNotFound, HarnessError, JobNotFound, PaneBusy
 from harness.results import Job, ShellResult, Status
 
@@ -42,7 +43,7 @@ def test_each_outcome_has_its_exit_code(status: Status, code: int | None, waited
     ("error", "passes_codes", "expected"),
     [
         (FileNotFound("x"), False, 1),
-        (JobNotFound("x"), False, 1),
+        (JobNotFound("x"), False, 125),
         (PaneBusy("x"), False, 1),
         (ConnectError("x"), False, 125),
         (HarnessError("x"), False, 125),
@@ -81,3 +82,41 @@ def test_a_note_is_one_printable_line(text: str) -> None:
     assert len(line.splitlines()) <= 1
     assert "\x1b" not in line
     line.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("notice", "lines"),
+    [
+        ("one", ["one"]),
+        ("", [""]),
+        (
+            "the screen shows:\n$ make\n\n  1\n2\n3\n\nName? \n\n",
+            ["the screen shows:", "    1", "  2", "  3", "  Name?"],
+        ),
+    ],
+)
+def test_a_notice_of_many_lines_shows_the_last_that_say_something(notice: str, lines: list[str]) -> None:
+    assert brief(notice) == lines
+
+
+@given(st.text(), st.data())
+def test_text_that_is_cut_anywhere_comes_out_as_whole_characters(text: str, data: st.DataObject) -> None:
+    raw = text.encode("utf-8", "ignore")
+    written: list[bytes] = []
+    lines = JsonLines(written.append, 7)
+    at = 0
+    while at < len(raw):
+        size = data.draw(st.integers(1, 5))
+        lines.write(raw[at : at + size])
+        at += size
+    lines.finish(Job("1", "x", Status.COMPLETED, 0))
+    *pieces, end = map(json.loads, written)
+    assert "".join(piece["text"] for piece in pieces) == raw.decode()
+    assert not any("text_base64" in piece for piece in pieces)
+    assert end["offset"] == 7 + len(raw)
+
+
+@given(st.binary(max_size=12))
+def test_what_is_held_back_is_at_most_three_bytes_of_one_character(data: bytes) -> None:
+    cut = whole_characters(data)
+    assert 0 <= len(data) - cut <= 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from .commands import command
+from .options import invocation_of
+from .output import print_json
 
 __all__ = ["completion"]
 
@@ -24,4 +26,5 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, "harness", VARIABLE).source())
+    code = kind(ctx.find_root().command, {}, "harness", VARIABLE).source()
+    print_json({"shell": shell, "code": code}) if invocation_of(ctx).json else click.echo(code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .commands import command
+from .options import invocation_of
 from .streams import Interruption, run_async
 
 __all__ = ["demo"]
@@ -12,8 +13,11 @@ __all__ = ["demo"]
 
 @command("demo")
 @click.option("--keep", is_flag=True, help="Leave the session running, to attach to.")
-def demo(keep: bool) -> int:
+@click.pass_context
+def demo(ctx: click.Context, keep: bool) -> int:
     """See it work: a throw-away SSH server on this machine, a tmux session, a small task."""
+    if invocation_of(ctx).json:
+        raise click.UsageError("what demo prints is for people, so it takes no --json")
 
     async def main(interruption: Interruption) -> int:
         from ..operate.demo import run_demo

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import FileError, HarnessError, JobNotFound, TerminalError
+from ..errors import FileError, HarnessError, TerminalError
 from ..results import ShellResult, Status
 
 __all__ = ["FAILED", "HARNESS_FAILED", "REFUSED", "SIGNALLED", "TIMED_OUT", "exit_code_of", "failure_code"]
 
 FAILED: Final = 1
-"""The target refused a file, job or pane operation."""
+"""The target refused a file, pane or session operation, or a check found a fault."""
 TIMED_OUT: Final = 124
 HARNESS_FAILED: Final = 125
-"""Harness could not do its work: no connection, wrong usage, wrong settings, outcome unknown."""
+"""Harness could not do its work: no connection, wrong usage, wrong settings, no such job, outcome unknown."""
 REFUSED: Final = 126
 """A policy forbids it."""
 SIGNALLED: Final = 128
@@ -37,6 +37,6 @@ def exit_code_of(result: ShellResult, *, waited: bool = True) -> int:
 
 def failure_code(error: HarnessError, *, passes_codes: bool) -> int:
     """The exit code for an error; a command that passes on another's code never uses 1 for its own failures."""
-    if not passes_codes and isinstance(error, FileError | JobNotFound | TerminalError):
+    if not passes_codes and isinstance(error, FileError | TerminalError):
         return FAILED
     return HARNESS_FAILED

@@ -10,7 +10,7 @@ import click
 from ..backend import ANY, Any_, Progress, WriteMode
 from ..context import ExecutionContext
 from .commands import command
-from .output import print_json, with_base64
+from .output import print_json, read_stdin, with_base64
 from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter
 
@@ -64,7 +64,7 @@ def write(
     expected: str | Any_ | None = ANY if expect is None else None if expect == "none" else expect
     permissions = _octal(mode)
     session = session_of(ctx)
-    data = sys.stdin.buffer.read()
+    data = read_stdin()
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         result = await target.write_file(

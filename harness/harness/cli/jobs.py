@@ -11,10 +11,12 @@ from ..discovery import open_target
 from ..results import Job, Status
 from .commands import command, group
 from .exits import exit_code_of
-from .output import print_json, result_json, table
-from .run import NO_LIMIT, duration_option, explain
+from .output import print_json, readable, result_json, table
+from .run import explain
 from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter, run_async
+from .tailing import JsonLines
+from .values import pause_option, time_limit_option
 
 __all__ = ["jobs"]
 
@@ -65,24 +67,31 @@ def show(ctx: click.Context, job_id: str) -> int:
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
-    """Print a job's output: all of it so far, and with -f what comes. Standard error follows standard output."""
+    """Print a job's output: all of it so far, and with -f what comes. Standard error follows standard output.
+
+    With --json one JSON object in each line: pieces of the output with their offsets, then the job's status.
+    """
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        out = StreamWriter(1, interruption)
+        raw = StreamWriter(1, interruption)
+        out = JsonLines(raw.write, offset) if session.json else raw
         job = await target.job(job_id)
         if follow or job.status is not Status.RUNNING:
             async for chunk in target.follow(job_id, offset=offset):
                 out.write(chunk)
-            return
-        result = await target.wait(job_id, timeout=0.0, max_output=WHOLE)
-        out.write((result.stdout_bytes + result.stderr_bytes)[offset:])
+            job = await target.job(job_id) if session.json else job
+        else:
+            result = await target.wait(job_id, timeout=0.0, max_output=WHOLE)
+            out.write((result.stdout_bytes + result.stderr_bytes)[offset:])
+        if isinstance(out, JsonLines):
+            out.finish(job)
 
     return on_target(session, work, PLAIN)
 
 
 @command("wait")
-@duration_option("--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job goes on.")
+@time_limit_option("--timeout", default="none", show_default=True, help="Stop waiting after TIME; the job goes on.")
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
@@ -91,7 +100,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
     session.invocation.passes_codes = True
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        result = await target.wait(job_id, timeout=timeout or NO_LIMIT, max_output=WHOLE)
+        result = await target.wait(job_id, timeout=timeout, max_output=WHOLE)
         if session.json:
             print_json(result_json(result))
         else:
@@ -105,7 +114,7 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
 
 @command("kill")
 @click.option("--signal", "signal_name", type=click.Choice(SIGNALS, case_sensitive=False), default="TERM")
-@duration_option("--grace", default="2s", show_default=True, help="KILL what is left after TIME.")
+@pause_option("--grace", default="2s", show_default=True, help="KILL what is left after TIME.")
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int:
@@ -155,11 +164,12 @@ def _print_facts(job: Job) -> None:
         "pane": job.pane or "",
         "directory": job.cwd or "",
         "owner": job.owner or "",
-        "command": job.command,
     }
     for name, value in facts.items():
         if value:
-            click.echo(f"{name + ':':11}{value}")
+            click.echo(f"{name + ':':11}{readable(value)}")
+    for number, line in enumerate(job.command.split("\n")):
+        click.echo(f"{'' if number else 'command:':11}{readable(line)}")
 
 
 def _when(moment: float | None) -> str:

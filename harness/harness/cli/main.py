@@ -13,8 +13,9 @@ import click
 from ..errors import HarnessError
 from .commands import LazyGroup
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
-from .options import Invocation
-from .output import as_json, error_json, note, report
+from .options import Invocation, invocation_of
+from .output import as_json, error_json, note, print_json, report
+from .standard import UNWRITABLE, abandon_stdout, prepare_streams
 
 __all__ = ["cli", "main"]
 
@@ -45,26 +46,43 @@ class Program(LazyGroup):
 
 
 @click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="harness-ops", message="harness %(version)s")
+@click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.pass_context
-def cli(ctx: click.Context) -> int:
+def cli(ctx: click.Context, version: bool) -> int:
     """Run commands on real machines, in a tmux session that people can watch and take over."""
+    if version:
+        _print_version(as_json_document=invocation_of(ctx).json)
+        ctx.exit()
     if ctx.invoked_subcommand is None:
+        if invocation_of(ctx).json:
+            ctx.fail("--json needs a command")
         click.echo(ctx.get_help())
         note(NO_AGENT)
     return 0
+
+
+def _print_version(*, as_json_document: bool) -> None:
+    from importlib.metadata import version  # most of the start-up time, and seldom needed
+
+    number = version("harness-ops")
+    print_json({"version": number}) if as_json_document else click.echo(f"harness {number}")
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The entry point of ``harness``."""
     words = list(sys.argv[1:] if args is None else args)
     invocation = Invocation()
+    prepare_streams()
     try:
         code = _run(words, invocation)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains as it exits
+        abandon_stdout()
         code = SIGNALLED + 13
+    except OSError as error:
+        abandon_stdout()
+        report(_harness_error(error), as_json_document=invocation.json)
+        code = HARNESS_FAILED
     sys.exit(code)
 
 
@@ -94,7 +112,9 @@ def _run(words: list[str], invocation: Invocation) -> int:
         if invocation.verbose >= 3:
             traceback.print_exc()
         known = _harness_error(error)
-        report(known, as_json_document=_wants_json(words, invocation))
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            abandon_stdout()
+        report(known, as_json_document=invocation.json)
         return failure_code(known, passes_codes=invocation.passes_codes)
 
 
@@ -103,6 +123,8 @@ def _harness_error(error: Exception) -> HarnessError:
         error = error.exceptions[0]
     if isinstance(error, HarnessError):
         return error
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        return HarnessError(f"the output could not be written: {(error.strerror or 'error').lower()}")
     if isinstance(error, ValueError):
         return HarnessError(str(error))
     return HarnessError(f"internal error: {type(error).__name__}: {error}", hint="-vvv shows where; please report it")

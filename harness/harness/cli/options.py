@@ -167,7 +167,11 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
     return [
         option("--ssh", metavar="[USER@]HOST[:PORT]", help="Run on a host, or a Host of your ssh configuration."),
         option("--container", metavar="NAME", help="Run in a container, on this machine or on the --ssh host."),
-        option("--engine", type=click.Choice(["docker", "podman"]), help="The container's engine; else the one that answers."),
+        option(
+            "--engine",
+            type=click.Choice(["docker", "podman"]),
+            help="The container's engine; else the one that answers.",
+        ),
         option(
             "--target", metavar="URL|NAME", shell_complete=_complete_target, help="A target URL, or a named target."
         ),

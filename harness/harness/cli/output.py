@@ -14,12 +14,36 @@ import click
 from ..errors import HarnessError
 from ..results import ShellResult
 
-__all__ = ["as_json", "error_json", "note", "print_json", "result_json", "table", "with_base64"]
+__all__ = [
+    "as_json",
+    "error_json",
+    "note",
+    "print_json",
+    "read_stdin",
+    "readable",
+    "report",
+    "result_json",
+    "table",
+    "warn",
+    "with_base64",
+]
 
 
-def note(text: str) -> None:
-    """One line on stderr."""
-    click.echo(f"harness: {readable(text)}", err=True)
+def note(*lines: str) -> None:
+    """A line, or a few, on stderr."""
+    for line in lines:
+        click.echo(f"harness: {readable(line)}", err=True)
+
+
+def read_stdin() -> bytes:
+    """All of our standard input.
+
+    Raises:
+        HarnessError: it is closed, which must not pass for empty.
+    """
+    if sys.stdin is None:
+        raise HarnessError("standard input is closed", hint="give it a file, a pipe or /dev/null")
+    return sys.stdin.buffer.read()
 
 
 def readable(text: str) -> str:
@@ -30,8 +54,8 @@ def readable(text: str) -> str:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
-    click.echo(as_json(value))
+    """One JSON document on stdout, in UTF-8 whatever the locale is."""
+    click.echo(as_json(value).encode())
 
 
 def as_json(value: object) -> str:
@@ -82,10 +106,16 @@ def error_json(kind: str, message: str, target: str = "", hint: str = "") -> dic
     return {"error": {"type": kind, "message": message, "target": target, "hint": hint}}
 
 
+def warn(text: str, *, as_json_document: bool) -> None:
+    """Print a warning on stderr: one line, or one JSON document."""
+    click.echo(as_json({"warning": {"message": text}}).encode(), err=True) if as_json_document else note(text)
+
+
 def report(error: HarnessError, *, as_json_document: bool) -> None:
     """Print an error on stderr: one line, or one JSON document."""
     if as_json_document:
-        click.echo(as_json(error_json(type(error).__name__, error.message, error.target, error.hint)), err=True)
+        document = error_json(type(error).__name__, error.message, error.target, error.hint)
+        click.echo(as_json(document).encode(), err=True)
     else:
         note(str(error).replace("local::", "local:", 1))
 

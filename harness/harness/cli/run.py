@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable
-from typing import Final, cast
 
 import click
 
-from ..command import OnTimeout, parse_duration
+from ..command import OnTimeout
 from ..context import ExecutionContext
 from ..results import ShellResult, Status
 from .commands import command
 from .exits import exit_code_of
-from .output import note, print_json, result_json
+from .output import note, print_json, read_stdin, result_json
 from .runtime import Needs, Session, on_target, session_of
 from .streams import Interruption, StreamWriter
+from .values import Size, time_limit_option
 
-__all__ = ["NO_LIMIT", "command_text", "duration_option", "explain", "run"]
+__all__ = ["brief", "command_text", "explain", "run"]
 
-NO_LIMIT: Final = 366 * 86400.0
-"""What ``--timeout none`` means, in seconds."""
+SHOWN_LINES = 4
+"""Lines of a screen that a notice shows."""
 
 HELP = """Run COMMAND on the target; its output and exit code become ours.
 
 One word is shell text and runs as it is: harness run -- 'cd /var/log && du -sh . | tail -1'. Several words are one
 program and its arguments, passed on exactly: harness run -- rm -- 'my file'.
 
-With --tmux it runs in the pane's shell, where cd and export last; without, in a fresh sh.
+With --tmux it runs in the pane's shell, where cd and export last; without, in a fresh sh. A session that is missing is
+made, and so is the pane of --pane NAME, both within the limits of the settings (max_sessions, max_panes).
 
 Without --timeout, harness stops waiting after two minutes (setting: timeout) and the command goes on as a job. With
 it, the command is ended when the time is over, or with --on-timeout keep, and by default under --tmux, left running.
@@ -38,41 +37,20 @@ by a policy, 130 interrupted. Ctrl-C interrupts the command.
 """
 
 
-class Duration(click.ParamType[float]):
-    """Seconds, or ``500ms``, ``30s``, ``10m``, ``1h``; ``none`` (or 0) for no limit."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if value == "none":
-            return NO_LIMIT
-        try:
-            return parse_duration(cast("str | float", value)) or NO_LIMIT
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def duration_option(
-    *names: str, **settings: object
-) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """An option that takes a duration."""
-    return click.option(*names, type=Duration(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through
-
-
 def command_text(words: tuple[str, ...]) -> str:
     """Shell text from the command line's words: one word is shell text already, several are quoted one by one."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
 @command("run", help=HELP, context_settings={"allow_interspersed_args": False})
-@duration_option("--timeout", help="End the command after TIME: 90, 30s, 10m, 1h, none.")
+@time_limit_option("--timeout", help="End the command after TIME: 90, 30s, 10m, 1h, none.")
 @click.option("--on-timeout", type=click.Choice(["keep", "kill"]), help="What happens to it when the time is over.")
 @click.option("--no-wait", is_flag=True, help="Start it, print its job id and return.")
 @click.option("--cwd", metavar="DIR", help="Run it in DIR.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Add to its environment; repeatable.")
 @click.option("--user", metavar="USER", help="Run it as USER (root, or password-less sudo).")
 @click.option("--stdin", is_flag=True, help="Give it our standard input.")
-@click.option("--max-output", metavar="BYTES", default="1M", show_default=True, help="Cut --json's text to this.")
+@click.option("--max-output", type=Size(), metavar="BYTES", default="1M", show_default=True, help="Cut --json's text.")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -84,15 +62,13 @@ def run(
     env: tuple[str, ...],
     user: str | None,
     stdin: bool,
-    max_output: str,
+    max_output: int,
     words: tuple[str, ...],
 ) -> int:
-    from ..settings_schema import parse_size
-
+    environment = dict(_variable(item) for item in env)
     session = session_of(ctx)
     session.invocation.passes_codes = True
-    text, limit, environment = command_text(words), parse_size(max_output), dict(_variable(item) for item in env)
-    given = sys.stdin.buffer.read() if stdin else None
+    text, given = command_text(words), read_stdin() if stdin else None
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         out, err = (None, None) if no_wait else _writers(session, interruption)  # then stdout is the job id alone
@@ -107,7 +83,7 @@ def run(
             user=user,
             on_output=out.write if out else None,
             on_stderr=err.write if err else None,
-            max_output=limit,
+            max_output=max_output,
         )
         return await _finish(session, target, result, (out, err), waited=not no_wait)
 
@@ -142,10 +118,17 @@ async def _finish(
     return exit_code_of(result, waited=waited)
 
 
+def brief(notice: str) -> list[str]:
+    """A notice's first line and the last lines below it that are not empty: what a program asks stands there."""
+    first, *more = notice.splitlines() or [""]
+    lines = [line.rstrip() for line in more if line.strip()]
+    return [first, *(f"  {line}" for line in lines[-SHOWN_LINES:])]
+
+
 def explain(result: ShellResult, target: str, *, waited: bool = True) -> None:
     """Say on stderr what the exit code alone does not."""
     for notice in result.notices:
-        note(notice)
+        note(*brief(notice))
     again = f"harness jobs wait {result.job_id}"
     sentences = {
         Status.RUNNING: f"still running as job {result.job_id} after {result.duration:.0f} s ({again})",

@@ -16,7 +16,7 @@ from ..discovery import open_target
 from ..settings import Settings, load_settings
 from ..terminal import Sessions
 from .options import Invocation, invocation_of
-from .output import note
+from .output import warn
 from .streams import Interruption, run_async
 
 __all__ = ["LOOKS", "PLAIN", "Needs", "Session", "on_target", "session_of"]
@@ -48,7 +48,7 @@ class Session:
         self.invocation = invocation
         self.settings: Settings = load_settings(invocation.choices)
         for warning in self.settings.warnings:
-            note(warning)
+            warn(warning, as_json_document=invocation.json)
 
     @property
     def json(self) -> bool:

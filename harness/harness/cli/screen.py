@@ -13,10 +13,10 @@ import click
 from ..context import ExecutionContext
 from ..errors import HarnessError, UnsupportedOperation
 from .commands import command
-from .output import print_json
-from .run import duration_option
+from .output import print_json, read_stdin
 from .runtime import LOOKS, Needs, on_target, session_of
 from .streams import Interruption, StreamWriter
+from .values import pause_option
 
 __all__ = ["attach", "capture", "keys"]
 
@@ -47,7 +47,7 @@ class Line(click.ParamType[object]):
 @click.option("--keep-spaces", is_flag=True, help="Keep blanks at the ends of lines.")
 @click.option("--no-join", is_flag=True, help="Leave wrapped lines in pieces.")
 @click.option("--alternate", is_flag=True, help="What a full-screen program hides.")
-@duration_option("--delay", default=None, help="Wait this long first.")
+@pause_option("--delay", default=None, help="Wait this long first.")
 @click.pass_context
 def capture(
     ctx: click.Context,
@@ -89,7 +89,7 @@ def capture(
 @click.option("--text", metavar="TEXT", help="Type this first, letter by letter.")
 @click.option("--stdin", is_flag=True, help="Type our standard input first: for what must not be in arguments.")
 @click.option("--enter", is_flag=True, help="Press Enter at the end.")
-@duration_option("--delay", default=None, help="Wait this long first.")
+@pause_option("--delay", default=None, help="Wait this long first.")
 @click.argument("names", metavar="[KEY]...", nargs=-1)
 @click.pass_context
 def keys(
@@ -101,7 +101,7 @@ def keys(
     if text is not None and stdin:
         raise click.UsageError("--text and --stdin contradict each other")
     session = session_of(ctx)
-    literal = sys.stdin.buffer.read() if stdin else text
+    literal = read_stdin() if stdin else text
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         await target.send_keys(names, literal_text=literal, enter=enter, delay=delay or 0.0)
@@ -116,12 +116,12 @@ def keys(
 @click.option("--print", "print_only", is_flag=True, help="Print the command instead of running it.")
 @click.pass_context
 def attach(ctx: click.Context, read_only: bool, print_only: bool) -> int:
-    """Enter the tmux session, to watch or to take over. Without --tmux it is the configured session.
+    """Enter the tmux session, to watch or to take over. Without --tmux it is the configured session; it must exist.
 
     Leave it with the keys Ctrl-b d; what runs in it goes on.
     """
     session = session_of(ctx)
-    if not (print_only or session.json) and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (print_only or session.json) and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnsupportedOperation("attach needs a terminal", hint="--print shows the command to type in one")
     words: list[str] = []
 
