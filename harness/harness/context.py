@@ -98,11 +98,11 @@ class ExecutionContext:
         """
         waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
         request = Command(
-            command=_text(command),
+            command=check_text(command, "a command"),
             wait=waiting,
             timeout=seconds,
             on_timeout=policy,
-            cwd=cwd or (self._config.cwd if self._terminal is None else None),
+            cwd=check_text(cwd or "", "a directory") or (self._config.cwd if self._terminal is None else None),
             env=_env(self._config.env if self._terminal is None else (), env),
             stdin=stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
             user=user,
@@ -200,6 +200,8 @@ class ExecutionContext:
     ) -> None:
         """Type into a pane: ``literal_text``, then ``keys`` (tmux names such as ``"C-c"``, ``"Up"``), then Enter."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
+        if isinstance(literal_text, str):
+            check_text(literal_text, "what is typed")
         request = Keys(names, literal_text, enter, pane or (self._pane if target is None else None), target, delay)
         await self._need_terminal("send_keys").send_keys(request)
 
@@ -334,7 +336,7 @@ class ExecutionContext:
     def describe(self) -> str:
         """One line for logs and errors."""
         terminal = self._terminal.describe() if self._terminal is not None else "no terminal"
-        return f"{self.target} {terminal}"
+        return f"{self.target} {terminal}" + (f", {state}" if (state := self._backend.transport.state) else "")
 
     def __repr__(self) -> str:
         return f"<ExecutionContext {self.describe()}>"
@@ -412,12 +414,5 @@ def _env(base: tuple[tuple[str, str], ...], extra: Mapping[str, str] | None) -> 
     for name, value in merged.items():
         if not name.isidentifier() or not name.isascii():
             raise ValueError(f"{name!r} is not the name of an environment variable")
-        if "\0" in value:
-            raise ValueError(f"the value of {name} holds a NUL byte")
+        check_text(value, f"the value of {name}")
     return tuple(merged.items())
-
-
-def _text(command: str) -> str:
-    if "\0" in command:
-        raise ValueError("a command cannot hold a NUL byte")
-    return command

@@ -90,6 +90,11 @@ class Transport(ABC):
     max_channels: int | None = None
     """How many processes may be open at once, or None when nothing limits it (sshd's MaxSessions does)."""
 
+    @property
+    def state(self) -> str:
+        """What was last seen of the target itself, where it has a life of its own: a container's state and health."""
+        return ""
+
     @abstractmethod
     async def open_process(self, argv: Sequence[str]) -> Process:
         """Start ``argv`` (never a shell string) with three pipes, no terminal, in the login's directory.

@@ -128,6 +128,10 @@ class ContainerTransport(Transport):
         words = self.engine.interactive_argv(self._exec(argv))
         return self._base.interactive_argv(words) if self._base is not None else words
 
+    @property
+    def state(self) -> str:
+        return f"container {self.info.short_id} {self.info.state}"
+
     def describe(self) -> str:
         base = f" over {self._base.describe()}" if self._base is not None else ""
-        return f"{self.engine.describe()}{base}, container {self.info.short_id} {self.info.state}"
+        return f"{self.engine.describe()}{base}, {self.state}"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 
 from harness.command import Command, OutputCallback
-from harness.errors import ConnectError, UnsupportedOperation
+from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
 from harness.results import Status
 from harness.transport import Transport
 
@@ -109,16 +109,22 @@ class JobFollower:
             process = await self._transport.open_process(self._both(job_id, delivered))
         except (ConnectError, UnsupportedOperation):
             return await reply()  # no second channel: everything is delivered at the end
+        failures: list[CallbackError] = []
+        lost: ConnectionLost | None = None
         async with process, anyio.create_task_group() as tasks:
-            failures: list[CallbackError] = []
             for number, receive in enumerate((process.receive, process.receive_stderr)):
                 tasks.start_soon(
                     self._pass_on, receive, callbacks[number], delivered, number, failures, tasks.cancel_scope
                 )
-            result = await reply()
+            try:
+                result = await reply()
+            except ConnectionLost as error:  # out of the task group as itself
+                lost = error
             tasks.cancel_scope.cancel()
         if failures:
             raise failures[0]
+        if lost is not None:
+            raise lost
         return result
 
     def _both(self, job_id: str, delivered: list[int]) -> list[str]:
