@@ -10,17 +10,16 @@ from harness.errors import JobNotFound
 from harness.results import Job, Status
 from harness.transport import Transport
 
+from .jobclean import clean_script
 from .jobscript import recorded
 from .shell import HeldShell
 from .state import JobRecord, JobStore, parse_record
 
-__all__ = ["JobTable", "KeptJob", "clean_script", "list_script", "parse_table"]
+__all__ = ["JobTable", "KeptJob", "list_script", "parse_table"]
 
 LISTED_LINES = 50
 LISTED_COLUMNS = 2000
 SHOWN_BYTES = 1 << 20
-MOST_JOBS = 10_000
-"""Ended jobs beyond this many are removed by clean(), whatever their size."""
 LIST_TIMEOUT = 120.0
 
 # For each record: "job N STATE CODE STATUS", STATE being ended, alive, gone or pane; then times; then the records.
@@ -147,43 +146,6 @@ class _Table:
         return Status.RUNNING if state in (["alive"], ["pane"]) else Status.UNKNOWN
 
 
-# Ended jobs that are too old, then the oldest while they are too big or too many. The newest id stays known in "last".
-_CLEAN = r"""
-cd "$hx_jobs" || exit 0
-hx_top=$(ls | sed -n 's/^\([0-9][0-9]*\)\.cmd$/\1/p' | sort -n | tail -n 1)
-hx_last=0
-{ read -r hx_last <last; } 2>/dev/null
-case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
-[ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
-hx_drop() {
-  [ -s "$1.exit" ] || return 0
-  rm -f "$1.cmd" "$1.run" "$1.out" "$1.err" "$1.in" "$1.pid" "$1.why" "$1.cap" "$1.exit" && printf 'x'
-}
-find . -name '[0-9]*.exit' -mtime +__DAYS__ | sed 's/^\.\///; s/\.exit$//' | while read -r n; do hx_drop "$n"; done
-find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
-hx_kept=0 hx_count=0
-ls -s -k 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) \([0-9][0-9]*\)\.\([a-z]*\)$/\2 \1 \3/p' | sort -rn |
-while read -r n k suffix; do
-  hx_kept=$((hx_kept + k))
-  [ "$suffix" != cmd ] || hx_count=$((hx_count + 1))
-  if [ "$hx_kept" -gt __KILOBYTES__ ] || [ "$hx_count" -gt __JOBS__ ]; then hx_drop "$n"; fi
-done
-for f in "$hx_root/run/"*.*; do
-  case ${f##*.} in *[!0-9]*) ;; *) kill -0 "${f##*.}" 2>/dev/null || rm -f "$f" ;; esac
-done
-"""
-
-
-def clean_script(max_age: float, max_bytes: int) -> str:
-    """The script that removes ended jobs beyond the limits (seconds, bytes); it writes one letter for each."""
-    days = max(0, int(max_age // 86400) - 1) if max_age >= 86400 else 0
-    fields = {"__DAYS__": str(days), "__KILOBYTES__": str(max_bytes // 1024), "__JOBS__": str(MOST_JOBS)}
-    text = _CLEAN
-    for name, value in fields.items():
-        text = text.replace(name, value)
-    return text
-
-
 class JobTable:
     """Every job on the target, of this and of other harness processes, with or without a terminal."""
 
@@ -217,6 +179,7 @@ class JobTable:
         return (await self.find(job_id)).job
 
     async def clean(self) -> int:
-        """Remove ended jobs beyond the limits; returns how many."""
-        script = clean_script(self._config.jobs_max_age, self._config.jobs_max_bytes)
+        """Remove ended jobs beyond the limits, and logs of panes that no kept job refers to; returns how many jobs."""
+        config = self._config
+        script = clean_script(config.jobs_max_age, config.jobs_max_bytes, shlex.quote(config.tmux_socket))
         return len((await self._shell.call(script, timeout=LIST_TIMEOUT)).stdout)
