@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Capture", "Command", "Keys", "OnTimeout", "parse_duration"]
+__all__ = ["Capture", "Command", "Keys", "OnTimeout", "check_text", "parse_duration"]
 
 OnTimeout = Literal["keep", "kill"]
 OutputCallback = Callable[[bytes], None]
@@ -29,6 +29,21 @@ def parse_duration(text: str | float) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration: write seconds, or 500ms, 30s, 10m, 1h, 1d")
     return float(match["number"]) * _UNITS[match["unit"] or "s"]
+
+
+def check_text(text: str, what: str) -> str:
+    """The same text, when bytes without NUL stand for it: UTF-8, and ``surrogateescape`` for those that are none.
+
+    Raises:
+        ValueError: it holds a NUL, or half of a surrogate pair; ``what`` says what the text is.
+    """
+    if "\0" in text:
+        raise ValueError(f"{what} cannot hold a NUL byte")
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from .command import (
     Command,
     Keys,
     OnTimeout,
+    check_text,
     parse_duration,
 )
 from .config import Config

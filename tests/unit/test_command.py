@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.command import Command, parse_duration
+from harness.command import Command, check_text, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,15 @@ def test_seconds_pass_unchanged(seconds: float) -> None:
 
 def test_callbacks_do_not_make_requests_differ() -> None:
     assert Command("x", on_output=print) == Command("x")
+
+
+@pytest.mark.parametrize("text", ["", "a", "é漢😀", "\udcff\udc80", "\n\t\x1b"])
+def test_text_that_bytes_stand_for_passes(text: str) -> None:
+    assert check_text(text, "it") == text
+
+
+@pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("x\ud800", r"\\ud800"), ("\udfff", "surrogate")])
+def test_text_that_no_bytes_stand_for_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as caught:
+        check_text(text, "it")
+    assert type(caught.value) is ValueError

@@ -465,11 +465,10 @@ class PaneRunner:
         return await inspect(self.shell, tty, pid)
 
     async def _tty(self, pane: Pane) -> tuple[str, int]:
-        if self.link.setup.here:
-            pid, _, tty = pane.wrapper.partition(":")
-        else:
-            where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}")
-            tty, _, pid = (await self.link.ask(where))[-1].text.partition(" ")
+        if not pane.wrapper and not self.link.setup.here:  # what it told of itself is far back in its log
+            where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_pid}:#{pane_tty}")
+            pane.wrapper = (await self.link.ask(where))[-1].text
+        pid, _, tty = pane.wrapper.partition(":")
         return tty, int(pid or 0)
 
     async def screen(self, pane: Pane) -> str:
