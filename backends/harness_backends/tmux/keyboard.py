@@ -55,6 +55,8 @@ class Dispatch:
     suffix: str = ""
     lines: tuple[str, ...] = ()
     lock: bool = True
+    script: str = ""
+    """What the tmux server runs before it types: a plain client would write the slot later than the keys arrive."""
 
     def command(self) -> tuple[str, ...]:
         """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
@@ -90,6 +92,8 @@ class Dispatch:
         if self.lines:
             return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
         slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
+        if self.script:
+            slot = [("run-shell", self.script.replace("#", "##"))]
         if self.kind == "fish":  # it has no aliases
             return [*slot, clear, *type_text(self.pane, _FISH_LINE), enter]
         return [*slot, (*clear, "Space", "h", "x", "Enter")]

@@ -22,7 +22,7 @@ from .bystander import NOTICE, person_typed
 from .ending import TERM_GRACE, Ending
 from .foreground import Foreground, inspect
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, SavedFile, release
+from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .naming import record_text
 from .output import OutputCollector
 from .plain import PlainTmux, until_script
@@ -188,14 +188,15 @@ class PlainRunner:
             await process.wait()
 
     def _action(self, known: PlainPane, job: PaneJob, body: Body) -> Dispatch:
+        slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")
+        text = slot_text(job.job_id, "" if body.run is None else "run")
         return Dispatch(
             pane=known.row.pane_id,
             window=known.row.window_id,
             job_id=job.job_id,
             kind=known.pane.shell.kind,
-            slot=f"{self.tmux.setup.pane_dir(known.row.uid)}/next",
-            suffix="" if body.run is None else "run",
             lock=self.tmux.setup.config.keyboard_lock,
+            script=f"umask 077; echo '{text.strip()}' >{slot}",
         )
 
     async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
