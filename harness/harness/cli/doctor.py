@@ -19,7 +19,11 @@ COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @command("doctor")
-@click.option("--clean", is_flag=True, help="Remove ended jobs beyond the limits, and what dead connections left.")
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Remove ended jobs beyond the limits, and what panes and connections that are gone have left.",
+)
 @click.pass_context
 def doctor(ctx: click.Context, clean: bool) -> int:
     """Check the target and the settings; each finding comes with its fix.

@@ -134,7 +134,7 @@ def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int
 @command("clean")
 @click.pass_context
 def clean(ctx: click.Context) -> int:
-    """Remove ended jobs beyond the limits of the settings (jobs_max_age, jobs_max_bytes)."""
+    """Remove ended jobs beyond the limits of the settings (jobs_max_age, jobs_max_bytes), and logs of gone panes."""
     session = session_of(ctx)
 
     async def main(interruption: Interruption) -> int:

@@ -15,8 +15,13 @@ __all__ = ["Invocation", "Spec", "give_tmux_a_value", "invocation_of", "shared_o
 
 TMUX = "--tmux"
 TARGET_FIELDS = frozenset(
-    {"config_file", "target", "ssh", "container", "engine", "pane", "ssh_config", "identity", "fresh_connection"}
+    {
+        *("config_file", "target", "ssh", "container", "engine", "pane", "ssh_config", "identity", "fresh_connection"),
+        *("image", "image_memory", "image_cpus", "image_network"),
+    }
 )
+LISTS = frozenset({"ssh_options", "image_mounts"})
+"""Options that add up."""
 
 
 @dataclass(slots=True)
@@ -125,8 +130,8 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         invocation.choices = replace(invocation.choices, tmux=value or True)
     elif name == "no_tmux":
         invocation.choices = replace(invocation.choices, tmux=False)
-    elif name == "ssh_options":
-        invocation.choices = replace(invocation.choices, ssh_options=(*invocation.choices.ssh_options, *value))
+    elif name in LISTS:
+        invocation.choices = replace(invocation.choices, **{name: (*getattr(invocation.choices, name), *value)})
     elif name == "verbose":
         invocation.verbose += value
     elif name == "no_color":
@@ -172,6 +177,7 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             type=click.Choice(["docker", "podman"]),
             help="The container's engine; else the one that answers.",
         ),
+        *_image_options(option),
         option(
             "--target", metavar="URL|NAME", shell_complete=_complete_target, help="A target URL, or a named target."
         ),
@@ -182,9 +188,25 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             help="Run in a tmux session that people can attach to.",
         ),
         option("--no-tmux", "no_tmux", is_flag=True, help="Run plainly, whatever the settings say."),
-        option("--pane", metavar="NAME", help="Use this pane of the session."),
+        option("--pane", metavar="NAME", help="Use this pane; 'run' makes it if it is missing."),
         option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
         option("-i", "--identity", metavar="FILE", help="As ssh -i: a private key."),
         option("-F", "--ssh-config", metavar="FILE", help="As ssh -F: another ssh configuration."),
         option("--fresh-connection", is_flag=True, help="Log in anew and share the connection with nobody."),
+    ]
+
+
+def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
+    return [
+        option("--image", metavar="IMAGE", help="Run in a throw-away container of an image, removed at the end."),
+        option("--memory", "image_memory", metavar="SIZE", help="The most memory that it may take, such as 512m."),
+        option("--cpus", "image_cpus", metavar="N", help="The most processors that it may take, such as 1.5."),
+        option("--network", "image_network", metavar="NAME", help="Its network: none, host, or one of the engine's."),
+        option(
+            "--mount",
+            "image_mounts",
+            metavar="SRC:DST[:ro]",
+            multiple=True,
+            help="Let it see a directory of the host; repeatable.",
+        ),
     ]

@@ -31,7 +31,7 @@ async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
 
     Args:
         settings: they name the target.
-        clean: also remove ended jobs beyond the limits, and what dead connections left.
+        clean: also remove ended jobs beyond the limits, and what panes and connections that are gone have left.
     """
     findings = [_settings(settings)]
     for hop in settings.target.hops:
