@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.berths import BERTHS, Berths
 from tests.support.places import Place
 
 from harness.config import Config
@@ -15,10 +16,15 @@ from harness.testing.contract import TransportCheck, run_transport_check, transp
 from harness.transport import Transport
 
 TRANSPORTS = ("local", "ssh-openssh", "ssh-asyncssh")
+CONTAINERS = [pytest.param(name, marks=pytest.mark.containers) for name in ("docker", "podman-api", "podman-busybox")]
 
 
 @asynccontextmanager
-async def open_transport(place: Place, name: str) -> AsyncIterator[Transport]:
+async def open_transport(place: Place, berths: Berths, name: str) -> AsyncIterator[Transport]:
+    if name in BERTHS:
+        async with berths.transport(name) as transport:
+            yield transport
+        return
     if name == "local":
         async with open_target(Target.parse("local:"), Config()) as backend:
             yield backend.transport
@@ -29,7 +35,7 @@ async def open_transport(place: Place, name: str) -> AsyncIterator[Transport]:
 
 
 @pytest.mark.parametrize("item", transport_checks(), ids=lambda item: item.name)
-@pytest.mark.parametrize("name", TRANSPORTS)
-async def test_transport(place: Place, name: str, item: TransportCheck) -> None:
-    async with open_transport(place, name) as transport:
+@pytest.mark.parametrize("name", [*TRANSPORTS, *CONTAINERS])
+async def test_transport(place: Place, berths: Berths, name: str, item: TransportCheck) -> None:
+    async with open_transport(place, berths, name) as transport:
         await run_transport_check(item, transport)

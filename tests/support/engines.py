@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -107,8 +108,9 @@ class Container:
 
     def processes(self) -> list[tuple[int, str]]:
         """Its processes as this machine numbers them, with their command lines."""
-        lines = self.engine.cli("top", self.name, *_TOP[self.engine.kind]).splitlines()[1:]
-        return [(int(pid), command.strip()) for pid, _, command in (line.strip().partition(" ") for line in lines)]
+        listed = self.engine.cli("top", self.name, *_TOP[self.engine.kind])
+        found = re.findall(r"^ *(\d+) +(.+)$", listed, re.M)  # a command's further lines are left out
+        return [(int(pid), command.rstrip()) for pid, command in found]
 
 
 _TOP = {"docker": ("-eo", "pid,args"), "podman": ("hpid,args",)}

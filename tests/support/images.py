@@ -18,8 +18,9 @@ from tests.support.debian import debian_rootfs
 __all__ = ["IMAGES", "Image", "archive"]
 
 ACCOUNTS = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n",
-    "etc/group": "root:x:0:\napp:x:1000:\n",
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/sbin/nologin\n",
+    "etc/group": "root:x:0:\napp:x:1000:\nnobody:x:65534:\n",
 }
 PAUSE = ("/pause/sleep", "1000000000")
 
@@ -87,7 +88,7 @@ class Tree:
 def _small(*, tmp: bool = True) -> bytes:
     """Like Alpine: busybox for everything, ``ash`` for ``sh``."""
     tree = Tree()
-    for name in ("bin", "etc", "home", "proc", "sys", "dev", "var"):
+    for name in ("bin", "etc", "home", "proc", "sys", "dev", "var", "usr", "usr/bin", "usr/local"):
         tree.folder(name)
     tree.folder("root", 0o700).folder("home/app", 0o700, 1000)
     if tmp:
