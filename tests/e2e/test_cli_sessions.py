@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import uuid
+from dataclasses import replace
 
 import pytest
 from tests.support.program import Program
@@ -105,3 +107,23 @@ def test_a_session_is_made_alone(there: Program) -> None:
     assert taken.returncode == 1
     assert b"already" in taken.stderr
     assert there.run("sessions", "create", "a b").returncode == 1
+
+
+def test_sessions_here_for_a_host_there_are_counted_and_named_by_themselves(over_ssh: Program) -> None:
+    socket = f"hx-{uuid.uuid4().hex[:8]}"
+    over_ssh.environ |= {"HARNESS_TMUX_SOCKET": socket, "HARNESS_TMUX_AT": "here"}
+    local = replace(over_ssh, always=())
+    try:
+        assert local.run("--tmux", "run", "true").returncode == 0
+        made = over_ssh.run("--tmux", "run", "echo there")
+        assert (made.returncode, made.stdout) == (0, b"there\n"), made.stderr
+        assert len(sessions_of(over_ssh)) == 2
+        refused = over_ssh.run("--tmux=more", "run", "true")
+        assert b"max_sessions = 1" in refused.stderr
+        assert [one["name"] for one in json.loads(local.run("--json", "sessions").stdout)] == ["harness"]
+        assert over_ssh.run("sessions", "kill", "harness").returncode == 0
+        assert sessions_of(over_ssh) == ["harness"]
+        assert over_ssh.run("sessions", "create", "more").returncode == 0
+        assert over_ssh.run("--tmux=more", "run", "true").returncode == 0
+    finally:
+        subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)

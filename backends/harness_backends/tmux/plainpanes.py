@@ -150,7 +150,7 @@ class PlainPanes:
             raise PaneBusy(
                 f"the limit of {limit} managed panes is reached",
                 target=self.tmux.transport.target,
-                hint="kill one (harness panes kill NAME), or raise max_panes",
+                hint="end one (harness panes kill NAME), or raise max_panes",
             )
 
     async def _create(self, new: NewPane) -> None:
