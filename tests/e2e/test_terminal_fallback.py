@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.support.desk import Desk, OpenDesk, open_desk, until
 
-from harness import Job, PaneBusy, ShellResult, Status, UnsupportedOperation
+from harness import PaneBusy, Status, UnsupportedOperation
 
 __all__ = ["open_desk"]
 
@@ -25,7 +25,8 @@ def plain_tmux(folder: Path, *, logs: bool) -> Path:
     folder.mkdir(exist_ok=True)
     program = folder / "tmux"
     program.write_text(
-        f'#!/bin/sh\nfor word in "$@"; do case $word in {refused}) echo "$word is not allowed" >&2; exit 1 ;; esac; done\n'
+        f'#!/bin/sh\nfor word in "$@"; do\n'
+        f'case $word in {refused}) echo "$word is not allowed" >&2; exit 1 ;; esac; done\n'
         f'exec {shutil.which("tmux")} "$@"\n'
     )
     program.chmod(0o755)
@@ -73,3 +74,231 @@ async def test_commands_give_their_output_and_code_and_the_shell_keeps_its_state
     second = await plain.ctx.run_shell("pwd; echo $A; f")
     assert (second.exit_code, second.stdout, second.cwd) == (4, "/var\nkept\nin f\n", "/var"), second
     assert not any(REFUSED in notice for notice in second.notices)
+
+
+EXACT = {
+    "carriage returns": (r"printf 'a\rb\n'", b"a\rb\n"),
+    "colour": (r"printf '\033[31mred\033[0m\n'", b"\x1b[31mred\x1b[0m\n"),
+    "tabs and blanks": (r"printf 'a\tb  \n'", b"a\tb  \n"),
+    "no newline": ("printf abc", b"abc"),
+    "nothing": ("true", b""),
+    "bytes": (r"printf '\377\001\n'", b"\xff\x01\n"),
+    "many lines": ("seq 1 60000", "".join(f"{n}\n" for n in range(1, 60001)).encode()),
+    "a forged tag": ("echo '[harness 7: 0] $ '", b"[harness 7: 0] $ \n"),
+}
+
+
+@with_logs
+async def test_with_a_log_every_byte_is_exact(plain: Desk) -> None:
+    for command, expected in EXACT.values():
+        result = await plain.ctx.run_shell(command)
+        assert (result.status, result.stdout_bytes) == (Status.COMPLETED, expected), (command, result)
+        assert not any(RENDERED in notice for notice in result.notices)
+
+
+SHOWN = {
+    "lines": ("seq 1 300", "".join(f"{n}\n" for n in range(1, 301))),
+    "empty": ("true", ""),
+    "blank lines": ("printf '\\n\\nx\\n\\n'", "\n\nx\n\n"),
+    "long line": ("printf '%0400d\\n' 1", f"{1:0400d}\n"),
+    "several lines of command": ("echo a\necho b", "a\nb\n"),
+    "no newline": ("printf abc", "abc"),
+    "colour": (r"printf '\033[31mred\033[0m\n'", "red\n"),
+    "tab": (r"printf 'a\tb\n'", "a       b\n"),
+    "progress bar": (r"printf '10%%\r99%%\n'", "99%\n"),
+    "wide": ("echo '日本 é'", "日本 é\n"),
+    "like a tag": ("echo '[harness 99: 0] $ x'", "[harness 99: 0] $ x\n"),
+    "failed": ("echo bad; sh -c 'exit 42'", "bad\n"),
+    "killed": ("echo dying; sh -c 'kill -9 $$'", "dying\n"),
+    "syntax error": ("echo (", None),
+    "five thousand": ("seq 1 5000", "".join(f"{n}\n" for n in range(1, 5001))),
+}
+CODES = {"failed": 42, "killed": 137, "syntax error": 2}
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_without_a_log_the_text_between_the_tags_is_given_and_said_to_be_that(
+    open_plain: OpenPlain, where: str
+) -> None:
+    desk = await open_plain(where, logs=False)
+    for name, (command, shown) in SHOWN.items():
+        result = await desk.ctx.run_shell(command, timeout=20)
+        assert (result.status, result.exit_code) == (Status.COMPLETED, CODES.get(name, 0)), (name, result)
+        assert shown is None or result.stdout.removesuffix("Killed\n") == shown, (name, result)
+        assert any(RENDERED in notice for notice in result.notices), (name, result)
+
+
+@without_logs
+async def test_others_find_the_shown_text_and_the_code_of_a_job(plain: Desk) -> None:
+    result = await plain.ctx.run_shell("echo kept; sh -c 'exit 5'")
+    assert result.job_id
+    assert "kept" in (await plain.ctx.capture_pane(job_id=result.job_id))
+    assert (plain.state / "jobs" / f"{result.job_id}.out").read_text() == "kept\n"
+    assert (plain.state / "jobs" / f"{result.job_id}.exit").read_text() == "5\n"
+
+
+@without_logs
+async def test_what_the_scrollback_does_not_hold_is_said(open_plain: OpenPlain, plain: Desk) -> None:
+    cleared = await plain.ctx.run_shell("echo before; clear; tmux clear-history; echo after; (exit 6)")
+    assert (cleared.status, cleared.exit_code) == (Status.COMPLETED, 6), cleared
+    assert cleared.stdout.endswith("after\n")
+    short = await open_plain(logs=False, history_limit=100)
+    long = await short.ctx.run_shell("seq 1 500; (exit 7)")
+    assert (long.status, long.exit_code) == (Status.COMPLETED, 7)
+    assert long.stdout.endswith("\n499\n500\n")
+    assert any("may be missing" in notice for notice in long.notices), long
+    untagged = await open_plain(logs=False, prompt_tag=False)
+    blind = await untagged.ctx.run_shell("echo unseen; (exit 8)")
+    assert (blind.status, blind.exit_code, blind.stdout) == (Status.COMPLETED, 8, "")
+    assert any("prompt_tag = true" in notice for notice in blind.notices), blind
+
+
+@every_kind
+async def test_a_deadline_keeps_or_kills(plain: Desk) -> None:
+    await plain.ctx.run_shell("mkfifo gate")
+    kept = await plain.ctx.run_shell("echo begun; cat gate; echo ended; (exit 9)", timeout=1)
+    assert (kept.status, kept.exit_code, kept.stdout) == (Status.RUNNING, None, "begun\n"), kept
+    assert any("cat gate" in notice for notice in kept.notices), kept
+    with pytest.raises(PaneBusy, match=f"job {kept.job_id}"):
+        await plain.ctx.run_shell("echo in the way")
+    await plain.open_gate()
+    done = await plain.ctx.wait(kept.job_id or "", timeout=10)
+    assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 9, "begun\nended\n"), done
+    killed = await plain.ctx.run_shell("echo begun; sleep 300.25", timeout=1, on_timeout="kill")
+    assert (killed.status, killed.exit_code) == (Status.TIMED_OUT, None), killed
+    assert killed.stdout.startswith("begun\n")
+    assert not plain.processes("sleep 300.25")
+    after = await plain.ctx.run_shell("echo after")
+    assert (after.status, after.stdout) == (Status.COMPLETED, "after\n"), after
+
+
+@every_kind
+async def test_jobs_in_the_background_are_waited_for_and_killed(plain: Desk) -> None:
+    await plain.ctx.run_shell("mkfifo gate; cd /usr")
+    job = await plain.ctx.run_shell("pwd; cat ~/gate; (exit 4)", wait=False)
+    other = await plain.ctx.run_shell("echo mine; sleep 300.5", wait=False)
+    assert (job.status, other.status) == (Status.RUNNING, Status.RUNNING)
+    assert len({job.pane, other.pane, "main"}) == 3
+    assert (await plain.ctx.run_shell("echo free")).stdout == "free\n"
+    await plain.open_gate()
+    done = await plain.ctx.wait(job.job_id or "", timeout=10)
+    assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 4, "/usr\n"), done
+    ended = await plain.ctx.kill(other.job_id or "")
+    assert ended.status is Status.INTERRUPTED, ended
+    assert not plain.processes("sleep 300.5")
+
+
+@every_kind
+async def test_cancelling_the_caller_ends_the_command(plain: Desk) -> None:
+    await plain.ctx.run_shell("true")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(plain.ctx.run_shell, "sleep 300.75")
+        await until(lambda: plain.processes("sleep 300.75"))
+        tasks.cancel_scope.cancel()
+    assert not plain.processes("sleep 300.75")
+    assert (await plain.ctx.run_shell("echo after")).stdout == "after\n"
+
+
+@every_kind
+async def test_a_question_is_reported_and_answered_with_keys(plain: Desk) -> None:
+    asked = await plain.ctx.run_shell("read -r name; echo \"hello $name; '$'\"", timeout=20)
+    assert asked.status is Status.RUNNING
+    assert any("waiting for input" in notice for notice in asked.notices), asked
+    await plain.ctx.send_keys(literal_text="you;", enter=True)
+    done = await plain.ctx.wait(asked.job_id or "", timeout=10)
+    assert (done.status, done.exit_code) == (Status.COMPLETED, 0)
+    assert done.stdout.endswith("hello you;; '$'\n")
+    await plain.ctx.send_keys(literal_text=f"echo {'w' * 3000}")
+    with anyio.fail_after(10):
+        while "w" * 3000 not in await plain.ctx.capture_pane(delay=0.05):
+            pass
+
+
+@every_kind
+async def test_a_shell_that_ends_is_followed_by_a_fresh_one(plain: Desk) -> None:
+    ended = await plain.ctx.run_shell("echo bye; exit 3")
+    assert (ended.status, ended.exit_code) == (Status.SHELL_EXITED, 3), ended
+    fresh = await plain.ctx.run_shell("echo fresh")
+    assert (fresh.status, fresh.stdout) == (Status.COMPLETED, "fresh\n"), fresh
+    plain.tmux.cmd("kill-window", "-t", "=harness:main")
+    again = await plain.ctx.run_shell("echo again")
+    assert (again.status, again.stdout) == (Status.COMPLETED, "again\n"), again
+    assert any("new one" in notice for notice in again.notices), again
+
+
+@every_kind
+async def test_large_and_difficult_commands_go_as_one_unit(plain: Desk) -> None:
+    for command, out in {
+        f": '{'x' * 300_000}'; echo large": "large\n",
+        "cat <<'X'\ntab\there;\nX": "tab     here;\n",
+        "echo \"it's\" '%if' \\;": "it's %if ;\n",
+    }.items():
+        result = await plain.ctx.run_shell(command)
+        assert (result.exit_code, result.stdout.expandtabs()) == (0, out), result
+    options = await plain.ctx.run_shell("pwd; echo $A; cat", cwd="/var", env={"A": "b;"}, stdin="in\n")
+    assert (options.exit_code, options.stdout) == (0, "/var\nb;\nin\n"), options
+    apart = await plain.ctx.run_shell("printf out; printf err >&2; exit 3", tty=False, cwd="/")
+    assert (apart.exit_code, apart.stdout, apart.stderr) == (3, "out", "err"), apart
+
+
+@without_logs
+async def test_what_needs_more_says_what(plain: Desk) -> None:
+    await plain.ctx.run_shell("mkfifo gate")
+    job = await plain.ctx.run_shell("cat gate", wait=False)
+    with pytest.raises(UnsupportedOperation, match="no log") as caught:
+        plain.ctx.follow(job.job_id or "")
+    assert "pipe-pane" in str(caught.value.hint)
+    await plain.open_gate()
+    assert (await plain.ctx.wait(job.job_id or "", timeout=10)).status is Status.COMPLETED
+    await plain.ctx.send_keys(literal_text="bash --norc", enter=True)
+    await until(lambda: plain.show("#{pane_current_command}") == "bash" and plain.processes("bash --norc"))
+    with pytest.raises(PaneBusy, match="bash --norc") as inside:
+        await plain.ctx.run_shell("echo nested")
+    assert "control mode" in str(inside.value.hint)
+    await plain.ctx.send_keys(literal_text="exit", enter=True)
+    assert (await plain.ctx.run_shell("echo outside")).stdout == "outside\n"
+
+
+@pytest.mark.parametrize("shell", ["/usr/bin/zsh", "/bin/dash", "/bin/mksh", "/usr/bin/fish", "/usr/bin/busybox"])
+async def test_every_shell_gives_codes_and_text(open_plain: OpenPlain, shell: str) -> None:
+    shell = shutil.which(shell.rpartition("/")[2]) or shell
+    for logs in LOGS:
+        desk = await open_plain(logs=logs, shell=shell)
+        for command, code, out in [
+            ("echo one", 0, "one\n"),
+            ("echo two; sh -c 'exit 7'", 7, "two\n"),
+            ("true", 0, ""),
+            ("cd /usr", 0, ""),
+            ("pwd", 0, "/usr\n"),
+        ]:
+            result = await desk.ctx.run_shell(command, timeout=20)
+            assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, code, out), (logs, result)
+        wrong = await desk.ctx.run_shell("echo (", timeout=20)
+        assert wrong.status is Status.COMPLETED
+        assert wrong.exit_code not in (0, None)
+        stopped = await desk.ctx.run_shell("sleep 300", timeout=0.5, on_timeout="kill")
+        assert stopped.status is Status.TIMED_OUT, stopped
+        assert (await desk.ctx.run_shell("echo after")).stdout == "after\n"
+
+
+async def test_two_contexts_share_a_session_without_mixing(open_plain: OpenPlain, open_desk: OpenDesk) -> None:
+    one = await open_plain()
+    two = await open_desk(tmux_socket=one.config.tmux_socket)
+    async with anyio.create_task_group() as tasks:
+        for desk, name in ((one, "one"), (two, "two")):
+            tasks.start_soon(_ten, desk, name)
+
+
+async def _ten(desk: Desk, name: str) -> None:
+    for number in range(10):
+        result = await desk.ctx.run_shell(f"echo {name} {number}; (exit {number})")
+        assert (result.exit_code, result.stdout) == (number, f"{name} {number}\n"), result
+
+
+async def test_it_can_be_chosen(open_desk: OpenDesk) -> None:
+    desk = await open_desk(control_mode="never")
+    chunks: list[bytes] = []
+    result = await desk.ctx.run_shell("echo chosen", on_output=chunks.append)
+    assert (result.stdout, b"".join(chunks)) == ("chosen\n", b"chosen\n")
+    assert any("control_mode" in notice for notice in result.notices)
+    assert not desk.tmux.cmd("list-clients").stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.pane_shells import open_pane_shell
+from tests.support.pane_shells import PANE_SHELLS, open_pane_shell
 
 from harness.command import Capture
 from harness.errors import UnsupportedOperation
@@ -35,16 +35,16 @@ LONG_SHOWN = "\n".join([*(f"echo {n}" for n in range(12)), "... (8 more lines)"]
             "[harness 6: 0] $ printf a\na[harness 7: 0] $ ", "printf a", TaggedOutput("a", 0), id="no newline"
         ),
         pytest.param(
-            "[harness 6: 0] $ printf a\na%" + " " * 60 + "[harness 7: 0] $ ",
+            "[harness 6: 0] $ printf a\na" + " " * 60 + "[harness 7: 0] $ ",
             "printf a",
             TaggedOutput("a", 0),
-            id="zsh's mark",
+            id="no newline, filled up",
         ),
         pytest.param(
-            "[harness 6: 0] % printf a\na%" + " " * 60 + "\n[harness 7: 0] % ",
+            "[harness 6: 0] % printf a\na\N{RETURN SYMBOL}" + " " * 58 + "\n[harness 7: 0] % ",
             "printf a",
             TaggedOutput("a", 0),
-            id="zsh's mark above its prompt",
+            id="fish's mark above its prompt",
         ),
         pytest.param(
             "[harness 6: 0] u@h\n[harness 6: 0] $ ls\na\n[harness 7: 0] u@h\n$ ",
@@ -112,7 +112,7 @@ LONG_SHOWN = "\n".join([*(f"echo {n}" for n in range(12)), "... (8 more lines)"]
     ],
 )
 def test_a_job_is_found_between_its_tags(screen: str, command: str, expected: TaggedOutput | None) -> None:
-    assert extract_tagged(screen, "7", command) == expected
+    assert extract_tagged(screen, "7", command, 60) == expected
 
 
 LINE = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="["), max_size=20)
@@ -146,14 +146,16 @@ async def test_a_real_screen_gives_each_job_its_own_output(shell: str) -> None:
             assert expected in (None, found.text)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-async def test_a_last_line_without_newline_is_found_while_it_is_on_the_screen(shell: str) -> None:
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_a_last_line_without_newline_stays_on_the_screen(shell: str) -> None:
+    commands = {"printf abc": "abc", "printf 'a\\nb#'": "a\nb#", "echo": "\n"}
     async with open_pane_shell(shell) as pane:
-        result = await pane.run("printf 'a\\nb'")
-        await pane.ctx.send_keys(literal_text="# wait", delay=0.2)
-        found = extract_tagged(await pane.screen(), str(result.job_id), "printf 'a\\nb'")
-        assert found is not None
-        assert found.text == "a\nb"
+        for number, (command, expected) in enumerate(commands.items(), 1):
+            await pane.gives(command, expected)
+            assert await pane.ctx.capture_pane(job_id=str(number)) == expected
+        await pane.gives("true", "")
+        for number, expected in enumerate(commands.values(), 1):
+            assert await pane.ctx.capture_pane(job_id=str(number)) == expected
 
 
 @pytest.mark.parametrize(

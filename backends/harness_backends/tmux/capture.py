@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -74,12 +75,13 @@ class _Tag:
     after: str
 
 
-def extract_tagged(screen: str, job_id: str, command: str) -> TaggedOutput | None:
+def extract_tagged(screen: str, job_id: str, command: str, width: int = 0) -> TaggedOutput | None:
     """Find a job in a joined capture of the whole scrollback, by the visible tags alone.
 
     The tag ``[harness 7: 0]`` stands in the prompt that follows job 7. Its output is what stands between the echo of
     the command, on and below the prompt before it, and the first such tag. None when there is no such tag (any more).
 
+    A last line without newline is known by the blanks that fill it up to ``width``, the columns of the pane.
     Output that imitates tags makes the result inexact, unless nothing tells it from the real ones.
     """
     lines = screen.split("\n")
@@ -88,13 +90,13 @@ def extract_tagged(screen: str, job_id: str, command: str) -> TaggedOutput | Non
     starts = [tag for tag in tags if tag.job != job_id and _echoes(lines, tag, echo)]
     starts = [tag for tag in starts if any(end.job == job_id and end.line >= tag.line + len(echo) for end in tags)]
     if not starts:
-        return _by_tags_only(lines, tags, job_id)
+        return _by_tags_only(lines, tags, job_id, width)
     start = starts[-1]
     end = _end(tags, job_id, start.line + len(echo), _prompt(start, echo[0]))
     between = [tag for tag in tags if start.line < tag.line < end.line]
     ids = [int(tag.job) for tag in starts]
     exact = not between and all(first < second for first, second in pairwise(ids))
-    return TaggedOutput(_text(lines[start.line + len(echo) : end.line], end), end.code, exact)
+    return TaggedOutput(_text(lines[start.line + len(echo) : end.line], end, width), end.code, exact)
 
 
 def extract_running(screen: str, command: str) -> str:
@@ -135,19 +137,27 @@ def _end(tags: list[_Tag], job_id: str, line: int, prompt: str) -> _Tag:
     return next((tag for tag in ends if _flat(tag.after).startswith(prompt)), ends[0])
 
 
-def _by_tags_only(lines: list[str], tags: list[_Tag], job_id: str) -> TaggedOutput | None:
+def _by_tags_only(lines: list[str], tags: list[_Tag], job_id: str, width: int) -> TaggedOutput | None:
     """The echo is not there: it scrolled away, was cleared, or the command was typed in another form."""
     index = next((index for index, tag in enumerate(tags) if tag.job == job_id), None)
     if index is None:
         return None
     start = tags[index - 1].line + 1 if index else 0
-    return TaggedOutput(_text(lines[start : tags[index].line], tags[index]), tags[index].code, exact=False)
+    return TaggedOutput(_text(lines[start : tags[index].line], tags[index], width), tags[index].code, exact=False)
 
 
-def _text(body: list[str], end: _Tag) -> str:
+def _text(body: list[str], end: _Tag, width: int) -> str:
     """The lines of the output, with what stands before the tag: a last line without newline.
 
-    zsh puts a mark and blanks after such a line, as many as the pane is wide, and its prompt below.
+    The hooks, or zsh and fish by themselves, fill such a line up with blanks, and the prompt stands below; fish puts a
+    mark before the blanks. The capture joins the two lines unless the prompt was written again.
     """
-    text = "".join(f"{line}\n" for line in body) + end.before
-    return re.sub(r"[%#] {20,}\n?\Z", "", text)
+    before = end.before
+    if not before and body and body[-1].endswith(" ") and width and _columns(body[-1]) % width == 0:
+        before = body.pop()
+    return "".join(f"{line}\n" for line in body) + re.sub("\N{RETURN SYMBOL}? *\\Z", "", before)
+
+
+def _columns(line: str) -> int:
+    """How many columns a line takes on the screen."""
+    return sum((unicodedata.east_asian_width(char) in "WF") + (not unicodedata.combining(char)) for char in line)

@@ -121,7 +121,7 @@ class PlainTerminal(Terminal):
             )
         known, job = self._jobs[job_id]
         text = await self._captured(known, Capture(start="-", end="-"))
-        found = extract_tagged(text, job_id, job.command.command)
+        found = extract_tagged(text, job_id, job.command.command, known.row.width)
         if found is None:
             raise TerminalError(
                 f"job {job_id} is not in the scrollback of its pane (any more)",
@@ -175,7 +175,7 @@ class PlainTerminal(Terminal):
             raise TerminalError(
                 "the default pane is protected",
                 target=self._tmux.transport.target,
-                hint="force (--force) ends it all the same; the next command gets a new one",
+                hint="--force, or force=True, ends it all the same; the next command gets a new one",
             )
         await self._panes.kill(known)
 

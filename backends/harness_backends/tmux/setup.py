@@ -135,6 +135,7 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
         "hxn": pane.nonce,
         "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
         "hxt": "1" if setup.config.prompt_tag else "",
+        "hxcols": str(setup.config.width),
     }
     posix = "".join(f"{key}={shlex.quote(value)}\n" for key, value in settings.items())
     posix += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in setup.config.env)

@@ -160,9 +160,9 @@ async def _from_scrollback(tmux: PlainTmux, job: PaneJob, row: PaneRow) -> Tagge
     tag = shlex.quote(f"[harness {job.job_id}: ")
     shown = f"{tmux.setup.tmux} capture-pane -p -t {row.pane_id} | grep -qF {tag}"
     await tmux.beside(until_script(shown, LAG), 2 * LAG)
-    found = extract_tagged(await _scrollback(tmux, row, -NEAR), job.job_id, job.command.command)
+    found = extract_tagged(await _scrollback(tmux, row, -NEAR), job.job_id, job.command.command, row.width)
     if found is None or not found.exact:
-        found = extract_tagged(await _scrollback(tmux, row, "-"), job.job_id, job.command.command)
+        found = extract_tagged(await _scrollback(tmux, row, "-"), job.job_id, job.command.command, row.width)
     if found is None:
         job.notices.append(LEFT)
         return None

@@ -145,7 +145,8 @@ class TmuxTerminal(Terminal):
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
         await self._runner.settle(panes[0])
         request = Capture(start="-", end="-")
-        found = extract_tagged(await self._captured(panes[0], request), job_id, record.command)
+        text, width = await self._captured(panes[0], request), self._link.setup.config.width
+        found = extract_tagged(text, job_id, record.command, width)
         if found is None:
             untagged = "" if self._link.setup.config.prompt_tag else "; prompt_tag = true makes jobs findable there"
             raise TerminalError(

@@ -6,9 +6,11 @@
 # A status that is only handed on stands in a list with &&: so no ERR trap and no errexit takes it for a failure. What
 # follows the start mark, or precedes the end mark, is not traced; ksh traces to a descriptor of its own, but not into
 # functions when it is told so: there one line, "+ hxd", is left. A backslash keeps the user's aliases out.
+# hxsp, as many blanks as the pane is wide but one, begins a new line for the prompt unless the cursor is at the beginning
+# of one: what a command wrote last stays on the screen. zsh and fish do so themselves.
 # After a syntax error in $( bash 5.2 writes before the start of a buffer, until it meets another error: eval ")".
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
-hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW=
+hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW= hxsp=
 if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
 else hxp() { \command printf %s "$1"; }
 fi
@@ -64,9 +66,11 @@ case $hxk${BASH_VERSION-} in *[0-9]* | ash*) hxL='\[' hxR='\]' ;; *) hxL= hxR= ;
 if [ -n "$hxt" ]; then hxT='[harness $((hxl=hxi?hxi:hxl)): $((hxx=hxi?$?:hxx))] '
 else hxT='${hxz#$((hxl=hxi?hxi:hxl))}${hxz#$((hxx=hxi?$?:hxx))}'
 fi
-hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
+[ -z "${hxcols-}" ] || hxsp=$(\command printf "%$((hxcols - 1))s$hxcr${hxe}[K" '')
+hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}${hxsp}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
 if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
+PROMPT_EOL_MARK=
 hxal() { \alias hx="{ hxa } 2>/dev/null; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="{ hxc && :; } 2>/dev/null"; }
 hxh() {
 [[ ${(j: :)precmd_functions[@]-} == *hxzp* ]] || precmd_functions+=(hxzp)

@@ -1,0 +1,126 @@
+"""tmux on this machine with the panes' shells on the target; and what several watchers of one session do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.desk import OpenDesk, open_desk, until
+
+from harness import Status, UnsupportedOperation, connect
+
+__all__ = ["open_desk"]
+
+LIMIT = 64 << 10
+
+
+def path_without_tmux(folder: Path) -> Path:
+    """A PATH with every program of this machine but tmux."""
+    folder.mkdir(mode=0o755)
+    for directory in os.environ["PATH"].split(":"):
+        for program in Path(directory).glob("*") if os.path.isdir(directory) else ():
+            if program.name != "tmux" and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    return folder
+
+
+@pytest.fixture
+def lacking(tmp_path: Path) -> dict[str, str]:
+    """Start-up files of an account that finds no tmux."""
+    tmp_path.chmod(0o755)
+    line = f"export PATH={path_without_tmux(tmp_path / 'bin')}\n"
+    return {".bashrc": line, ".bash_profile": line}
+
+
+@pytest.mark.parametrize(("at", "told"), [("here", False), ("auto", True)])
+async def test_a_target_without_tmux_has_its_session_here(
+    open_desk: OpenDesk, lacking: dict[str, str], at: str, told: bool
+) -> None:
+    desk = await open_desk("ssh", rc=lacking, tmux_at=at)
+    first = await desk.ctx.run_shell("command -v tmux; echo $SSH_CONNECTION | wc -w; (exit 3)")
+    assert (first.status, first.exit_code, first.stdout) == (Status.COMPLETED, 3, "4\n"), first
+    assert any("there is no tmux on the target" in notice for notice in first.notices) is told, first
+    await desk.ctx.run_shell("cd /var; A=kept")
+    second = await desk.ctx.run_shell("pwd; echo $A; printf 'a\\tb'; printf '\\001'")
+    assert (second.exit_code, second.stdout_bytes) == (0, b"/var\nkept\na\tb\x01"), second
+    assert not any("no tmux" in notice for notice in second.notices)
+    kept = (desk.state / "jobs" / f"{second.job_id}.exit").read_text()
+    assert kept == "0\n"
+
+
+async def test_a_session_here_keeps_kills_and_answers(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
+    desk = await open_desk("ssh", rc=lacking)
+    job = await desk.ctx.run_shell("echo begun; sleep 300.25", timeout=1)
+    assert (job.status, job.stdout) == (Status.RUNNING, "begun\n"), job
+    assert desk.processes("sleep 300.25")
+    await desk.ctx.kill(job.job_id or "")
+    assert not desk.processes("sleep 300.25")
+    asked = await desk.ctx.run_shell('read -r x; echo "got $x"', timeout=20)
+    assert asked.status is Status.RUNNING
+    await desk.ctx.send_keys(literal_text="it", enter=True)
+    done = await desk.ctx.wait(asked.job_id or "", timeout=10)
+    assert done.stdout.endswith("got it\n")
+    assert [pane.name for pane in await desk.ctx.list_panes()] == ["main"]
+
+
+async def test_the_target_may_be_demanded(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedOperation, match="no tmux on the target") as caught:
+        await open_desk("ssh", rc=lacking, tmux_at="target")
+    assert 'tmux_at = "here"' in str(caught.value.hint)
+
+
+async def test_a_target_with_tmux_uses_it_unless_told_otherwise(open_desk: OpenDesk) -> None:
+    assert shutil.which("tmux")
+    desk = await open_desk("ssh")
+    there = await desk.ctx.run_shell("echo ${TMUX:+inside}")
+    assert (there.stdout, there.notices) == ("inside\n", ())
+    here = await open_desk("ssh", tmux_at="here")
+    assert (await here.ctx.run_shell("echo outside${TMUX:+ no}")).stdout == "outside\n"
+
+
+async def test_two_watchers_rotate_a_panes_log_and_lose_nothing(open_desk: OpenDesk) -> None:
+    one = await open_desk(job_log_limit=LIMIT)
+    two = await open_desk(job_log_limit=LIMIT, tmux_socket=one.config.tmux_socket)
+    ran: dict[str, tuple[int, str]] = {}
+    for number in range(24):
+        desk = (one, two)[number % 2]
+        text = "".join(f"{number} {line}\n" for line in range(1, 701))
+        result = await desk.ctx.run_shell(f"for i in $(seq 1 700); do echo {number} $i; done; (exit {number})")
+        assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, number, text), result
+        ran[result.job_id or ""] = (number, text)
+    pieces = [path.name for path in one.state.glob("panes/*/log.*")]
+    assert len(pieces) > 1, pieces
+    async with connect("local:", config=one.config) as other:
+        for job_id, (code, text) in ran.items():
+            shown = await other.wait(job_id, timeout=5)
+            assert (shown.status, shown.exit_code, shown.stdout) == (Status.COMPLETED, code, text), job_id
+
+
+@pytest.mark.parametrize("unlock", [True, False])
+async def test_an_operator_who_takes_the_keyboard_with_f12_is_told_of(open_desk: OpenDesk, unlock: bool) -> None:
+    desk = await open_desk()
+    operator = await desk.operator()
+    await desk.ctx.run_shell("mkfifo gate")
+
+    async def meddle() -> None:
+        await until(lambda: desk.processes("cat gate"))
+        if unlock:
+            operator.press("F12")
+            await until(lambda: desk.show("#{@harness_unlocked}") == "1")
+        operator.type("meddling")
+        if unlock:
+            await until(lambda: "meddling" in "\n".join(desk.tmux.cmd("capture-pane", "-p", "-t", "=harness:").stdout))
+        await anyio.sleep(0.6)  # as long as a hand takes; nothing tells that keys were kept out
+        await desk.open_gate()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(meddle)
+        result = await desk.ctx.run_shell("cat gate; echo done")
+    assert (result.status, result.exit_code) == (Status.COMPLETED, 0)
+    assert ("meddling" in result.stdout) is unlock
+    assert any("an operator was typing" in notice for notice in result.notices) is unlock, result
+    after = await desk.ctx.run_shell("echo after", timeout=15)
+    assert (after.status, after.exit_code, after.stdout) == (Status.COMPLETED, 0, "after\n")
