@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -21,9 +23,28 @@ GROUP = "harness.backends"
 
 @cache
 def _names() -> dict[str, str]:
-    from importlib.metadata import entry_points  # a third of the start-up time, and not needed by --help
+    from importlib.metadata import entry_points  # slow to load, and seldom needed: see _listed
 
     return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+@cache
+def _listed() -> dict[str, str]:
+    """The entry points that lie in plain files of ``sys.path``: nearly always all, at a tenth of the time."""
+    found: dict[str, str] = {}
+    for directory in sys.path:
+        for path in sorted(glob.glob(f"{glob.escape(directory or '.')}/*.dist-info/entry_points.txt")):
+            with open(path, encoding="utf-8") as file:
+                for name, value in _points(file.read()):
+                    found.setdefault(name, value)
+    return found
+
+
+def _points(text: str) -> list[tuple[str, str]]:
+    """The names and values in the group's section of an ``entry_points.txt``."""
+    _, _, rest = f"\n{text}".partition(f"\n[{GROUP}]\n")
+    lines = (line.partition("=") for line in rest.partition("\n[")[0].splitlines() if "=" in line)
+    return [(name.strip(), value.partition("[")[0].strip()) for name, _, value in lines]
 
 
 def schemes() -> list[str]:
@@ -37,7 +58,7 @@ def find_backend(scheme: str) -> BackendFactory:
     Raises:
         TargetNotFound: no installed backend serves it.
     """
-    value = _names().get(scheme)
+    value = _listed().get(scheme) or _names().get(scheme)
     if value is None:
         raise TargetNotFound(f"no backend for {scheme!r} targets", hint=f"installed: {', '.join(schemes()) or 'none'}")
     module, _, attribute = value.partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import cached_property
 
 from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.config import Config
@@ -28,16 +29,20 @@ class PosixBackend(Backend):
         store: JobStore,
         capabilities: Capabilities,
         job_runner: Jobs,
-        files: Files,
     ) -> None:
         self.target = transport.target
         self.transport = transport
         self.capabilities = capabilities
-        self.files = files
         self.jobs = job_runner
         self._config = config
         self._shell = shell
         self._store = store
+
+    @cached_property
+    def files(self) -> Files:  # type: ignore[override]  # read only, and made when first used: there is much to load
+        from .files import PosixFiles
+
+        return PosixFiles(self._shell, self.transport, self.capabilities)
 
     def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
         from ..tmux import open_terminal
@@ -60,8 +65,6 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         ConnectError: the target cannot be entered, or has no safe place for job records.
         ConnectionLost: the link broke.
     """
-    from .files import PosixFiles
-
     async with AsyncExitStack() as stack:
         shell = await stack.enter_async_context(open_held_shell(transport))
         shell.define(state.PROLOGUE)
@@ -71,5 +74,4 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         probed = probe.parse_probe(text, report.root)
         store = await stack.enter_async_context(state.keep_job_store(shell, report))
         runner = await stack.enter_async_context(jobs.open_jobs(transport, config, shell, store, probed))
-        files = PosixFiles(shell, transport, probed.capabilities)
-        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner, files)
+        yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)

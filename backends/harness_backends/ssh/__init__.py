@@ -29,7 +29,8 @@ def open_transport(target: Target, config: Config, base: Transport | None) -> Ab
 @asynccontextmanager
 async def open_backend(target: Target, config: Config, transport: Transport | None) -> AsyncIterator[Backend]:
     """The backend of ``ssh:``."""
-    from ..posix.backend import open_posix_backend
+    async with open_transport(target, config, transport) as connected:
+        from ..posix.backend import open_posix_backend  # while connecting there was time to load it
 
-    async with open_transport(target, config, transport) as connected, open_posix_backend(connected, config) as backend:
-        yield backend
+        async with open_posix_backend(connected, config) as backend:
+            yield backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import secrets
@@ -12,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
 from harness.target import Hop, Target
+from harness.tasks import background_tasks
 
-from .login import log_in
 from .mux import MuxConnection, MuxError, MuxGone, connect_mux
 from .options import Settings, master_argv, master_key, master_name, master_tag, query_argv
 from .sockets import find_sockets, lock, nobody_listens, place_again, remove_unused_locks, socket_path, split_name
@@ -85,7 +87,9 @@ async def _query(target: Target, config: Config) -> Settings:
     argv = query_argv(target.last, config)
     try:
         with anyio.fail_after(config.connect_timeout):
-            done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
+            async with background_tasks() as tasks:
+                tasks.start_soon(_prepare)
+                done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError as error:
         raise ConnectError("ssh was not found", target=target, hint="install the OpenSSH client") from error
     except TimeoutError:
@@ -96,6 +100,12 @@ async def _query(target: Target, config: Config) -> Settings:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["ssh -G failed"]
         raise ConfigError(f"ssh does not accept its configuration: {words[0]}", target=target)
     return Settings.parse(done.stdout.decode("utf-8", "surrogateescape"))
+
+
+async def _prepare() -> None:
+    """Load what every target needs next, while ``ssh -G`` runs in a process of its own."""
+    await anyio.lowlevel.checkpoint()
+    importlib.import_module("harness_backends.posix.backend")
 
 
 def placed_again(master: Master) -> Master:
@@ -154,6 +164,8 @@ async def _start(master: Master) -> MuxConnection:
         return master_argv(master.hop, master.config, master.path, questions=questions, persist=persist)
 
     logger.info("logging in to %s", master.target)
+    from .login import log_in  # not needed where a master lives
+
     await log_in(argv, master.target, master.config.login_timeout)
     lease = await _lease(master.path)
     if lease is None:
