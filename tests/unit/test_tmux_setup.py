@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,20 @@ def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     assert shown.stderr == b""
     assert shown.stdout.decode().endswith(source)
     assert "n0nce" in shown.stdout.decode().removesuffix(source)
+
+
+def test_hook_files_that_found_no_space_are_neither_used_nor_left_for_good(tmp_path: Path) -> None:
+    def prepare() -> str:
+        script = setup_script(replace(setup(str(tmp_path / "full")), create=False), pane())
+        return run(["dash"], script.replace("-L harness ", f"-L hx-none-{os.getpid()} ")).stdout.decode()
+
+    (tmp_path / "full").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "none", str(tmp_path / "full")], check=True)
+    try:
+        assert prepare().startswith("failed=no space for its files in ")
+        subprocess.run(["mount", "-o", "remount,size=1m", str(tmp_path / "full")], check=True)
+        assert prepare() == "missing=\n"
+        (folder,) = (tmp_path / "full" / "tmux").iterdir()
+        assert {name: (folder / name).read_text() for name in HOOKS} == hook_sources()
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "full")], check=True)

@@ -140,7 +140,14 @@ class PlainPanes:
             self._check_new(name, rows)
             new = new_pane(name, self.login_shell, cwd)
             await self._create(new)
-            return next(self._take(row) for row in await self.rows() if row.uid == new.uid)
+            for row in await self.rows():
+                if row.uid == new.uid:
+                    return self._take(row)
+            raise TerminalError(
+                f"tmux made no pane {name!r}",
+                target=self.tmux.transport.target,
+                hint="harness doctor looks for a reason",
+            )
 
     def _check_new(self, name: str, rows: list[PaneRow]) -> None:
         limit = self.tmux.setup.config.max_panes

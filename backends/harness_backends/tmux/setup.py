@@ -175,8 +175,10 @@ def _write(path: str, text: str) -> str:
 
 def _hook_files(setup: Setup) -> str:
     hooks = shlex.quote(setup.hooks)
-    writes = "".join(_write(f"{setup.hooks}/{path}", text) for path, text in hook_sources().items())
-    return f"if [ ! -e {hooks}/ok ]; then\nmkdir -p {hooks}/zsh\n{writes}: >{hooks}/ok\nfi\n"
+    writes = "".join(
+        f"{_write(f'{setup.hooks}/{path}', text)[:-1]} &&\n" for path, text in hook_sources().items()
+    )  # a disk that fills up meanwhile must not leave half of them for good
+    return f"if [ ! -e {hooks}/ok ]; then\nmkdir -p {hooks}/zsh &&\n{writes}: >{hooks}/ok\nfi\n"
 
 
 def server_options(setup: Setup) -> list[tuple[str, ...]]:
@@ -279,9 +281,11 @@ def setup_script(setup: Setup, pane: NewPane) -> str:
     ``failed=WHY`` when there is none in the end.
     """
     tmux, exact = setup.tmux, f"={setup.session}"
+    why = f"failed=no space for its files in {setup.root}"
+    missing = f"[ -e {shlex.quote(setup.hooks)}/ok ] || {{ echo {shlex.quote(why)}; exit 0; }}\n"
     return (
         "umask 077\n"
-        f"{'' if setup.here else _hook_files(setup)}"
+        f"{'' if setup.here else _hook_files(setup) + missing}"
         f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n"
         f"{_unless_limited(setup)}{_start_session(setup, pane) if setup.create else ''}fi\n"
         f'if [ "$({tmux} show-options -v -t {exact}: @harness 2>&1)" != 1 ]; then\n'
