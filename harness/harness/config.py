@@ -56,6 +56,18 @@ class Config:
     max_channels: int = 0
     """sshd's MaxSessions when it is lower than 10; 0 finds out."""
 
+    # containers
+    image: str = ""
+    """Make a throw-away container of this image, under the target's name, and remove it at the end."""
+    image_memory: str = ""
+    """The most memory that it may take, such as ``512m``; empty is the engine's default, as it is for the others."""
+    image_cpus: str = ""
+    """The most processors that it may take, such as ``1.5``."""
+    image_network: str = ""
+    """Its network: ``none``, ``host``, or one of the engine's."""
+    image_mounts: tuple[str, ...] = ()
+    """What it sees of the host: ``/host/dir:/dir[:ro]``, or as ``--mount`` of the engines' programs."""
+
     # jobs
     job_log_limit: int = 256 << 20
     """How much of one command's output is kept on the target."""

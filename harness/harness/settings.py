@@ -74,6 +74,11 @@ class Choices:
     ssh: str | None = None
     container: str | None = None
     engine: str | None = None
+    image: str | None = None
+    image_memory: str | None = None
+    image_cpus: str | None = None
+    image_network: str | None = None
+    image_mounts: tuple[str, ...] = ()
     tmux: bool | str | None = None
     pane: str | None = None
     ssh_options: tuple[str, ...] = ()
@@ -278,6 +283,7 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     values = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     if chosen.ssh_options:
         values["ssh_options"] = list(chosen.ssh_options)
+    values |= _image_values(chosen)
     if chosen.pane is not None and chosen.tmux is False:
         raise ConfigError("--pane and --no-tmux contradict each other", hint="give one of them")
     composed = _composed(chosen)
@@ -290,7 +296,30 @@ def _command_line_layer(chosen: Choices) -> _Layer:
     return _Layer(COMMAND_LINE, values)  # text already; the validator would cost 25 ms of every command
 
 
+def _image_values(chosen: Choices) -> dict[str, Any]:
+    """What says how a throw-away container is made; pointless, so refused, without one."""
+    options = {"--memory": "image_memory", "--cpus": "image_cpus", "--network": "image_network"}
+    values: dict[str, Any] = {}
+    for option, name in options.items():
+        if (value := getattr(chosen, name)) is not None:
+            check_name(name, value, option)
+            values[name] = value
+    if chosen.image_mounts:
+        values["image_mounts"] = list(chosen.image_mounts)
+    if chosen.image is None:
+        if values:
+            raise ConfigError("--memory, --cpus, --network and --mount need --image IMAGE")
+        return {}
+    return {**values, "image": chosen.image}
+
+
 def _composed(chosen: Choices) -> str:
+    if chosen.image == "":
+        raise ConfigError("--image was given an empty name")
+    if chosen.image and chosen.container is None:
+        import secrets
+
+        chosen = replace(chosen, container=f"harness-{secrets.token_hex(4)}")
     hops = {"--ssh": chosen.ssh, "--container": chosen.container}
     given = [name for name, value in hops.items() if value is not None]
     for name in given:
@@ -299,7 +328,7 @@ def _composed(chosen: Choices) -> str:
     if chosen.target is not None and given:
         raise ConfigError(f"--target and {given[0]} contradict each other", hint="give one of them")
     if chosen.engine and chosen.container is None:
-        raise ConfigError("--engine needs --container NAME")
+        raise ConfigError("--engine needs --container NAME or --image IMAGE")
     return str(_compose(chosen.ssh, chosen.container, chosen.engine)) if given else ""
 
 
@@ -336,8 +365,9 @@ def _value(merged: _Merged, key: str, default: Any) -> Any:
 
 def _config(merged: _Merged) -> Config:
     changes = {item.name: merged[item.name][0] for item in fields(Config) if item.name in merged}
-    if "ssh_options" in changes:
-        changes["ssh_options"] = tuple(changes["ssh_options"])
+    for name in ("ssh_options", "image_mounts"):
+        if name in changes:
+            changes[name] = tuple(changes[name])
     if "env" in changes:
         changes["env"] = tuple(changes["env"].items())
     for name in ("identity", "ssh_config"):

@@ -12,9 +12,11 @@ from harness.target import Target
 from harness.transport import Transport
 
 if TYPE_CHECKING:
+    from harness.operate.findings import Finding
+
     from .transport import ContainerTransport
 
-__all__ = ["open_backend", "open_transport"]
+__all__ = ["examine_engines", "open_backend", "open_transport"]
 
 
 @asynccontextmanager
@@ -40,3 +42,10 @@ async def open_backend(target: Target, config: Config, transport: Transport | No
 
     async with open_transport(target, config, transport) as entered, open_container_backend(entered, config) as backend:
         yield backend
+
+
+async def examine_engines(target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
+    """What ``harness doctor`` says of engines and containers; see :mod:`.checkup`."""
+    from .checkup import examine_engines as examine
+
+    return await examine(target, config, clean=clean)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from .endpoint import Endpoint
 from .engine import Engine, Exec
 from .http import EngineError
 from .info import ContainerInfo, parse_info
+from .scratch import LABEL, Scratch, api_body
 from .stream import AttachedProcess
 
 __all__ = ["ApiEngine", "choose_version", "open_api_engine"]
@@ -98,6 +100,45 @@ class ApiEngine(Engine):
             if not said.get("Running") and said.get("ExitCode") is not None:
                 return int(said["ExitCode"])
         raise ConnectionLost("the connection ended while the program ran", target=self._target)
+
+    async def create(self, scratch: Scratch) -> str:
+        path = f"/containers/create?name={quote(scratch.name, safe='')}"
+        try:
+            made = await self.ask("POST", path, api_body(scratch))
+        except EngineError as error:
+            if error.status != 404:
+                raise
+            await self._pull(scratch.image)
+            made = await self.ask("POST", path, api_body(scratch))
+        container_id = str(made["Id"])
+        try:
+            await self.ask("POST", f"/containers/{container_id}/start")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remove(container_id)
+            raise
+        return container_id
+
+    async def _pull(self, image: str) -> None:
+        """Get an image; it may take as long as it takes."""
+        path = f"/images/create?fromImage={quote(image, safe='')}"
+        async with http.connect(self.endpoint, self._timeout) as stream:
+            reply = await http.request(stream, "POST", f"{self._prefix}{path}")
+        for line in reply.body.splitlines():
+            if b'"error"' in line:
+                raise EngineError(404, str(json.loads(line).get("error", "the image cannot be pulled")))
+
+    async def remove(self, container_id: str) -> None:
+        try:
+            await self.ask("DELETE", f"/containers/{container_id}?force=true&v=true")
+        except EngineError as error:
+            if error.status not in (404, 409):  # gone, or going
+                raise
+
+    async def scratches(self) -> list[tuple[str, str]]:
+        filters = quote(json.dumps({"label": [LABEL]}), safe="")
+        found = await self.ask("GET", f"/containers/json?all=true&filters={filters}") or []
+        return [(str(item["Id"]), str((item.get("Labels") or {}).get(LABEL, ""))) for item in found]
 
     def interactive_argv(self, request: Exec) -> list[str]:
         return [*self._program(), "exec", "-it", *exec_options(request), request.container_id, *request.argv]

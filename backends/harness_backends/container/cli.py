@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import anyio
 
-from harness.errors import ConnectError, ConnectionLost
+from harness.errors import ConnectError, ConnectionLost, HarnessError
 from harness.target import Target
 from harness.transport import Process, Transport
 
 from .api import exec_options
 from .endpoint import EngineName
 from .engine import Engine, Exec
+from .http import EngineError
 from .info import ContainerInfo, parse_info
+from .scratch import LABEL, Scratch, program_words
 
 __all__ = ["CliEngine", "open_cli_engine"]
 
 CALL_TIMEOUT = 30.0
+PULL_TIMEOUT = 3600.0
+"""Seconds that getting an image may take."""
 
 
 class CliEngine(Engine):
@@ -53,6 +58,34 @@ class CliEngine(Engine):
     def _words(self, option: str, request: Exec) -> list[str]:
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
 
+    async def create(self, scratch: Scratch) -> str:
+        try:
+            return (await self._ask(*program_words(scratch), timeout=PULL_TIMEOUT)).split()[-1]
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(EngineError, HarnessError):
+                if (made := await self.inspect(scratch.name)) is not None and made.label == str(scratch.maker):
+                    await self.remove(made.container_id)
+            raise
+
+    async def remove(self, container_id: str) -> None:
+        quickly = ("-t", "0") if self.name == "podman" else ()
+        try:
+            await self._ask("rm", "-f", "-v", *quickly, container_id)
+        except EngineError as error:
+            if "no such" not in error.message.lower() and "no container" not in error.message.lower():
+                raise
+
+    async def scratches(self) -> list[tuple[str, str]]:
+        listed = await self._ask("ps", "-aq", "--no-trunc", "--filter", f"label={LABEL}")
+        found = [await self.inspect(container_id) for container_id in listed.split()]
+        return [(info.container_id, info.label) for info in found if info is not None]
+
+    async def _ask(self, *words: str, timeout: float = CALL_TIMEOUT) -> str:
+        code, stdout, stderr = await call(self._base, [self.program, *words], self._target, timeout=timeout)
+        if code != 0:
+            raise EngineError(0, stderr)
+        return stdout
+
     def interactive_argv(self, request: Exec) -> list[str]:
         return self._words("-it", request)
 
@@ -60,7 +93,9 @@ class CliEngine(Engine):
         return f"{self.name} {self.version} program"
 
 
-async def call(base: Transport, words: Sequence[str], target: Target) -> tuple[int, str, str]:
+async def call(
+    base: Transport, words: Sequence[str], target: Target, *, timeout: float = CALL_TIMEOUT
+) -> tuple[int, str, str]:
     """Run a program of an engine to its end, bounded in time: its status and its two streams, blanks trimmed.
 
     Raises:
@@ -76,7 +111,7 @@ async def call(base: Transport, words: Sequence[str], target: Target) -> tuple[i
         streams[name] = b"".join(chunks)
 
     try:
-        with anyio.fail_after(CALL_TIMEOUT):
+        with anyio.fail_after(timeout):
             async with await base.open_process(words) as process:
                 await process.send_eof()
                 async with anyio.create_task_group() as tasks:

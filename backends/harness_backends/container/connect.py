@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
 
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError
@@ -17,9 +21,14 @@ from .cli import open_cli_engine
 from .endpoint import Endpoint, EngineName, candidates, program
 from .engine import Engine
 from .environment import read_snapshot
-from .info import ContainerInfo, not_found, refusal
+from .http import EngineError
+from .info import ContainerInfo, not_found, refusal, unmade
+from .maker import this_process
+from .scratch import scratch_of
 
-__all__ = ["Found", "find_container", "open_engine"]
+__all__ = ["Found", "engine_places", "find_container", "open_engine"]
+
+logger = logging.getLogger(__name__)
 
 _NAMES: dict[str, EngineName] = {"docker": "docker", "podman": "podman"}
 
@@ -41,18 +50,30 @@ async def find_container(target: Target, config: Config, base: Transport | None)
         TargetNotFound: no engine knows it.
         ConnectError: no engine answers, or the container is in no state to be entered.
     """
+    async with AsyncExitStack() as stack:
+        places, base = await engine_places(target, config, base, stack)
+        yield await stack.enter_async_context(_on(target, places, base, config))
+
+
+async def engine_places(
+    target: Target, config: Config, base: Transport | None, stack: AsyncExitStack
+) -> tuple[tuple[Endpoint, ...], Transport | None]:
+    """Where to look for the target's engine, and the transport of the host that it is on, when that is another.
+
+    Raises:
+        ConnectError: there is no engine here, or the host of its address cannot be entered.
+        ConfigError: the environment names an address that cannot be used.
+    """
     wanted = _NAMES.get(target.last.scheme)
     if base is not None:
-        yield await _find_on(target, [program(name) for name in _both(wanted)], base, config)
-        return
+        return tuple(map(program, _both(wanted))), base
     places = candidates(wanted, read_snapshot())
     if not places:
         raise no_engine(wanted, target)
-    if places[0].scheme == "ssh":
-        async with _entered_host(places[0], target, config) as host:
-            yield await _find_on(target, [program(places[0].engine)], host, config)
-        return
-    yield await _find_on(target, places, None, config)
+    if places[0].scheme != "ssh":
+        return places, None
+    host = await stack.enter_async_context(_entered_host(places[0], target, config))
+    return (program(places[0].engine),), host
 
 
 def _both(wanted: EngineName | None) -> tuple[EngineName, ...]:
@@ -67,6 +88,60 @@ def no_engine(wanted: EngineName | None, target: Target) -> ConnectError:
         target=target,
         hint="start its engine, or set DOCKER_HOST or CONTAINER_HOST; --ssh HOST enters containers of another machine",
     )
+
+
+@asynccontextmanager
+async def _on(
+    target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config
+) -> AsyncIterator[Found]:
+    """The container, found, or made for us and removed when this is left."""
+    if not config.image:
+        yield await _find_on(target, places, base, config)
+        return
+    engine = await _first_engine(target, places, base, config)
+    async with throw_away(engine, target, config) as info:
+        yield Found(engine, info, base)
+
+
+async def _first_engine(target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config) -> Engine:
+    faults: list[HarnessError] = []
+    for place in places:
+        try:
+            return await open_engine(place, target, base, config)
+        except (ConnectError, ConnectionLost) as error:
+            faults.append(error)
+    raise faults[0]
+
+
+@asynccontextmanager
+async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIterator[ContainerInfo]:
+    """A container of ``config.image`` under the target's name, removed at the end, whatever the end is.
+
+    Raises:
+        ConnectError: it cannot be made; the image has no shell, or there is no such image.
+    """
+    scratch = scratch_of(config, target.last.host, this_process())
+    try:
+        with anyio.CancelScope(shield=True):  # one that is half made could not be removed
+            container_id = await engine.create(scratch)
+    except EngineError as error:
+        raise unmade(scratch, error.message, target) from error
+    try:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        info = await engine.inspect(container_id)
+        if info is None:
+            raise ConnectError(f"container {scratch.name} ended at once", target=target)
+        yield info
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _remove(engine, container_id)
+
+
+async def _remove(engine: Engine, container_id: str) -> None:
+    try:
+        await engine.remove(container_id)
+    except (EngineError, HarnessError) as error:
+        logger.warning("container %s is left behind (harness doctor --clean): %s", container_id[:12], error)
 
 
 async def _find_on(target: Target, places: Sequence[Endpoint], base: Transport | None, config: Config) -> Found:

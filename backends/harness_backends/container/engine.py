@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from harness.transport import Process
 
 from .info import ContainerInfo
+from .scratch import Scratch
 
 __all__ = ["Engine", "Exec"]
 
@@ -53,6 +54,23 @@ class Engine(ABC):
             EngineError: the engine refused.
             ConnectError, ConnectionLost: the engine cannot be asked (any more).
         """
+
+    @abstractmethod
+    async def create(self, scratch: Scratch) -> str:
+        """Make and start a container, getting its image if need be; its id. A failure leaves none.
+
+        Raises:
+            EngineError: the engine refused.
+            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+        """
+
+    @abstractmethod
+    async def remove(self, container_id: str) -> None:
+        """End and remove a container, with its own volumes; one that is gone is no error."""
+
+    @abstractmethod
+    async def scratches(self) -> list[tuple[str, str]]:
+        """Every throw-away container, running or not: its id and the label that names its maker."""
 
     @abstractmethod
     def interactive_argv(self, request: Exec) -> list[str]:

@@ -10,7 +10,9 @@ from typing import Any
 from harness.errors import ConnectError, TargetNotFound
 from harness.target import Target
 
-__all__ = ["ContainerInfo", "gone", "no_shell", "not_found", "parse_info", "refusal", "replaced"]
+from .scratch import LABEL, Scratch
+
+__all__ = ["ContainerInfo", "gone", "no_shell", "not_found", "parse_info", "refusal", "replaced", "unmade"]
 
 SHORT = 12
 
@@ -26,7 +28,8 @@ class ContainerInfo:
     health: str = ""
     started_at: str = ""
     exit_code: int = 0
-    read_only: bool = False
+    label: str = ""
+    """Who made it, when it is a throw-away container."""
 
     @property
     def short_id(self) -> str:
@@ -52,7 +55,7 @@ def parse_info(data: Any) -> ContainerInfo:
         health="" if said == "none" else said,
         started_at=str(state.get("StartedAt", "")),
         exit_code=int(state.get("ExitCode") or 0),
-        read_only=bool(_part(data, "HostConfig").get("ReadonlyRootfs")),
+        label=str(_part(_part(data, "Config"), "Labels").get(LABEL, "")),
     )
 
 
@@ -100,6 +103,17 @@ def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Ta
     return TargetNotFound(f"no container {name!r}: {', '.join(asked)}", target=target, hint="; ".join((hint, *faults)))
 
 
+def unmade(scratch: Scratch, said: str, target: Target) -> ConnectError:
+    """A throw-away container could not be made."""
+    if '"sh"' in said:
+        return no_shell(scratch.image, said, target)
+    return ConnectError(
+        f"no container of the image {scratch.image} could be made: {said}",
+        target=target,
+        hint="check the image's name, and that the engine can get it",
+    )
+
+
 def gone(info: ContainerInfo, target: Target) -> ConnectError:
     """The container that was entered no longer exists."""
     return ConnectError(
@@ -116,11 +130,11 @@ def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> Connect
     )
 
 
-def no_shell(info: ContainerInfo, said: str, target: Target) -> ConnectError:
+def no_shell(image: str, said: str, target: Target) -> ConnectError:
     """The image has no ``sh``; the runtime says so in many words."""
     found = re.search(r'exec: ("?sh"?:[^:]*)', said)
     return ConnectError(
-        f"the image {info.image} has no shell: {found[1].strip() if found else said}",
+        f"the image {image} has no shell: {found[1].strip() if found else said}",
         target=target,
         hint="harness needs a POSIX sh on the container's PATH; a debug variant of the image may have one",
     )

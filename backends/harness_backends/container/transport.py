@@ -82,7 +82,7 @@ class ContainerTransport(Transport):
                 f"cannot run as {self._user}: {said}", target=self.target, hint="name a user of the image, or a number"
             )
         if '"sh"' in said or "`sh`" in said:
-            return no_shell(self.info, said, self.target)
+            return no_shell(self.info.image, said, self.target)
         return ConnectError(f"the engine started nothing: {said or 'it gave no reason'}", target=self.target)
 
     async def _look(self) -> ConnectError | None:
@@ -101,7 +101,10 @@ class ContainerTransport(Transport):
     async def _verdict(self, raw: Process) -> int:
         """The status of a program whose shell could not report it."""
         before = self.info.started_at
-        fault = await self._look()
+        try:
+            fault = await self._look()
+        except ConnectError as error:
+            raise ConnectionLost(f"no exit status: {error.message}", target=self.target, hint=error.hint) from error
         if fault is None and self.info.started_at == before:
             return await raw.wait()
         what = fault.message if fault is not None else f"container {self.info.name} was restarted"

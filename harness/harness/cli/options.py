@@ -131,7 +131,8 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif name == "no_tmux":
         invocation.choices = replace(invocation.choices, tmux=False)
     elif name in LISTS:
-        invocation.choices = replace(invocation.choices, **{name: (*getattr(invocation.choices, name), *value)})
+        longer: dict[str, Any] = {name: (*getattr(invocation.choices, name), *value)}
+        invocation.choices = replace(invocation.choices, **longer)
     elif name == "verbose":
         invocation.verbose += value
     elif name == "no_color":

@@ -14,6 +14,7 @@ from ..results import Job, Status
 from ..settings import Settings
 from ..transport import Process
 from .connections import check_connections
+from .containers import check_containers
 from .findings import Finding, fail, ok, warn
 from .ssh_checks import check_ssh_client
 from .target_checks import PROBE, judge_capabilities, judge_facts, parse_facts
@@ -38,6 +39,7 @@ async def examine(settings: Settings, *, clean: bool = False) -> list[Finding]:
         if hop.scheme == "ssh":
             findings += await check_ssh_client(hop, settings.config)
             findings += await check_connections(settings, clean=clean)
+    findings += await check_containers(settings, clean=clean)
     try:
         async with open_target(settings.target, settings.config) as backend:
             findings.append(ok("connection", f"{settings.target} as {backend.capabilities.user}"))

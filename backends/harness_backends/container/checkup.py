@@ -1,0 +1,111 @@
+"""Doctor's checks of engines and containers, and the end of throw-away containers that nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from harness.config import Config
+from harness.discovery import open_target
+from harness.errors import HarnessError
+from harness.operate.findings import Finding, fail, ok, warn
+from harness.target import Target
+from harness.transport import Transport
+
+from .connect import engine_places, open_engine
+from .engine import Engine
+from .http import EngineError
+from .info import ContainerInfo, refusal
+from .maker import living, this_machine
+from .scratch import orphaned, parse_maker
+
+__all__ = ["examine_engines", "judge_container"]
+
+HERE = Target.parse("local:")
+
+
+async def examine_engines(target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
+    """Findings about the engines that a container target may mean, the container, and what was left behind.
+
+    Args:
+        target: a container, alone or on a host; None looks at the engines of this machine, and misses none.
+        config: settings.
+        clean: remove throw-away containers whose harness is gone.
+    """
+    findings: list[Finding] = []
+    async with AsyncExitStack() as stack:
+        base = await _base(target, config, stack)
+        for engine in await _engines(target, config, base, stack, findings):
+            findings.append(ok("engine", engine.describe()))
+            try:
+                findings += await _look(engine, target, config)
+                findings += await _left_behind(engine, clean=clean)
+            except (EngineError, HarnessError) as error:
+                findings.append(fail("engine", f"{engine.describe()}: {error}", "see whether it is healthy"))
+    return findings
+
+
+async def _base(target: Target | None, config: Config, stack: AsyncExitStack) -> Transport | None:
+    if target is None or target.base is None or target.base.last.scheme == "local":
+        return None
+    return (await stack.enter_async_context(open_target(target.base, config))).transport
+
+
+async def _engines(
+    target: Target | None, config: Config, base: Transport | None, stack: AsyncExitStack, findings: list[Finding]
+) -> list[Engine]:
+    """Those that answer. Why one does not is a finding where an engine is needed."""
+    engines: list[Engine] = []
+    try:
+        places, base = await engine_places(target or HERE, config, base, stack)
+    except HarnessError as error:
+        if target is not None:
+            findings.append(fail("engine", error.message, error.hint or "start one"))
+        return []
+    faults: list[Finding] = []
+    for place in places:
+        try:
+            engines.append(await open_engine(place, target or HERE, base, config))
+        except HarnessError as error:
+            faults.append(fail("engine", f"{place}: {error.message}", error.hint or "start it"))
+    if target is not None and not engines:
+        findings += faults
+    return _distinct(engines)
+
+
+def _distinct(engines: Sequence[Engine]) -> list[Engine]:
+    """One of each: an engine answers at its socket and to its program."""
+    return list({engine.name: engine for engine in reversed(engines)}.values())[::-1]
+
+
+async def _look(engine: Engine, target: Target | None, config: Config) -> list[Finding]:
+    if target is None or config.image:
+        return []
+    info = await engine.inspect(target.last.host)
+    return judge_container(info, engine.name, target) if info is not None else []
+
+
+def judge_container(info: ContainerInfo, engine: str, target: Target) -> list[Finding]:
+    """What a container's state tells."""
+    said = f"{info.name} {info.short_id} of {info.image}, {info.state}"
+    fault = refusal(info, engine, target)
+    if fault is not None:
+        return [fail("container", fault.message, fault.hint)]
+    if info.health == "unhealthy":
+        return [warn("container", said, f"{engine} inspect {info.name} shows what its health check said")]
+    return [ok("container", said)]
+
+
+async def _left_behind(engine: Engine, *, clean: bool) -> list[Finding]:
+    machine, boot = this_machine()
+    alive = living()
+    labelled = [(container_id, parse_maker(label)) for container_id, label in await engine.scratches()]
+    dead = [container_id for container_id, maker in labelled if maker and orphaned(maker, machine, boot, alive)]
+    if not dead:
+        return [ok("throw-away containers", f"{len(labelled)} in use at {engine.name}")] if labelled else []
+    if not clean:
+        said = f"{len(dead)} of {len(labelled)} at {engine.name} have lost their harness"
+        return [warn("throw-away containers", said, "harness doctor --clean")]
+    for container_id in dead:
+        await engine.remove(container_id)
+    return [ok("throw-away containers", f"{len(dead)} removed at {engine.name}")]

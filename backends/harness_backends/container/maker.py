@@ -1,0 +1,44 @@
+"""Who this process is, and which processes of this machine live, for the labels of throw-away containers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from .scratch import Maker
+
+__all__ = ["living", "this_machine", "this_process"]
+
+
+def this_machine() -> tuple[str, str]:
+    """A name for this machine that no other has, and one for its present boot."""
+    identity = _read("/etc/machine-id") or socket.gethostname()
+    machine = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return machine, _read("/proc/sys/kernel/random/boot_id") or "-"
+
+
+def this_process() -> Maker:
+    """The maker of what this process makes."""
+    machine, boot = this_machine()
+    return Maker(machine, boot, os.getpid(), _since(os.getpid()) or "-")
+
+
+def living() -> dict[int, str]:
+    """The processes of this machine, with their start times."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return {pid: since for pid in pids if (since := _since(pid))}
+
+
+def _since(pid: int) -> str:
+    """Field 22 of the stat file, the 20th after the name, which may hold blanks; empty when there is none."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _read(path: str) -> str:
+    with suppress(OSError):
+        return Path(path).read_text(errors="replace").strip()
+    return ""

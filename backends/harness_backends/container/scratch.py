@@ -1,0 +1,188 @@
+"""Throw-away containers: what they are made from, whose they are, and which of them nobody needs any more. Pure.
+
+Every one carries labels that name the process which made it. ``harness doctor --clean`` removes those whose process is
+gone. Nothing is given to them unasked: no privileges, no directory of the host, and no way to gain privileges inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.config import Config
+from harness.errors import ConfigError
+
+__all__ = [
+    "LABEL",
+    "Maker",
+    "Mount",
+    "Scratch",
+    "api_body",
+    "orphaned",
+    "parse_maker",
+    "parse_mount",
+    "program_words",
+    "scratch_of",
+]
+
+LABEL = "org.harness.scratch"
+"""The label of a throw-away container; its value names its maker."""
+
+MountType = Literal["bind", "volume", "tmpfs"]
+_TYPES: Mapping[str, MountType] = {"bind": "bind", "volume": "volume", "tmpfs": "tmpfs"}
+_KEYS = {"src": "source", "source": "source", "dst": "target", "destination": "target", "target": "target"}
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A process of one machine, told from later ones with the same id by boot and start time."""
+
+    machine: str
+    boot: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.machine} {self.boot} {self.pid} {self.since}"
+
+
+def parse_maker(label: str) -> Maker | None:
+    """Read a label; None when it is none of ours."""
+    words = label.split()
+    if len(words) != 4 or not words[2].isdecimal():
+        return None
+    return Maker(words[0], words[1], int(words[2]), words[3])
+
+
+def orphaned(maker: Maker, machine: str, boot: str, alive: Mapping[int, str]) -> bool:
+    """True when its process is proved gone: on this machine, before this boot or not among the living.
+
+    ``alive`` maps process ids of this machine to their start times.
+    """
+    if maker.machine != machine:
+        return False
+    return maker.boot != boot or alive.get(maker.pid) != maker.since
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What of the host, or of the engine, is seen at ``target`` in the container."""
+
+    type: MountType
+    source: str
+    target: str
+    read_only: bool = False
+
+
+def parse_mount(text: str) -> Mount:
+    """Read ``SRC:DST[:ro]``, or ``type=bind,src=SRC,dst=DST[,ro]`` as the engines' programs take it.
+
+    Raises:
+        ConfigError: it is neither, or a path is not absolute.
+    """
+    mount = _long_mount(text) if "=" in text.partition(",")[0] else _short_mount(text)
+    if mount is None or not mount.target.startswith("/") or (mount.type == "bind" and not mount.source.startswith("/")):
+        raise ConfigError(
+            f"{text!r} is not a mount", hint="write /host/dir:/dir, /host/dir:/dir:ro or type=tmpfs,dst=/dir"
+        )
+    return mount
+
+
+def _short_mount(text: str) -> Mount | None:
+    words = text.split(":")
+    if len(words) not in (2, 3) or words[2:] not in ([], ["ro"], ["rw"]):
+        return None
+    return Mount("bind", words[0], words[1], words[2:] == ["ro"])
+
+
+def _long_mount(text: str) -> Mount | None:
+    found = {"type": "volume", "source": "", "target": "", "read_only": ""}
+    for word in text.split(","):
+        key, equals, value = word.partition("=")
+        if key in ("ro", "readonly"):
+            found["read_only"] = "" if value == "false" else "yes"
+        elif equals and (key == "type" or key in _KEYS):
+            found[_KEYS.get(key, key)] = value
+        else:
+            return None
+    kind = _TYPES.get(found["type"])
+    return Mount(kind, found["source"], found["target"], bool(found["read_only"])) if kind else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A container to make. ``memory`` in bytes, ``cpus`` in whole processors; 0 and empty are the engine's defaults."""
+
+    image: str
+    name: str
+    maker: Maker
+    memory: int = 0
+    cpus: float = 0.0
+    network: str = ""
+    mounts: tuple[Mount, ...] = field(default=())
+
+
+def scratch_of(config: Config, name: str, maker: Maker) -> Scratch:
+    """The container that the settings describe.
+
+    Raises:
+        ConfigError: a mount or a number cannot be read.
+    """
+    try:
+        memory, cpus = _bytes(config.image_memory), float(config.image_cpus or 0)
+    except ValueError as error:
+        raise ConfigError(f"image_memory or image_cpus: {error}", hint="write 512m and 1.5") from None
+    return Scratch(
+        image=config.image,
+        name=name,
+        maker=maker,
+        memory=memory,
+        cpus=cpus,
+        network=config.image_network,
+        mounts=tuple(map(parse_mount, config.image_mounts)),
+    )
+
+
+def _bytes(text: str) -> int:
+    number = text.lower().removesuffix("b")
+    shift = {"k": 10, "m": 20, "g": 30}.get(number[-1:], 0)
+    return int(number[:-1] if shift else number or 0) << shift
+
+
+def api_body(scratch: Scratch) -> dict[str, object]:
+    """The request that creates it over the API. A shell whose input never ends keeps it running on any image."""
+    host: dict[str, object] = {
+        "Memory": scratch.memory,
+        "NanoCpus": round(scratch.cpus * 1e9),
+        "SecurityOpt": ["no-new-privileges"],
+        "Mounts": [
+            {"Type": mount.type, "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
+            for mount in scratch.mounts
+        ],
+    }
+    if scratch.network:
+        host["NetworkMode"] = scratch.network
+    return {
+        "Image": scratch.image,
+        "Entrypoint": ["sh"],
+        "Cmd": [],
+        "OpenStdin": True,
+        "Labels": {LABEL: str(scratch.maker)},
+        "HostConfig": host,
+    }
+
+
+def program_words(scratch: Scratch) -> list[str]:
+    """The words after ``docker`` or ``podman`` that make and start it."""
+    words = ["run", "-d", "-i", "--name", scratch.name, "--label", f"{LABEL}={scratch.maker}"]
+    words += ["--entrypoint", "sh", "--security-opt", "no-new-privileges"]
+    words += ["--memory", str(scratch.memory)] if scratch.memory else []
+    words += ["--cpus", f"{scratch.cpus:g}"] if scratch.cpus else []
+    words += ["--network", scratch.network] if scratch.network else []
+    for mount in scratch.mounts:
+        parts = [f"type={mount.type}", f"dst={mount.target}"]
+        parts += [f"src={mount.source}"] if mount.source else []
+        parts += ["ro=true"] if mount.read_only else []
+        words += ["--mount", ",".join(parts)]
+    return [*words, "--", scratch.image]
