@@ -302,3 +302,24 @@ async def test_it_can_be_chosen(open_desk: OpenDesk) -> None:
     assert (result.stdout, b"".join(chunks)) == ("chosen\n", b"chosen\n")
     assert any("control_mode" in notice for notice in result.notices)
     assert not desk.tmux.cmd("list-clients").stdout
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/zsh", "/bin/dash", "/usr/bin/fish", "/bin/mksh"])
+async def test_a_half_typed_line_and_an_open_quote_are_put_away(open_plain: OpenPlain, shell: str) -> None:
+    desk = await open_plain(logs=False, shell=shell)
+    await desk.ctx.run_shell("true")
+    await desk.ctx.send_keys(literal_text="echo half a li", delay=0.2)
+    half = await desk.ctx.run_shell("echo whole; sh -c 'exit 5'", timeout=15)
+    assert (half.status, half.exit_code, half.stdout) == (Status.COMPLETED, 5, "whole\n"), half
+    await desk.ctx.send_keys(literal_text="echo 'an open", enter=True, delay=0.2)
+    quote = await desk.ctx.run_shell("echo after", timeout=15)
+    assert (quote.status, quote.exit_code, quote.stdout) == (Status.COMPLETED, 0, "after\n"), quote
+
+
+async def test_a_command_that_the_shell_does_not_take_is_withdrawn(open_plain: OpenPlain) -> None:
+    desk = await open_plain()
+    await desk.ctx.run_shell("bind 'Control-m: kill-whole-line'")
+    result = await desk.ctx.run_shell("touch ~/ran", timeout=20)
+    assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+    assert any("did not start" in notice for notice in result.notices), result
+    assert not (desk.home / "ran").exists()

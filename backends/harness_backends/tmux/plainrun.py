@@ -27,6 +27,7 @@ from .naming import record_text
 from .output import OutputCollector
 from .plain import PlainTmux, until_script
 from .plainpanes import PlainPane, PlainPanes
+from .plainrescue import WITHDRAWN, see_taken
 from .tagged import Ended, parse_ended, read_output, read_so_far, watch_script
 
 __all__ = ["PlainRunner"]
@@ -144,14 +145,16 @@ class PlainRunner:
             await self._save(job_id, files, body)
             pane.jobs.append(job)
             on_job(known, job)
+            action = self._action(known, job, body)
             with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
-                await self._type(known, job, self._action(known, job, body))
+                await self._type(known, job, action)
         except BaseException:
             if job in pane.jobs:
                 pane.jobs.remove(job)
             await self._forget(job_id)
             raise
         self.tasks.start_soon(self._watch, known, job)
+        self.tasks.start_soon(see_taken, self, known, job, action)
         return job
 
     def _files(self, known: PlainPane, job: PaneJob, body: Body) -> list[SavedFile]:
@@ -258,6 +261,9 @@ class PlainRunner:
         """Read the output, keep what other harnesses need, and give the pane back."""
         if ended.how == "gone":
             return None
+        if ended.words == WITHDRAWN:
+            await self.tmux.request(*release(known.row.pane_id, known.row.window_id, job.job_id))
+            return Outcome(Status.UNKNOWN)
         logged = known.facts.logged is not None
         tagged = await read_output(self.tmux, job, known.row, logged)
         if ended.how == "tag" and tagged is not None and tagged.exit_code is not None:

@@ -1,0 +1,75 @@
+"""A command that was typed and is not taken: the shell's line editor was in the middle of something else.
+
+As :mod:`.rescue`, for a pane without a live stream: the slot, which the shell crosses out when it reads it, tells.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from harness.errors import HarnessError
+
+from .job import PaneJob
+from .keyboard import Dispatch
+from .plainpanes import PlainPane
+
+if TYPE_CHECKING:
+    from .plainrun import PlainRunner
+
+__all__ = ["WITHDRAWN", "see_taken"]
+
+CHECKS = (0.5, 1.0, 2.0)
+"""Seconds after which it is missed."""
+PROMPT_WAIT = 0.3
+WITHDRAWN = "128 unknown"
+"""What the exit file of such a command holds in the end."""
+HINDERED = (
+    "this did not start: something that was typed before, or a key binding of that shell, stands in the way;"
+    " leave it (send_keys: C-c, or exit and Enter)"
+)
+
+
+async def see_taken(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+    """Type it again, a few times, and then take it back. It cannot run twice: a slot is read once."""
+    try:
+        for seconds in CHECKS:
+            with anyio.move_on_after(seconds):
+                await job.done.wait()
+            if job.done.is_set() or not await _untaken(runner, known, job):
+                return
+            front = await runner.foreground(known)
+            if front.group == known.facts.pid and front.wants_input:
+                await _type_again(runner, known, job, action)
+        await anyio.sleep(CHECKS[0])
+        front = await runner.foreground(known)
+        if front.group == known.facts.pid and front.wants_input and await _untaken(runner, known, job):
+            job.notices.append(HINDERED)
+            await _withdraw(runner, known, job)
+    except HarnessError:
+        return  # the watch goes on, and the deadline ends the waiting
+
+
+def _slot(runner: PlainRunner, known: PlainPane) -> str:
+    return shlex.quote(f"{runner.tmux.setup.pane_dir(known.row.uid)}/next")
+
+
+async def _untaken(runner: PlainRunner, known: PlainPane, job: PaneJob) -> bool:
+    reply = await runner.shell.call(f'read -r id rest <{_slot(runner, known)}; [ "$id" = {job.job_id} ] && echo yes')
+    return bool(reply.stdout)
+
+
+async def _type_again(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+    pane = known.row.pane_id
+    await runner.tmux.request(("select-pane", "-t", pane, "-e"), ("send-keys", "-t", pane, "C-c"))
+    await anyio.sleep(PROMPT_WAIT)
+    if await _untaken(runner, known, job):
+        await runner.tmux.request(*replace(action, script="").again())
+
+
+async def _withdraw(runner: PlainRunner, known: PlainPane, job: PaneJob) -> None:
+    path = shlex.quote(runner.store.path(job.job_id, "exit"))
+    await runner.shell.call(f"umask 077; : >{_slot(runner, known)}; [ -s {path} ] || echo {WITHDRAWN} >{path}")
