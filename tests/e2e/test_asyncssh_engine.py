@@ -31,7 +31,8 @@ from harness.target import Target
 from harness.testing.contract import run_program
 from harness.testing.ssh_server import embedded_ssh_server
 from harness_backends.local import LocalTransport
-from harness_backends.ssh.asyncssh_engine import AsyncsshTransport, open_asyncssh_transport
+from harness_backends.ssh.asyncssh_engine import open_asyncssh_transport
+from harness_backends.ssh.asyncssh_renewal import RenewingTransport
 
 pytestmark = pytest.mark.usefixtures("ssh_runtime")
 
@@ -53,9 +54,10 @@ class Answers:
 
 
 @asynccontextmanager
-async def connected(target: str, config: Config, answers: Answers | None = None) -> AsyncIterator[AsyncsshTransport]:
+async def connected(target: str, config: Config, answers: Answers | None = None) -> AsyncIterator[RenewingTransport]:
     with use_prompter(answers):
         async with open_asyncssh_transport(Target.parse(target), config, None) as transport:
+            assert isinstance(transport, RenewingTransport)
             yield transport
 
 
@@ -238,6 +240,25 @@ async def test_strict_checking_stays_on_when_the_user_switched_it_off(sshd: SshS
     sshd.restart()
     with pytest.raises(HostKeyError, match="has changed"):
         await echoes(sshd.target, sshd.config())
+
+
+@pytest.mark.parametrize(
+    ("line", "cipher"),
+    [
+        ("", "aes128-gcm@openssh.com"),
+        ("Ciphers chacha20-poly1305@openssh.com\n", "chacha20-poly1305@openssh.com"),
+        ("Ciphers aes256-ctr\n", "aes256-ctr"),
+    ],
+)
+async def test_a_cheap_cipher_is_used_unless_the_user_chose_one(sshd: SshServer, line: str, cipher: str) -> None:
+    sshd.ssh_config.write_text(line)
+    async with connected(sshd.target, sshd.config()) as transport:
+        assert transport.current.connection.get_extra_info("send_cipher") == cipher
+
+
+async def test_a_server_without_the_cheap_cipher_is_entered_all_the_same(make_sshd: MakeSshd) -> None:
+    server = make_sshd("Ciphers chacha20-poly1305@openssh.com")
+    await echoes(server.target, server.config())
 
 
 # -- where to

@@ -25,6 +25,10 @@ __all__ = ["Endpoint", "log_in"]
 ATTEMPTS = 3
 """For a password or a passphrase, and for a login with what was learnt in the one before."""
 
+CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
+"""First choice where the user made none. asyncssh seals a packet with one call for these; its default, ChaCha20, takes
+three set-ups of a cipher, and half of the time of a command."""
+
 _Lost = Callable[[Exception | None], None]
 _Key = asyncssh.SSHKey | tuple[asyncssh.SSHKey, str]
 
@@ -244,6 +248,7 @@ async def _connect(
         client_factory=lambda: client,
         known_hosts=login.keys.data(),
         client_keys=[*unlocked, *endpoint.settings.identities],
+        encryption_algs=() if endpoint.settings.chooses_ciphers else CIPHERS,
         ignore_encrypted=True,
         password_auth=() if questions else False,
         kbdint_auth=() if questions else False,

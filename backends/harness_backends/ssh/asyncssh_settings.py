@@ -93,6 +93,8 @@ class HostSettings:
     host_key_alias: str = ""
     jumps: tuple[str, ...] = ()
     """``ProxyJump``: hosts to go through, as ``[user@]host[:port]``."""
+    chooses_ciphers: bool = False
+    """True when the user says which ciphers to use."""
 
 
 async def read_host_settings(target: Target, config: Config, files: Sequence[str]) -> HostSettings:
@@ -118,6 +120,7 @@ async def read_host_settings(target: Target, config: Config, files: Sequence[str
         global_known_hosts=_paths(read("GlobalKnownHostsFile")),
         host_key_alias=str(read("HostKeyAlias") or ""),
         jumps=tuple(str(read("ProxyJump") or "").split(",")) if read("ProxyJump") else (),
+        chooses_ciphers=bool(read("Ciphers")),
     )
 
 
