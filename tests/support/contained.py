@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engines import Container, Engine, Engines, _without_engines
+from tests.support.daemons import without_engines
+from tests.support.engines import Container, Engine, Engines
 
 from harness import ExecutionContext, connect
 from harness.config import Config
@@ -42,7 +43,7 @@ def enter_way(name: str, engines: Engines, patch: pytest.MonkeyPatch, home: Path
     """Make the environment lead to the engine of a way, and to no other."""
     kind, _, program = name.partition("-")
     engine = engines.get(kind)
-    kept = _without_engines()
+    kept = without_engines()
     for variable in set(os.environ) - set(kept):
         patch.delenv(variable)
     for variable, value in {"PATH": kept["PATH"], "HOME": str(home), **engine.environ(api=not program)}.items():

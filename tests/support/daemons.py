@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.support.sweep import sweep
 
-__all__ = ["KINDS", "Daemon", "EngineUnavailable", "Recipe", "recipe"]
+__all__ = ["KINDS", "Daemon", "EngineUnavailable", "Recipe", "recipe", "without_engines"]
 
 KINDS = ("docker", "podman")
 START = 30.0
@@ -176,7 +176,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PATH": search_path()} | self.recipe.environ,
+                env=without_engines() | self.recipe.environ,
                 start_new_session=True,
             )
 
@@ -211,7 +211,7 @@ class Daemon:
         sweep(self.recipe.directory, self.recipe.cgroup)
 
     def _end_containers(self) -> None:
-        environ = os.environ | {"PATH": search_path()} | self.recipe.environ
+        environ = without_engines() | self.recipe.environ
         with contextlib.suppress(subprocess.TimeoutExpired):
             listed = _quietly(self.recipe.kind, "ps", "-aq", env=environ)
             if listed:
@@ -225,6 +225,13 @@ def _quietly(*argv: str, env: dict[str, str]) -> str:
 def search_path() -> str:
     """PATH with the folders of system programs, where daemons are."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def without_engines() -> dict[str, str]:
+    """Our environment, but for what leads to somebody's engine; with the folders of system programs."""
+    led = ("DOCKER_", "CONTAINER_", "CONTAINERS_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(led)}
+    return kept | {"PATH": search_path()}
 
 
 def answers(service: Service) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.support.daemons import Daemon, EngineUnavailable, Recipe, recipe, search_path
+from tests.support.daemons import Daemon, EngineUnavailable, Recipe, recipe, without_engines
 from tests.support.debian import cache_directory, debian_rootfs, locked
 from tests.support.images import IMAGES, archive
 from tests.support.sweep import sweep
@@ -59,7 +59,7 @@ class Engine:
         """Run the engine's own command; its standard output without the last newline."""
         done = subprocess.run(
             [self.kind, *arguments],
-            env=_without_engines() | self.environ(api=False),
+            env=without_engines() | self.environ(api=False),
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT,
@@ -140,13 +140,6 @@ def container(
         yield Container(engine, name, made.splitlines()[-1])
     finally:
         engine.cli(*engine.recipe.remove, name, check=False)
-
-
-def _without_engines() -> dict[str, str]:
-    """Our environment, but for what leads to somebody's engine; with the folders of system programs."""
-    led = ("DOCKER_", "CONTAINER_", "CONTAINERS_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(led)}
-    return kept | {"PATH": search_path()}
 
 
 @dataclass

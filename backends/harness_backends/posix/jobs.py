@@ -17,6 +17,7 @@ from harness.backend import Jobs
 from harness.command import Command
 from harness.config import Config
 from harness.errors import (
+    ConnectError,
     ConnectionLost,
     FileNotFound,
     HarnessError,
@@ -57,6 +58,8 @@ GUARD_AFTER = 0.5
 """A command that ends sooner than this is not watched for how much it writes."""
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
+LOST = (ConnectionLost, ConnectError)
+"""After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
 
 
 @dataclass(slots=True)
@@ -223,11 +226,11 @@ class PosixJobs(Jobs):
     async def _acknowledge(self, run: _Run) -> ShellResult:
         try:
             reply = await run.ticket.started()
-        except ConnectionLost:
+        except LOST:
             return self._lost(run)
         run.ticket.forget()
         self._check(jobscript.outcome(reply.exit_code), run.command)
-        with suppress(ConnectionLost):
+        with suppress(*LOST):
             await self._guard(run.job_id)
         return self._result(run, Outcome(Status.RUNNING))
 
@@ -245,7 +248,7 @@ class PosixJobs(Jobs):
                 run.ticket.forget()
                 return await self._partial(run, Outcome(Status.RUNNING))
             return await self._time_out(run)
-        except ConnectionLost:
+        except LOST:
             return self._lost(run)
 
     async def _reply(self, run: _Run) -> Reply:
