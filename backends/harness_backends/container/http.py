@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import ByteStream
-from anyio.streams.tls import TLSStream
 
 from harness.errors import ConnectionLost
 
 from .endpoint import Endpoint, Tls
+from .tls import wrap_tls
 
 __all__ = ["EngineError", "Reply", "connect", "decode_chunked", "parse_head", "request", "upgrade"]
 
@@ -131,7 +131,7 @@ async def open_stream(endpoint: Endpoint, timeout: float) -> ByteStream:
         stream = await anyio.connect_tcp(host, place.port or (2376 if secure else 2375))
         if not secure:
             return stream
-        return await TLSStream.wrap(stream, hostname=host, ssl_context=_tls_context(endpoint.tls or Tls()))
+        return await wrap_tls(stream, _tls_context(endpoint.tls or Tls()), host)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:
