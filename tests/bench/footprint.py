@@ -159,7 +159,10 @@ def _scale(world: World, size: Size, *, tmux: bool) -> Row:
         Line("memory of each, idle", (each,), "KB"),
         Line("opening all", (found["opened"],), "s"),
     )
-    reason = f"the harness itself used {share:.0%} of one core; the server's side runs on the same machine"
+    reason = (
+        f"the harness itself used {share:.0%} of one core; the server's side, "
+        "where each command is a process in a session of its own, runs on the same machine"
+    )
     checks = (
         at_least(f"{kind}: at least 2,000 commands/s in all", rate, 2000, "/s", reason),
         at_most(f"{kind}: at most 100 KB each", each, 100, "KB"),
