@@ -26,6 +26,7 @@ from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .naming import record_text
 from .output import OutputCollector
 from .plain import PlainTmux, until_script
+from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
 from .tagged import Ended, parse_ended, read_output, read_so_far, watch_script
@@ -223,7 +224,11 @@ class PlainRunner:
 
     async def _watch(self, known: PlainPane, job: PaneJob) -> None:
         """Wait for a job's end, whoever else waits, and take its output in."""
-        ended = await self._until_ended(known, job)
+        async with anyio.create_task_group() as live:
+            if job.command.on_output is not None and known.facts.logged is not None:
+                live.start_soon(follow_log, self.tmux, job)
+            ended = await self._until_ended(known, job)
+            live.cancel_scope.cancel()
         while True:
             try:
                 self._finish(known, job, await self._conclude(known, job, ended))

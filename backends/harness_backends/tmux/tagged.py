@@ -119,6 +119,8 @@ async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
 
     Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
     """
+    job.collector = OutputCollector(job.command.max_output, job.command.on_output, skip=job.collector.reported)
+    job.started = False
     if logged and await _from_log(tmux, job):
         return None
     if logged:

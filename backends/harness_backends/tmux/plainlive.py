@@ -1,0 +1,43 @@
+"""A job's output while it runs, from the pane's log; for callers who asked for it as it arrives."""
+
+from __future__ import annotations
+
+from harness.errors import HarnessError
+
+from ..posix.markers import Mark, MarkerScanner
+from .job import PaneJob
+from .plain import PlainTmux
+
+__all__ = ["follow_log"]
+
+# $1: the log, from byte $2 on. Ends with its input, that is with the link.
+_FOLLOW = 'tail -c "+$2" -f -- "$1" & tail=$!; cat >/dev/null; kill $tail'
+
+
+async def follow_log(tmux: PlainTmux, job: PaneJob) -> None:
+    """Feed a job with its part of the log as that grows, until its end is there.
+
+    Without a second channel nothing is fed; the end of the job brings all of it.
+    """
+    path, start = f"{tmux.setup.root}/{job.log}", job.offset + 1
+    scanner = MarkerScanner(job.nonce)
+    try:
+        async with await tmux.transport.open_process(["sh", "-c", _FOLLOW, "sh", path, str(start)]) as process:
+            while not job.done.is_set() and (data := await process.receive()):
+                if _feed(job, scanner.feed(data)):
+                    return
+    except HarnessError:
+        return
+
+
+def _feed(job: PaneJob, pieces: list[bytes | Mark]) -> bool:
+    """True when the end mark is there."""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            if job.started:
+                job.feed(piece)
+        elif piece.job == job.number and piece.kind == "start":
+            job.start()
+        elif piece.job == job.number and piece.kind == "end":
+            return True
+    return False
