@@ -157,8 +157,13 @@ async def test_a_limit_grows_again_while_somebody_waits(monkeypatch: pytest.Monk
     assert budget.limit == 1
 
 
-async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = SessionBudget(1)
+async def test_tickets_are_limited_and_come_back() -> None:
+    budget = SessionBudget(2)
+    first, _ = await budget.take(1), await budget.take(1)
+    with pytest.raises(TimeoutError):
+        await budget.take(0.01)
+    budget.give_back(first)
+    budget.give_back(first)
     await budget.take(1)
     with pytest.raises(TimeoutError):
         await budget.take(0.01)

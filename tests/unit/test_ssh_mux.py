@@ -12,7 +12,6 @@ from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_backends.ssh.budget import SessionBudget
 from harness_backends.ssh.mux import (
     Message,
     MuxError,
@@ -100,31 +99,3 @@ async def test_nobody_at_the_socket_is_said_so(tmp_path: Path) -> None:
 
 
 # -- the budget
-
-
-async def test_tickets_are_limited_and_come_back() -> None:
-    budget = SessionBudget(2)
-    first, _ = await budget.take(1), await budget.take(1)
-    with pytest.raises(TimeoutError):
-        await budget.take(0.01)
-    budget.give_back(first)
-    budget.give_back(first)
-    await budget.take(1)
-    with pytest.raises(TimeoutError):
-        await budget.take(0.01)
-
-
-async def test_a_refusal_lowers_the_limit_to_what_was_open() -> None:
-    budget = SessionBudget(9)
-    for _ in range(3):
-        budget.opened(await budget.take(1))
-    assert budget.refused(await budget.take(1))
-    assert budget.limit == 3
-    with pytest.raises(TimeoutError):
-        await budget.take(0.01)
-
-
-async def test_a_refusal_with_nothing_open_cannot_be_waited_out() -> None:
-    budget = SessionBudget(9)
-    assert not budget.refused(await budget.take(1))
-    assert budget.limit == 9
