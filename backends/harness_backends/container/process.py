@@ -16,6 +16,8 @@ __all__ = ["ContainedProcess"]
 MOST_WAITING = 256 * 1024
 """Bytes of standard error that may wait for their reader while the exit status is awaited."""
 
+MOST_WORDS = 4096
+
 END_BY_ITSELF = 0.05
 """Seconds that a program may take to end when its input is closed; ending it costs another exec."""
 
@@ -57,10 +59,12 @@ class ContainedProcess(Process):
             await self._read()
         return self._filter.leader is not None
 
-    @property
-    def last_words(self) -> str:
-        """What the engine said instead of starting the program."""
-        return self._filter.noise
+    async def last_words(self) -> str:
+        """What the engine said instead of starting the program: Docker says it on one stream, Podman on the other."""
+        words = b""
+        while len(words) < MOST_WORDS and (data := await self._raw.receive()):
+            words += data
+        return " ".join([*words.decode("utf-8", "replace").split(), self._filter.noise]).strip()
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         return b"" if self._closed else await self._raw.receive(max_bytes)

@@ -24,6 +24,8 @@ __all__ = ["ContainerTransport"]
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT = 20.0
+KILL_ATTEMPTS = 5
+KILL_PAUSE = 0.2
 
 _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
 
@@ -63,11 +65,12 @@ class ContainerTransport(Transport):
             with anyio.fail_after(START_TIMEOUT):
                 if await process.wait_for_start():
                     return process
+                said = await process.last_words()
         except TimeoutError:
             await process.aclose()
             raise ConnectionLost("the engine started nothing in time", target=self.target) from None
         await process.aclose()
-        raise await self._start_error(process.last_words)
+        raise await self._start_error(said)
 
     async def _start_error(self, said: str) -> HarnessError:
         """Why nothing was started: the container's state tells more than the engine's words."""
@@ -111,18 +114,23 @@ class ContainerTransport(Transport):
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
     async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]]) -> bool:
+        for attempt in range(KILL_ATTEMPTS):
+            code = await self._signal(leader, ladder[-1:] if attempt else ladder)
+            if code != inside.REMAINS:
+                return code == inside.ENDED
+            await anyio.sleep(KILL_PAUSE)  # an image without a program that sleeps cannot wait for the end
+        logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
+        return False
+
+    async def _signal(self, leader: Leader, ladder: Sequence[tuple[str, float]]) -> int | None:
         request = self._exec(inside.kill_argv(leader, ladder))
         try:
-            raw = await self.engine.execute(request)
-            async with raw:
+            async with await self.engine.execute(request) as raw:
                 await raw.send_eof()
-                code = await raw.wait()
+                return await raw.wait()
         except (EngineError, HarnessError) as error:
             logger.info("%s: group %d could not be ended: %s", self.target, leader.pid, error)
-            return False
-        if code == inside.REMAINS:
-            logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
-        return code == inside.ENDED
+            return None
 
     def _exec(self, argv: Sequence[str]) -> Exec:
         return Exec(self.info.container_id, tuple(argv), self._user)
