@@ -205,14 +205,19 @@ class PlainRunner:
 
     async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
         """One call of tmux, in which the test whether the pane is free and the typing are one step."""
-        try:
-            blocks = await self.tmux.request(action.command())
-        except ConnectionLost:  # it may have been typed: the watch finds out
-            job.notices.append("the link was lost while this was sent")
-            return
-        holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
-        if holder is not None:
-            raise await self._held_by(known, f"job {holder.removeprefix(BUSY)}")
+        deadline = anyio.current_time() + job.command.timeout
+        while True:
+            try:
+                blocks = await self.tmux.request(action.command())
+            except ConnectionLost:  # it may have been typed: the watch finds out
+                job.notices.append("the link was lost while this was sent")
+                return
+            holder = next((block.text for block in blocks if block.text.startswith(BUSY)), "").removeprefix(BUSY)
+            if not holder:
+                return
+            await self._wait_for_holder(known, holder)
+            if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
+                raise await self._held_by(known, f"job {holder}")
 
     async def _forget(self, job_id: str) -> None:
         """What was never typed leaves no record: it would stand there as running for ever."""
