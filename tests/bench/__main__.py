@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from .containers import container_files_row, containers_row
 from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
 from .latency import local_row, ssh_plain_row, ssh_tmux_row
 from .model import Row, row_json
@@ -34,6 +35,8 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "scale": scale_row,
     "scale-tmux": scale_tmux_row,
     "waiting": waiting_row,
+    "containers": containers_row,
+    "container-files": container_files_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)

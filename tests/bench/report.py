@@ -30,7 +30,6 @@ What the promises of this project measure at, beside other ways of doing the sam
 REST = """
 ## Not measured here
 
-- Containers: there is no container backend yet.
 - Nothing is lost, and nothing runs twice, when a harness, a link or a server dies at any point: `tests/faults`.
 """
 

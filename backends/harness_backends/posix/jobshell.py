@@ -299,8 +299,18 @@ hx_remains() {
       [ "$hx_g" = "$hx_pg" ] || continue
       case $hx_s in Z*) ;; *) exit 0 ;; esac
     done
-    [ "$hx_seen" = 0 ]
+    [ "$hx_seen" = 1 ] && exit 1
+    exit 2
   }
+  case $? in 0) return 0 ;; 1) return 1 ;; esac
+  [ -r /proc/self/stat ] || return 0
+  for hx_f in /proc/[0-9]*/stat; do
+    { read -r hx_stat <"$hx_f"; } 2>/dev/null || continue
+    set -- ${hx_stat##*) }
+    [ "$3" = "$hx_pg" ] || continue
+    case $1 in Z | X) ;; *) return 0 ;; esac
+  done
+  return 1
 }
 """
 
