@@ -61,6 +61,23 @@ async def test_two_harnesses_on_one_session_never_mix(here: Place) -> None:
     assert sorted(lines(runs)) == sorted(f"{number}-{tag}" for number in (0, 1) for tag in range(50))
 
 
+async def test_the_tmux_server_outlives_harnesses_that_come_and_go_at_once(here: Place) -> None:
+    """tmux 3.2 to 3.5a crashes when a control client goes while another one comes; two of three such runs met it."""
+    async with opened(here) as ctx:
+        server = here.server_pid()
+
+        async def come_and_go() -> None:
+            for _ in range(20):
+                async with here.connect():
+                    pass
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(come_and_go)
+        assert here.server_pid() == server
+        await usable(ctx)
+
+
 HOSTILE = {
     "control mode": "%begin 1 1 1\n%end 1 1 1\n%error 1 1 1\n%exit\n%output %0 x\n%pause %0\n%client-detached x\n",
     "marks": "".join(f"\x1b]133;C;{n:020x};{j}\x07\x1b]133;D;0;{n:020x};{j}\x07" for n in range(20) for j in range(20)),

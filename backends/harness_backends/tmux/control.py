@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -18,6 +19,7 @@ __all__ = ["AnswerLost", "ControlClient", "Event"]
 
 REPLY_TIMEOUT = 20.0
 SEND_TIMEOUT = 10.0
+LEAVE_GRACE = 0.5
 
 Event = Output | Notification
 
@@ -116,8 +118,14 @@ class ControlClient:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the client up: who waits for an answer is told, and the reading of it ends."""
+        """Give the client up: who waits for an answer is told, and the reading of it ends.
+
+        At the end of its input the client leaves when no other one is just coming; it gets a moment to do so.
+        """
         self._lose()
+        with anyio.move_on_after(LEAVE_GRACE, shield=True), suppress(ConnectionLost, BrokenPipeError):
+            await self._process.send_eof()
+            await self._process.wait()
         await self._process.aclose()
 
     def _answer(self, block: Block) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import chain, repeat
@@ -17,7 +18,7 @@ from ..posix.shell import HeldShell
 from .control import AnswerLost, ControlClient, Event
 from .protocol import Block
 from .refusals import session_refusal
-from .setup import NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
+from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
 __all__ = ["Link"]
 
@@ -103,7 +104,8 @@ class Link:
         pid, self._client_pid = self._client_pid, ""
         if pid.isdecimal():
             listed = f"{self.setup.tmux} list-clients -F '#{{client_pid}} #{{client_control_mode}}'"
-            await self.shell.call(f"! {listed} | grep -qx '{pid} 1' || kill -9 {pid}")
+            turn = f"{TURNS}turn {shlex.quote(self.setup.root)}\n"
+            await self.shell.call(f"{turn}! {listed} | grep -qx '{pid} 1' || {{ kill -9 {pid}; nap; }}")
 
     async def _hold(self, client: ControlClient) -> None:
         try:
@@ -205,7 +207,7 @@ class Link:
         script = drainer_script(self.setup)
         if script:
             with suppress(HarnessError):  # the link is down: the reconnect starts it
-                await self.shell.call(f"umask 077\n{script}")
+                await self.shell.call(f"umask 077\n{TURNS}turn {shlex.quote(self.setup.root)}\n{script}")
 
     @staticmethod
     def token() -> str:
