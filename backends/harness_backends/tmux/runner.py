@@ -58,7 +58,6 @@ END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
-LARGE_COMMAND = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,7 @@ class PaneRunner:
             job = await self._dispatch(pane, command, on_job)
             job.notices[:0] = notices
             if not command.wait:
+                await self._check_stored(job)
                 return job.result()
             return await self._await(pane, job)
         finally:
@@ -206,6 +206,17 @@ class PaneRunner:
                 pane.jobs.remove(job)
                 await self._forget(job)
             raise
+
+    async def _check_stored(self, job: PaneJob) -> None:
+        """Nobody will wait for this job's end, which would tell that its command could not be stored."""
+        path = shlex.quote(self.store.path(job.job_id, "cmd"))
+        with suppress(ConnectionLost, ConnectError):
+            if not (await self.shell.call(f"[ ! -e {path} ] || [ -s {path} ] && echo stored")).stdout:
+                raise self._no_space()
+
+    def _no_space(self) -> NoSpace:
+        where = "free some space where harness keeps its state"
+        return NoSpace("no space for the command, so nothing ran", target=self._target, hint=where)
 
     async def _forget(self, job: PaneJob) -> None:
         """What was never typed leaves no record: it would stand there as running for ever."""
@@ -445,11 +456,7 @@ class PaneRunner:
             NoSpace: the target's disk was full, so that the command could not be stored, and nothing ran.
         """
         if job.exit_code and f"/{job.job_id}.cmd was not written".encode() in job.collector.data:
-            raise NoSpace(
-                "no space for the command, so nothing ran",
-                target=self._target,
-                hint="free some space where harness keeps its state",
-            )
+            raise self._no_space()
         if job.command.tty is not False:
             return job.result()
         streams = []
