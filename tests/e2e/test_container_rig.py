@@ -176,3 +176,14 @@ def test_a_root_file_system_that_cannot_be_made_leaves_nothing_in_the_cache(tmp_
 def test_names_are_short_enough_for_sockets() -> None:
     directory = Path(tempfile.gettempdir(), f"{PREFIX}01234567-podman")
     assert all(len(str(service.socket)) < 90 for kind in KINDS for service in recipe(kind, directory).services)
+
+
+def test_an_engine_keeps_no_directory_of_the_test_that_started_it(
+    engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines.get("docker")
+    for name in ("HOME", "XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.gettempdir())
+    with private_engine("docker") as (engine, _), container(engine) as one:
+        assert one.run("echo", "up") == "up"  # runc wants the directories that it is told of

@@ -58,6 +58,11 @@ class Recipe:
         return self.services[-1].socket
 
     @property
+    def surroundings(self) -> dict[str, str]:
+        """The whole environment of its programs: nothing of a test's, whose directories go before the engine does."""
+        return {"PATH": search_path(), "HOME": str(self.directory), "LC_ALL": "C.UTF-8"} | self.environ
+
+    @property
     def remove(self) -> tuple[str, ...]:
         """The words that remove containers at once; Podman would ask them to end first, and wait."""
         return ("rm", "-f", "-v", *(("-t", "0") if self.kind == "podman" else ()))
@@ -176,7 +181,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=without_engines() | self.recipe.environ,
+                env=self.recipe.surroundings,
                 start_new_session=True,
             )
 
@@ -211,7 +216,7 @@ class Daemon:
         sweep(self.recipe.directory, self.recipe.cgroup)
 
     def _end_containers(self) -> None:
-        environ = without_engines() | self.recipe.environ
+        environ = self.recipe.surroundings
         with contextlib.suppress(subprocess.TimeoutExpired):
             listed = _quietly(self.recipe.kind, "ps", "-aq", env=environ)
             if listed:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.support.daemons import Daemon, EngineUnavailable, Recipe, recipe, without_engines
+from tests.support.daemons import Daemon, EngineUnavailable, Recipe, recipe
 from tests.support.debian import cache_directory, debian_rootfs, locked
 from tests.support.images import IMAGES, archive
 from tests.support.sweep import sweep
@@ -59,7 +59,7 @@ class Engine:
         """Run the engine's own command; its standard output without the last newline."""
         done = subprocess.run(
             [self.kind, *arguments],
-            env=without_engines() | self.environ(api=False),
+            env=self.recipe.surroundings,
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT,
