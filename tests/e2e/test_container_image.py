@@ -79,6 +79,22 @@ async def test_a_name_that_is_taken_is_told_and_its_container_stays(way: Way) ->
         assert one.run("echo", "here") == "here"
 
 
+async def test_a_name_that_is_taken_by_one_of_our_own_is_told_too(way: Way) -> None:
+    target = f"{way.engine.kind}://hx-{secrets.token_hex(4)}"
+    async with way.connect(target, config=settings(way)) as ctx:
+        with pytest.raises(ConnectError, match="in use"):
+            async with way.connect(target, config=settings(way)):
+                pass
+        assert (await ctx.run_shell("echo on")).stdout == "on\n"
+
+
+async def test_an_image_that_cannot_be_had_is_told(way: Way) -> None:
+    config = Config(image="localhost:1/nobody/nothing", image_network="none")
+    with anyio.fail_after(60), pytest.raises(ConnectError, match="no container of the image localhost:1/nobody"):
+        async with way.connect(f"{way.engine.kind}://hx-{secrets.token_hex(4)}", config=config):
+            pass
+
+
 def options(way: Way, name: str) -> list[str]:
     return [
         "--container",
@@ -162,7 +178,7 @@ def test_what_is_no_mount_is_refused(text: str) -> None:
 
 def test_only_a_maker_that_is_proved_gone_loses_its_containers(tmp_path: Path) -> None:
     me, (machine, boot) = this_process(), this_machine()
-    assert parse_maker(str(me)) == me
+    assert parse_maker(f"{me} 01234567") == me
     assert parse_maker("something else") is None
     assert not orphaned(me, machine, boot, living())
     assert orphaned(me, machine, "later", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,10 +25,14 @@ from .info import ContainerInfo, parse_info
 from .scratch import LABEL, Scratch, api_body
 from .stream import AttachedProcess
 
-__all__ = ["ApiEngine", "choose_version", "open_api_engine"]
+__all__ = ["PULL_TIMEOUT", "ApiEngine", "choose_version", "open_api_engine"]
+
+logger = logging.getLogger(__name__)
 
 WANTED = (1, 44)
 REQUEST_TIMEOUT = 20.0
+PULL_TIMEOUT = 3600.0
+"""Seconds that getting an image may take."""
 STATUS_PAUSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds: the engine learns of a process's end a moment after the end of its streams."""
 
@@ -101,32 +106,30 @@ class ApiEngine(Engine):
                 return int(said["ExitCode"])
         raise ConnectionLost("the connection ended while the program ran", target=self._target)
 
-    async def create(self, scratch: Scratch) -> str:
-        path = f"/containers/create?name={quote(scratch.name, safe='')}"
+    async def fetch(self, image: str) -> None:
         try:
-            made = await self.ask("POST", path, api_body(scratch))
+            await self.ask("GET", f"/images/{quote(image, safe='')}/json")
         except EngineError as error:
             if error.status != 404:
                 raise
-            await self._pull(scratch.image)
-            made = await self.ask("POST", path, api_body(scratch))
-        container_id = str(made["Id"])
-        try:
-            await self.ask("POST", f"/containers/{container_id}/start")
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.remove(container_id)
-            raise
-        return container_id
+            await self._pull(image)
 
     async def _pull(self, image: str) -> None:
-        """Get an image; it may take as long as it takes."""
-        path = f"/images/create?fromImage={quote(image, safe='')}"
-        async with http.connect(self.endpoint, self._timeout) as stream:
-            reply = await http.request(stream, "POST", f"{self._prefix}{path}")
+        logger.info("%s: getting the image %s", self._target, image)
+        name = image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"  # or all tags come
+        path = f"{self._prefix}/images/create?fromImage={quote(name, safe='')}"
+        bounded = _bounded(self.endpoint, self._target, PULL_TIMEOUT)
+        async with bounded, http.connect(self.endpoint, self._timeout) as stream:
+            reply = await http.request(stream, "POST", path)
         for line in reply.body.splitlines():
             if b'"error"' in line:
-                raise EngineError(404, str(json.loads(line).get("error", "the image cannot be pulled")))
+                raise EngineError(404, str(json.loads(line).get("error", "the image cannot be had")))
+
+    async def create(self, scratch: Scratch) -> str:
+        made = await self.ask("POST", f"/containers/create?name={quote(scratch.name, safe='')}", api_body(scratch))
+        container_id = str(made["Id"])
+        await self.ask("POST", f"/containers/{container_id}/start")
+        return container_id
 
     async def remove(self, container_id: str) -> None:
         try:
@@ -185,10 +188,10 @@ def _tls_options(endpoint: Endpoint) -> list[str]:
 
 
 @asynccontextmanager
-async def _bounded(endpoint: Endpoint, target: Target) -> AsyncIterator[None]:
+async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_TIMEOUT) -> AsyncIterator[None]:
     """Requests end in time, and what the system says becomes an error of ours."""
     try:
-        with anyio.fail_after(REQUEST_TIMEOUT):
+        with anyio.fail_after(seconds):
             yield
     except TimeoutError:
         raise ConnectionLost("the engine does not answer", target=target, hint=str(endpoint)) from None

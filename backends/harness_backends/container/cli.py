@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
 import anyio
 
-from harness.errors import ConnectError, ConnectionLost, HarnessError
+from harness.errors import ConnectError, ConnectionLost
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .api import exec_options
+from .api import PULL_TIMEOUT, exec_options
 from .endpoint import EngineName
 from .engine import Engine, Exec
 from .http import EngineError
@@ -21,9 +21,9 @@ from .scratch import LABEL, Scratch, program_words
 
 __all__ = ["CliEngine", "open_cli_engine"]
 
+logger = logging.getLogger(__name__)
+
 CALL_TIMEOUT = 30.0
-PULL_TIMEOUT = 3600.0
-"""Seconds that getting an image may take."""
 
 
 class CliEngine(Engine):
@@ -58,14 +58,15 @@ class CliEngine(Engine):
     def _words(self, option: str, request: Exec) -> list[str]:
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
 
-    async def create(self, scratch: Scratch) -> str:
+    async def fetch(self, image: str) -> None:
         try:
-            return (await self._ask(*program_words(scratch), timeout=PULL_TIMEOUT)).split()[-1]
-        except BaseException:
-            with anyio.CancelScope(shield=True), suppress(EngineError, HarnessError):
-                if (made := await self.inspect(scratch.name)) is not None and made.label == str(scratch.maker):
-                    await self.remove(made.container_id)
-            raise
+            await self._ask("image", "inspect", "--", image)
+        except EngineError:
+            logger.info("%s: getting the image %s", self._target, image)
+            await self._ask("pull", "-q", "--", image, timeout=PULL_TIMEOUT)
+
+    async def create(self, scratch: Scratch) -> str:
+        return (await self._ask(*program_words(scratch))).split()[-1]
 
     async def remove(self, container_id: str) -> None:
         quickly = ("-t", "0") if self.name == "podman" else ()

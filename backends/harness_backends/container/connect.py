@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -24,7 +24,7 @@ from .environment import read_snapshot
 from .http import EngineError
 from .info import ContainerInfo, not_found, refusal, unmade
 from .maker import this_process
-from .scratch import scratch_of
+from .scratch import Scratch, scratch_of
 
 __all__ = ["Found", "engine_places", "find_container", "open_engine"]
 
@@ -122,8 +122,9 @@ async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIte
     """
     scratch = scratch_of(config, target.last.host, this_process())
     try:
+        await engine.fetch(scratch.image)
         with anyio.CancelScope(shield=True):  # one that is half made could not be removed
-            container_id = await engine.create(scratch)
+            container_id = await _create(engine, scratch)
     except EngineError as error:
         raise unmade(scratch, error.message, target) from error
     try:
@@ -135,6 +136,17 @@ async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIte
     finally:
         with anyio.CancelScope(shield=True):
             await _remove(engine, container_id)
+
+
+async def _create(engine: Engine, scratch: Scratch) -> str:
+    try:
+        return await engine.create(scratch)
+    except (EngineError, HarnessError):
+        with suppress(EngineError, HarnessError):
+            made = await engine.inspect(scratch.name)
+            if made is not None and made.label == scratch.label:  # and not another's of that name
+                await engine.remove(made.container_id)
+        raise
 
 
 async def _remove(engine: Engine, container_id: str) -> None:

@@ -56,8 +56,17 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    async def fetch(self, image: str) -> None:
+        """Make sure that the engine has an image; getting one takes as long as it takes.
+
+        Raises:
+            EngineError: the engine refused, or there is no such image.
+            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+        """
+
+    @abstractmethod
     async def create(self, scratch: Scratch) -> str:
-        """Make and start a container, getting its image if need be; its id. A failure leaves none.
+        """Make and start a container; its id. A failure may leave one that has not run.
 
         Raises:
             EngineError: the engine refused.

@@ -6,6 +6,7 @@ gone. Nothing is given to them unasked: no privileges, no directory of the host,
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -50,7 +51,7 @@ class Maker:
 def parse_maker(label: str) -> Maker | None:
     """Read a label; None when it is none of ours."""
     words = label.split()
-    if len(words) != 4 or not words[2].isdecimal():
+    if len(words) != 5 or not words[2].isdecimal():
         return None
     return Maker(words[0], words[1], int(words[2]), words[3])
 
@@ -117,10 +118,16 @@ class Scratch:
     image: str
     name: str
     maker: Maker
+    token: str
     memory: int = 0
     cpus: float = 0.0
     network: str = ""
     mounts: tuple[Mount, ...] = field(default=())
+
+    @property
+    def label(self) -> str:
+        """Whose it is, and which of theirs."""
+        return f"{self.maker} {self.token}"
 
 
 def scratch_of(config: Config, name: str, maker: Maker) -> Scratch:
@@ -137,6 +144,7 @@ def scratch_of(config: Config, name: str, maker: Maker) -> Scratch:
         image=config.image,
         name=name,
         maker=maker,
+        token=secrets.token_hex(4),
         memory=memory,
         cpus=cpus,
         network=config.image_network,
@@ -168,14 +176,14 @@ def api_body(scratch: Scratch) -> dict[str, object]:
         "Entrypoint": ["sh"],
         "Cmd": [],
         "OpenStdin": True,
-        "Labels": {LABEL: str(scratch.maker)},
+        "Labels": {LABEL: scratch.label},
         "HostConfig": host,
     }
 
 
 def program_words(scratch: Scratch) -> list[str]:
     """The words after ``docker`` or ``podman`` that make and start it."""
-    words = ["run", "-d", "-i", "--name", scratch.name, "--label", f"{LABEL}={scratch.maker}"]
+    words = ["run", "-d", "-i", "--name", scratch.name, "--label", f"{LABEL}={scratch.label}"]
     words += ["--entrypoint", "sh", "--security-opt", "no-new-privileges"]
     words += ["--memory", str(scratch.memory)] if scratch.memory else []
     words += ["--cpus", f"{scratch.cpus:g}"] if scratch.cpus else []
