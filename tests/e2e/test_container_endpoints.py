@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.support.contained import MakeWay, make_way
 from tests.support.daemons import Daemon, recipe
-from tests.support.engines import PREFIX, Engine, container
+from tests.support.engines import PREFIX, Engine, container, private_engine
 from tests.support.sshd import free_port
 
 from harness import connect
@@ -145,6 +148,25 @@ async def test_an_address_where_nothing_answers_is_named(
             pass
     assert url in caught.value.hint
     assert "DOCKER_HOST" in caught.value.hint
+
+
+async def test_a_cancelled_start_does_not_wait_for_an_engine_that_hangs(
+    make_way: MakeWay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_way("docker")
+    with private_engine("docker") as (engine, daemon), container(engine) as one:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{engine.socket}")
+        async with open_target(Target.parse(one.target), Config()) as backend:
+            pid = int((daemon.recipe.directory / "docker.pid").read_text())
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                with anyio.fail_after(10), anyio.move_on_after(0.3) as scope:
+                    await backend.transport.open_process(["true"])
+                assert scope.cancelled_caught
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            async with await backend.transport.open_process(["true"]) as process:
+                assert await process.wait() == 0
 
 
 async def test_the_engine_that_has_the_container_is_found_without_a_name(make_way: MakeWay) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from harness.errors import ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
 from harness.target import Target
@@ -23,11 +25,45 @@ __all__ = ["ContainerTransport"]
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 START_TIMEOUT = 20.0
+HURRY = 3.0
+"""Seconds that a start may still take when nobody waits for it any more."""
 KILL_ATTEMPTS = 5
 KILL_PAUSE = 0.2
 
 _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
+
+
+async def finish(start: Callable[[], Awaitable[T]], hurry: float) -> T:
+    """Await ``start()`` to its end also when this is cancelled: what is given up half way would leave a program behind.
+
+    From the cancellation on it has ``hurry`` seconds, for an engine that hangs.
+    """
+    results: list[T] = []
+    faults: list[Exception] = []
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            scope.deadline = anyio.current_time() + hurry
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope(shield=True) as scope:
+            tasks.start_soon(watch, scope)
+            try:
+                results.append(await start())
+            except Exception as error:  # out of the task group as itself
+                faults.append(error)
+        tasks.cancel_scope.cancel()
+    if faults:
+        raise faults[0]
+    if not results:
+        await anyio.lowlevel.checkpoint()  # it was cancelled, and time is over
+        raise ConnectionLost("the engine does not answer")
+    return results[0]
 
 
 class ContainerTransport(Transport):
@@ -46,8 +82,7 @@ class ContainerTransport(Transport):
     async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
         nonce = inside.new_nonce()
         request = self._exec(inside.wrapped_argv(argv, nonce))
-        with anyio.CancelScope(shield=True):  # a start that is given up half way would leave a program behind
-            process = await self._start(request, nonce)
+        process = await finish(lambda: self._start(request, nonce), HURRY)
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
@@ -69,6 +104,9 @@ class ContainerTransport(Transport):
         except TimeoutError:
             await process.aclose()
             raise ConnectionLost("the engine started nothing in time", target=self.target) from None
+        except BaseException:
+            await process.aclose()
+            raise
         await process.aclose()
         raise await self._start_error(said)
 
