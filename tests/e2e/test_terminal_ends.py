@@ -90,9 +90,10 @@ async def test_an_operators_background_programs_are_not_killed_with_ours(desk: D
 async def test_an_interrupted_loop_in_fish_gives_its_output_alone(open_desk: OpenDesk) -> None:
     desk = await open_desk(shell="/usr/bin/fish")
     result = await desk.ctx.run_shell("echo a; while true; end", timeout=0.5, on_timeout="kill")
-    assert (result.status, result.stdout) == (Status.TIMED_OUT, "a\n^C"), result
+    assert result.status is Status.TIMED_OUT, result
+    assert result.stdout in ("a\n^C", "a\n^C^C")  # a second one when the first was not heard at once
     kept = await desk.ctx.wait(result.job_id or "")
-    assert kept.stdout == "a\n^C"
+    assert kept.stdout == result.stdout
 
 
 @everywhere

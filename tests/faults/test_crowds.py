@@ -11,7 +11,7 @@ import pytest
 from tests.faults.children import Child, child
 from tests.faults.rig import Place, lines, opened, usable, within
 
-from harness import Status
+from harness import ExecutionContext, Status
 
 TASKS, EACH = 20, 10
 
@@ -76,6 +76,25 @@ async def test_the_tmux_server_outlives_harnesses_that_come_and_go_at_once(here:
                 tasks.start_soon(come_and_go)
         assert here.server_pid() == server
         await usable(ctx)
+
+
+async def test_two_harnesses_that_begin_background_commands_at_once_find_a_pane_each(here: Place) -> None:
+    async with opened(here) as one, opened(here) as other:
+        for number in range(3):
+            jobs: dict[str, tuple[ExecutionContext, str]] = {}
+
+            async def begin(ctx: ExecutionContext, word: str, jobs: dict[str, tuple[ExecutionContext, str]]) -> None:
+                result = await within(4, ctx.run_shell(f"echo {word}; sleep 60.5", wait=False))
+                jobs[word] = ctx, result.job_id or ""
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(begin, one, f"one-{number}", jobs)
+                tasks.start_soon(begin, other, f"other-{number}", jobs)
+            for word, (ctx, job_id) in jobs.items():
+                await within(20, ctx.kill(job_id))
+                done = await within(20, ctx.wait(job_id))
+                assert (done.status, done.exit_code) == (Status.INTERRUPTED, 130), done
+                assert done.stdout.split() in ([word, "^C"], [word, "^C^C"]), done
 
 
 HOSTILE = {

@@ -20,7 +20,11 @@ from .plain import PlainTmux
 
 __all__ = ["TERM_GRACE", "Ending"]
 
+START_GRACE = 0.5
 INTERRUPT_GRACE = 1.0
+AGAIN_AFTER = 0.3
+YOUNG = 3.0
+"""Seconds. A job of less may still be at its first program."""
 TERM_GRACE = 2.0
 KILL_GRACE = 3.0
 LOOK_AGAIN = 0.1
@@ -38,8 +42,13 @@ class Ending:
     async def end(self, pane: Pane, job: PaneJob, status: Status, session: int, signal: str, grace: float) -> None:
         """Have a job end with ``status``, or as unknown where its end and death are not proved."""
         job.interrupted = True
-        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"), ("send-keys", "-t", pane.pane_id, "C-c"))
-        await _ended(job, INTERRUPT_GRACE)
+        await _started(job)
+        young = time.monotonic() - job.began < YOUNG
+        await self._interrupt(pane)
+        await _ended(job, AGAIN_AFTER if young else INTERRUPT_GRACE)
+        if young and not job.done.is_set():  # a shell that is just starting a program loses it now and then
+            await self._interrupt(pane)
+            await _ended(job, INTERRUPT_GRACE)
         where = PaneProcesses(session, f"{self.link.setup.pane_dir(pane.uid)}/pid", 0.0, _nested(pane, job))
         for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
             stop = not job.done.is_set() and (name == "KILL" or goes_on(job.command.command))
@@ -49,6 +58,9 @@ class Ending:
             if await self._gone(where, job, seconds):
                 break
         await self._conclude(where, job, status)
+
+    async def _interrupt(self, pane: Pane) -> None:
+        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"), ("send-keys", "-t", pane.pane_id, "C-c"))
 
     async def _signal(self, where: PaneProcesses, job: PaneJob, name: str, *, end_shell: bool = False) -> PaneProcesses:
         return await signal_job(self.shell, replace(where, age=time.monotonic() - job.began), name, end_shell=end_shell)
@@ -81,6 +93,13 @@ class Ending:
 def _nested(pane: Pane, job: PaneJob) -> int:
     """The process id of the shell inside the pane's own in which the job runs, or 0; it may be another machine's."""
     return next((shell.pid for shell in pane.shells[1:] if shell.nonce == job.nonce), 0)
+
+
+async def _started(job: PaneJob) -> None:
+    """A C-c that comes before the shell runs what was typed is lost on the line editor."""
+    with anyio.move_on_after(START_GRACE):
+        while not (job.started or job.done.is_set()):
+            await job.active.wait()
 
 
 async def _ended(job: PaneJob, timeout: float) -> None:

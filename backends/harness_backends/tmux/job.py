@@ -56,6 +56,7 @@ class PaneJob:
         """The start mark arrived. It comes twice: a shell that traces its commands writes between the two."""
         self.started, self.over = True, False
         self.collector.restart()
+        self.touch()
 
     def feed(self, data: bytes) -> None:
         """Output arrived."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
@@ -169,13 +169,16 @@ class PaneTable:
         return await self.create(name, None)
 
     @asynccontextmanager
-    async def background(self, cwd: str | None) -> AsyncIterator[Pane]:
-        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one; no other caller gets it."""
+    async def background(self, cwd: str | None, tried: Collection[str] = ()) -> AsyncIterator[Pane]:
+        """A free pane for a command that nobody waits for: an idle ``bg-N``, or a new one; no other caller gets it.
+
+        ``tried`` are those that turned out to be another harness's.
+        """
         default = self.by_name(DEFAULT_PANE)
         start = cwd or (default.cwd if default is not None else "") or None
         for number in range(1, self._link.setup.config.max_panes + 1):
             name = f"bg-{number}"
-            if name in self._reserved:
+            if name in self._reserved or name in tried:
                 continue
             with _holding(self._reserved, name):
                 pane = await self._idle(name, start)

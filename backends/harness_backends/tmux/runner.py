@@ -198,6 +198,8 @@ class PaneRunner:
                 holder = await self._send(pane, job, files, action)
                 if holder is None:
                     return job
+                if not command.wait and command.pane is None:  # another background pane will do
+                    raise await self._held_by(pane, f"job {holder}")
                 await self._wait_for_holder(pane, holder)
                 if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
                     raise await self._held_by(pane, f"job {holder}")

@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import anyio
@@ -88,9 +88,17 @@ class TmuxTerminal(Terminal):
 
     async def _run_once(self, command: Command) -> ShellResult:
         if command.pane is None and not command.wait:
-            async with self._table.background(command.cwd) as pane:
-                return await self._run_in(pane, command)
+            return await self._run_aside(command)
         return await self._run_in(await self._table.find(command.pane or DEFAULT_PANE), command)
+
+    async def _run_aside(self, command: Command) -> ShellResult:
+        """In whatever background pane is free."""
+        tried: set[str] = set()
+        while True:
+            async with self._table.background(command.cwd, tried) as pane:
+                tried.add(pane.name)
+                with suppress(PaneBusy):  # another harness chose it in the same moment; nothing was typed
+                    return await self._run_in(pane, command)
 
     async def _run_in(self, pane: Pane, command: Command) -> ShellResult:
         result = await self._runner.run(pane, command, self._remember)
