@@ -172,6 +172,28 @@ async def test_clients_that_are_killed_while_commands_are_typed_never_run_one_tw
         await usable(ctx)
 
 
+@pytest.mark.parametrize("hook", ["after-set-buffer", "after-save-buffer"])
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_client_that_is_killed_before_the_keys_costs_a_moment_and_nothing_runs_twice(
+    here: Place, hook: str, held: bool
+) -> None:
+    """tmux carries out what it has read of a request up to the moment at which the client goes."""
+    runs = here.path("runs")
+    async with opened(here) as ctx:
+        await usable(ctx)
+        (client,) = here.clients()
+        test = "#{@harness_busy}" if held else "#{?@harness_busy,,1}"
+        here.tmux("set-hook", "-g", hook, f"if-shell -F -t =harness: '{test}' 'run-shell \"kill -9 {client}\"'")
+        result = await within(20, ctx.run_shell(f"echo once >>{runs}; echo out", timeout=15))
+        assert not alive(client)
+        assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "out\n"), result
+        assert result.duration < 8, result
+        assert lines(runs) == ["once"]
+        here.tmux("set-hook", "-gu", hook)
+        await usable(ctx)
+        assert [job.status for job in await ctx.jobs() if job.status is not Status.COMPLETED] == []
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "dash", "mksh"])
 async def test_a_shell_that_loops_ends_with_its_window(here: Place, shell: str) -> None:
     """Its terminal goes while a program of its own is in the foreground: only its parent and that program are told."""

@@ -35,6 +35,10 @@ class PaneJob:
     exit_code: int | None = None
     cwd: str | None = None
     interrupted: bool = False
+    unsent: bool = False
+    """The link was lost first, and it is proved that it was not typed."""
+    doubtful: bool = False
+    """The link was lost while it was typed."""
     attention: bool = False
     """Its program waits for a person, and the caller has been told."""
     notices: list[str] = field(default_factory=list)

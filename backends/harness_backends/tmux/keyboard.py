@@ -61,7 +61,8 @@ class Dispatch:
     def command(self) -> tuple[str, ...]:
         """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
 
-        The test and the typing are one step of the tmux server, so two harnesses cannot both pass.
+        The test and the typing are one step of the tmux server, so two harnesses cannot both pass. When the client dies
+        the server forgets the rest, though: ``@harness_typed`` names the job whose keys are all that may have followed.
         """
         steps: list[tuple[str, ...]] = [
             ("set-option", "-w", "-t", self.window, "@harness_busy", self.job_id),
@@ -89,14 +90,15 @@ class Dispatch:
 
     def _keys(self) -> list[tuple[str, ...]]:
         clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
+        typed = ("set-option", "-w", "-t", self.window, "@harness_typed", self.job_id)
         if self.lines:
-            return [key for line in self.lines for key in (clear, *type_text(self.pane, line), enter)]
+            return [typed, *(key for line in self.lines for key in (clear, *type_text(self.pane, line), enter))]
         slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
         if self.script:
             slot = [("run-shell", self.script.replace("#", "##"))]
         if self.kind == "fish":  # it has no aliases
-            return [*slot, clear, *type_text(self.pane, _FISH_LINE), enter]
-        return [*slot, (*clear, "Space", "h", "x", "Enter")]
+            return [*slot, typed, clear, *type_text(self.pane, _FISH_LINE), enter]
+        return [*slot, typed, (*clear, "Space", "h", "x", "Enter")]
 
 
 def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:

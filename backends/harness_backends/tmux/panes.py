@@ -355,13 +355,14 @@ class PaneTable:
         return True
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
-        """The link was lost while the job was being typed: it holds the pane if it was."""
-        where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_busy}")
+        """The link was lost while the job was being typed: the pane's window names it if it was."""
+        where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
         blocks = await self._link.client.request(where)
         if blocks[-1].text == job.job_id:
             return False
         self._let_go(pane, job)
         job.notices.append("the link was lost before this was typed: it did not start")
+        job.unsent = True
         job.finish(Status.UNKNOWN)
         return True
 

@@ -26,8 +26,7 @@ PATIENCE = 4.0
 PROMPT_WAIT = 0.5
 TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
 HINDERED = (
-    "a function, an alias or a key binding of that shell stands in the way;"
-    " type exit and Enter there for a fresh one"
+    "a function, an alias or a key binding of that shell stands in the way; type exit and Enter there for a fresh one"
 )
 
 

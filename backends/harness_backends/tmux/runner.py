@@ -20,7 +20,6 @@ from harness.errors import (
     PaneGone,
     ShellNotReady,
     TerminalError,
-    UnsupportedOperation,
 )
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
@@ -33,6 +32,7 @@ from .bystander import NOTICE, person_typed
 from .control import AnswerLost
 from .ending import TERM_GRACE, Ending
 from .foreground import Foreground, inspect
+from .given import check_user, upload
 from .job import PaneJob
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .link import Link
@@ -56,6 +56,8 @@ REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
+DOUBT = 10.0
+"""How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
 
@@ -77,15 +79,32 @@ class PaneRunner:
         if waiting.cancelled_caught:
             raise PaneBusy(f"pane {pane.name!r} was busy with commands of this harness", target=self._target)
         try:
+            return await self._run(pane, command, on_job)
+        finally:
+            pane.lock.release()
+
+    async def _run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
+        """Run it, again if the link was lost in a moment that proves that it was not typed."""
+        deadline = anyio.current_time() + command.timeout
+        while True:
             notices = await self._prepare(pane)
             job = await self._dispatch(pane, command, on_job)
             job.notices[:0] = notices
-            if not command.wait:
-                await self._check_stored(job)
-                return job.result()
-            return await self._await(pane, job)
-        finally:
-            pane.lock.release()
+            result = await (self._await(pane, job) if command.wait else self._begun(job))
+            if not job.unsent or anyio.current_time() > deadline:
+                return result
+            await self._forget(job)
+            command = replace(command, timeout=max(0.1, deadline - anyio.current_time()))
+
+    async def _begun(self, job: PaneJob) -> ShellResult:
+        """What is said of a job that nobody waits for."""
+        if job.doubtful:
+            with anyio.move_on_after(DOUBT):
+                while not (job.started or job.done.is_set()):
+                    await job.active.wait()
+        if not job.unsent:
+            await self._check_stored(job)
+        return job.result()
 
     @property
     def _target(self) -> object:
@@ -186,9 +205,10 @@ class PaneRunner:
             collector=OutputCollector(command.max_output, command.on_output),
         )
         if command.user:
-            await self._check_user(command.user)
+            await check_user(self.shell, command.user)
         body = compose(command, job_id, self.store, pane.shell.kind, self._target)
-        await self._upload(body, job_id)
+        if body.stdin is not None:
+            await upload(self.shell.transport, body.stdin, self.store.path(job_id, "in"))
         action, files = self._action(pane, job, body)
         pane.jobs.append(job)
         on_job(pane, job)
@@ -256,18 +276,6 @@ class PaneRunner:
         files.append(SavedFile(self.store.path(job.job_id, "run"), body.run))
         return replace(action, suffix="run"), files
 
-    async def _check_user(self, user: str) -> None:
-        name = shlex.quote(user)
-        reply = await self.shell.call(f'id -u -- {name} >&2 || exit 2; [ "$(id -u)" = 0 ] || sudo -n -u {name} true')
-        if reply.exit_code == 2:
-            raise UnsupportedOperation(f"there is no user {user!r}", target=self._target)
-        if reply.exit_code != 0:
-            raise UnsupportedOperation(
-                f"commands cannot be run as {user!r} here",
-                target=self._target,
-                hint="it needs root, or sudo without a password",
-            )
-
     def _check_plain(self, body: Body) -> None:
         if body.run is not None:
             raise TerminalError(
@@ -275,15 +283,6 @@ class PaneRunner:
                 target=self._target,
                 hint="write them into the command, or leave the nested shell first",
             )
-
-    async def _upload(self, body: Body, job_id: str) -> None:
-        if body.stdin is not None:
-            path = self.store.path(job_id, "in")
-            process = await self.shell.transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
-            async with process:
-                await process.send(body.stdin)
-                await process.send_eof()
-                await process.wait()
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
         """Type it; returns who holds the pane when it was not typed."""
@@ -296,6 +295,7 @@ class PaneRunner:
         try:
             blocks = await self._type(pane, *freed, *commands, action.command())
         except AnswerLost:  # it may have been typed: what is read after the reconnect tells
+            job.doubtful = True
             job.notices.append("the link was lost while this was sent")
             blocks = []
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)

@@ -1,0 +1,39 @@
+"""What a command is given beside its text: standard input, and another user's name."""
+
+from __future__ import annotations
+
+import shlex
+
+from harness.errors import UnsupportedOperation
+from harness.transport import Transport
+
+from ..posix.shell import HeldShell
+
+__all__ = ["check_user", "upload"]
+
+
+async def check_user(shell: HeldShell, user: str) -> None:
+    """See that commands can be run as another user.
+
+    Raises:
+        UnsupportedOperation: they cannot, or there is no such user.
+    """
+    name = shlex.quote(user)
+    reply = await shell.call(f'id -u -- {name} >&2 || exit 2; [ "$(id -u)" = 0 ] || sudo -n -u {name} true')
+    if reply.exit_code == 2:
+        raise UnsupportedOperation(f"there is no user {user!r}", target=shell.transport.target)
+    if reply.exit_code != 0:
+        raise UnsupportedOperation(
+            f"commands cannot be run as {user!r} here",
+            target=shell.transport.target,
+            hint="it needs root, or sudo without a password",
+        )
+
+
+async def upload(transport: Transport, data: bytes, path: str) -> None:
+    """Write a command's standard input to a private file on the target."""
+    process = await transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
+    async with process:
+        await process.send(data)
+        await process.send_eof()
+        await process.wait()
