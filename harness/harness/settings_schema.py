@@ -10,7 +10,6 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -62,6 +61,8 @@ def parse_size(text: str | int) -> int:
 
 def suggest(word: str, known: tuple[str, ...]) -> str:
     """``did you mean 'session'?``, or an empty string when nothing is close."""
+    from difflib import get_close_matches
+
     close = get_close_matches(word, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 

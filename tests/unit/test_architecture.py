@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,6 +128,28 @@ def test_importing_harness_loads_nothing_heavy() -> None:
     script = "import sys, harness; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert {name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY) == set()
+
+
+SLOW_AND_SELDOM_USED = {
+    *HEAVY[:3], "rich", "importlib.metadata", "email", "json", "difflib", "secrets", "random", "tempfile",
+    "harness_backends.tmux", "harness_backends.container", "harness_backends.posix.files", "harness_backends.ssh.login",
+}  # fmt: skip
+
+
+def test_running_a_command_loads_nothing_that_it_does_not_use(tmp_path: Path) -> None:
+    script = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+import harness_backends.ssh.master, harness_backends.ssh.openssh, harness.cli.main
+harness.cli.main.main(["run", "--", "true"])
+"""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "harness_backends.posix.jobs" in loaded
+    assert loaded & SLOW_AND_SELDOM_USED == set()
 
 
 def test_importing_the_testing_package_loads_no_extras() -> None:

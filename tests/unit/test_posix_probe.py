@@ -23,11 +23,11 @@ async def test_the_probe_tells_the_account_and_the_tools(tmp_path: Path, shell: 
     account = pwd.getpwuid(os.getuid())
     assert (found.user, found.uid, found.shell) == (account.pw_name, os.getuid(), account.pw_shell)
     assert (found.home, found.hostname) == (str(tmp_path / "home"), os.uname().nodename)
-    assert found.system.startswith(os.uname().sysname)
+    assert found.system == f"{os.uname().sysname} {os.uname().release} {os.uname().machine}"
     assert found.state_dir == str(tmp_path / "home" / "state" / "harness")
     assert found.has("cat")
     assert found.has("tmux") == (shell != "busybox")
-    assert found.has("stat -c")
+    assert found.has("env --default-signal") == (shell != "busybox")
     assert (found.tmux_version != "") == found.has("tmux")
 
 

@@ -11,8 +11,8 @@ from harness.config import Config
 from harness.terminal import Sessions, Terminal
 from harness.transport import Transport
 
-from . import jobs, probe, state
-from .shell import HeldShell, open_held_shell
+from . import jobshell, probe, state
+from .shell import HeldShell, call_line, open_held_shell
 from .state import JobStore
 
 __all__ = ["PosixBackend", "open_posix_backend"]
@@ -68,10 +68,13 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
     async with AsyncExitStack() as stack:
         shell = await stack.enter_async_context(open_held_shell(transport))
         shell.define(state.PROLOGUE)
-        shell.define(jobs.PROLOGUE)
-        text = (await shell.call(state.REPORT + probe.SCRIPT)).text
+        shell.define(jobshell.PROLOGUE)
+        asked = await shell.submit(call_line(state.REPORT + probe.SCRIPT))
+        from .jobs import open_jobs  # while the target answers there is time to load it
+
+        text = (await shell.reply_to(asked)).text
         report = state.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
         store = await stack.enter_async_context(state.keep_job_store(shell, report))
-        runner = await stack.enter_async_context(jobs.open_jobs(transport, config, shell, store, probed))
+        runner = await stack.enter_async_context(open_jobs(transport, config, shell, store, probed))
         yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)

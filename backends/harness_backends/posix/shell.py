@@ -5,7 +5,7 @@ The frames are split by a nonce that only the held shell and this module know, s
 
 from __future__ import annotations
 
-import secrets
+import os
 import shlex
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +19,7 @@ from harness.target import Target
 from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Process, Transport
 
-__all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "open_held_shell"]
+__all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "call_line", "open_held_shell"]
 
 CALL_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 1.0
@@ -231,6 +231,11 @@ class Ticket:
         self.channel.pending.pop(-self.number, None)
 
 
+def call_line(script: str) -> Callable[[int], str]:
+    """The line of :meth:`HeldShell.call`, for :meth:`HeldShell.submit`."""
+    return lambda number: f"hx_call {number} {shlex.quote(script)}\n"
+
+
 class HeldShell:
     """Runs scripts on the target through one long-lived ``sh``; opens it anew after a loss.
 
@@ -256,11 +261,14 @@ class HeldShell:
         Raises:
             ConnectionLost: the link was lost, or the script did not end in ``timeout`` seconds; it may have run.
         """
-        return await self.request(lambda number: f"hx_call {number} {shlex.quote(script)}\n", timeout=timeout)
+        return await self.request(call_line(script), timeout=timeout)
 
     async def request(self, line: Callable[[int], str], *, timeout: float | None) -> Reply:
         """Send a line that will lead to one frame with the given id on each stream; wait for both."""
-        ticket = await self.submit(line)
+        return await self.reply_to(await self.submit(line), timeout=timeout)
+
+    async def reply_to(self, ticket: Ticket, *, timeout: float | None = CALL_TIMEOUT) -> Reply:
+        """Wait for a reply; a shell that does not answer in time is given up. Raises what :meth:`call` does."""
         try:
             with anyio.fail_after(timeout):
                 return await ticket.reply()
@@ -307,7 +315,7 @@ class HeldShell:
             if self._channel is not None:
                 await self._channel.process.aclose()
             process = await self.transport.open_process(["sh"])
-            channel = self._channel = _Channel(process, secrets.token_hex(12), self.transport.target)
+            channel = self._channel = _Channel(process, os.urandom(12).hex(), self.transport.target)
             self._tasks.start_soon(channel.pump, process.receive, "stdout")
             self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
             prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"

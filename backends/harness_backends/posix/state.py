@@ -25,7 +25,7 @@ from harness.errors import ConnectError, ConnectionLost, NoSpace
 from harness.target import Target
 from harness.tasks import BackgroundTasks, background_tasks
 
-from .shell import HeldShell
+from .shell import HeldShell, call_line
 
 __all__ = [
     "PROLOGUE",
@@ -64,6 +64,13 @@ hx_private() {
   esac
   [ -w "$1" ] || return 2
 }
+# One program instead of three, where all is as it should be.
+hx_kept() {
+  set -- $(cd "$hx_root" && LC_ALL=C ls -ldn -- jobs panes run </dev/null 2>/dev/null)
+  [ "$#" = 27 ] && [ "$3 ${12} ${21}" = "$hx_uid $hx_uid $hx_uid" ] || return 1
+  case "$1 ${10} ${19}" in "drwx------"*" drwx------"*" drwx------"*) ;; *) return 1 ;; esac
+  [ -w "$hx_root/jobs" ] && [ -w "$hx_root/panes" ] && [ -w "$hx_root/run" ]
+}
 hx_state() {
   hx_dir=
   [ -d "$HOME" ] && hx_dir=$HOME/.local/state/harness
@@ -81,6 +88,7 @@ hx_state() {
     esac
   done
   [ -n "$hx_root" ] || { hx_why=none; return 1; }
+  hx_kept && return 0
   for hx_dir in jobs panes run; do
     hx_private "$hx_root/$hx_dir" || { hx_root=; hx_why=${hx_why:-none}; return 1; }
   done
@@ -112,7 +120,7 @@ hx_claim() {
 REPORT = r"""
 printf 'state=%s\nrefused=%s\n' "$hx_root" "$hx_why"
 printf 'claimed='
-hx_claim 1
+hx_claim 2
 printf '\n'
 """
 
@@ -266,7 +274,8 @@ def _refusal(why: str, target: Target) -> ConnectError:
 class JobStore:
     """Gives out job ids and paths below the state directory ``root``.
 
-    Ids are claimed ahead in the background, 1, 2, 4, up to 64 at a time, so that a busy caller never waits for one.
+    Ids are claimed ahead in the background, 2, 4, 8, up to 64 at a time, so that a busy caller never waits for one, and
+    one who runs a single command claims no more.
     """
 
     def __init__(self, shell: HeldShell, tasks: BackgroundTasks, report: StateReport) -> None:
@@ -301,7 +310,7 @@ class JobStore:
 
     def _take(self) -> str:
         job_id = self._ready.popleft()
-        if len(self._ready) <= self._batch // 2 and not self._refilling:
+        if len(self._ready) < self._batch // 2 and not self._refilling:
             self._refilling = True
             self._tasks.start_soon(self._refill)
         return job_id
@@ -339,7 +348,7 @@ class JobStore:
         self._ready.clear()
         if unused:
             script = RELEASE.format(jobs=shlex.quote(f"{self.root}/jobs"), ids=" ".join(map(str, unused)))
-            await self._shell.call(script, timeout=RELEASE_TIMEOUT)
+            (await self._shell.submit(call_line(script))).forget()  # the shell does it before it ends
 
 
 @asynccontextmanager

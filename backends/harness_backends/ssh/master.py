@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import secrets
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
@@ -78,7 +77,7 @@ async def plan_master(target: Target, config: Config) -> Master:
         ConnectError: there is no ssh, or no private directory for the socket.
     """
     settings = await _query(target, config)
-    key = secrets.token_hex(8) if config.fresh_connection else master_key(settings, config)
+    key = os.urandom(8).hex() if config.fresh_connection else master_key(settings, config)
     path = socket_path(key, master_tag(target.last), master_name(target.last))
     return Master(target, target.last, config, settings, path, config.fresh_connection)
 
@@ -105,7 +104,8 @@ async def _query(target: Target, config: Config) -> Settings:
 async def _prepare() -> None:
     """Load what every target needs next, while ``ssh -G`` runs in a process of its own."""
     await anyio.lowlevel.checkpoint()
-    importlib.import_module("harness_backends.posix.backend")
+    for name in ("harness_backends.ssh.openssh", "harness_backends.posix.backend"):
+        importlib.import_module(name)
 
 
 def placed_again(master: Master) -> Master:

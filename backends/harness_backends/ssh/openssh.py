@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 
 import anyio
 
-from harness.config import Config
 from harness.errors import AuthenticationError, ConnectError, ConnectionLost, HostKeyError, UnsupportedOperation
 from harness.login import current_prompter, use_prompter
-from harness.target import Target
 from harness.transport import Process, Transport
 
 from .budget import SessionBudget, Ticket
-from .master import Master, acquire, connect_in_time, end_master, placed_again, plan_master
+from .master import Master, acquire, connect_in_time, end_master, placed_again
 from .mux import MuxConnection, MuxError, MuxGone, MuxRefused
 from .options import interactive_argv
 from .process import MuxProcess, open_pipes
 from .remote import new_nonce, remote_command
 
-__all__ = ["OpenSSHTransport", "open_openssh_transport"]
+__all__ = ["OpenSSHTransport"]
 
 logger = logging.getLogger(__name__)
 
@@ -208,26 +205,3 @@ class OpenSSHTransport(Transport):
         if self._master.private:
             with anyio.CancelScope(shield=True):
                 await end_master(self._master.path)
-
-
-@asynccontextmanager
-async def open_openssh_transport(
-    target: Target, config: Config, base: Transport | None = None
-) -> AsyncIterator[Transport]:
-    """Log in to a target, or share the connection of another harness of this user.
-
-    Raises:
-        ConnectError: it could not be entered; a subclass where the reason is known.
-        ConfigError: ssh does not accept its configuration.
-        UnsupportedOperation: the target is to be reached from another host.
-    """
-    if base is not None and base.target.last.scheme != "local":
-        raise UnsupportedOperation(
-            f"ssh from {base.target} is not possible", target=target, hint="reach it with ProxyJump in the ssh config"
-        )
-    master = await plan_master(target, config)
-    transport = OpenSSHTransport(master, await acquire(master))
-    try:
-        yield transport
-    finally:
-        await transport.aclose()

@@ -11,8 +11,8 @@ It stays as the program's parent, because OpenSSH's client cannot report a death
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import shlex
 from collections.abc import Sequence
 from typing import Literal
@@ -38,7 +38,7 @@ _LITERAL = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\!\"$`%")
 
 def new_nonce() -> str:
     """A word that nobody else can know, for :func:`remote_command` and :class:`NoiseFilter`."""
-    return secrets.token_hex(12)
+    return os.urandom(12).hex()
 
 
 def remote_command(argv: Sequence[str], nonce: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, ClassVar, cast
 
 import click
@@ -45,6 +44,8 @@ class HarnessGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches
+
             close = get_close_matches(name, self.list_commands(ctx), n=1)
             advice = f"did you mean {close[0]!r}?" if close else f"'{ctx.command_path} --help' lists them"
             ctx.fail(f"no such command: {name!r}; {advice}")

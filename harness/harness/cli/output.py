@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -60,6 +58,8 @@ def print_json(value: object) -> None:
 
 def as_json(value: object) -> str:
     """JSON text that every parser takes: bytes that are not UTF-8 became U+FFFD."""
+    import json  # slow to load, as start-up goes, and seldom needed
+
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -80,6 +80,8 @@ def with_base64(name: str, data: bytes) -> dict[str, str]:
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
+        import base64
+
         return {name: data.decode("utf-8", "replace"), f"{name}_base64": base64.b64encode(data).decode()}
 
 
