@@ -13,13 +13,7 @@ BACKENDS = ("local", "local+tmux", "ssh-openssh", "ssh-openssh+tmux", "ssh-async
 CONTAINERS = ("docker+tmux", "docker-busybox+tmux", "podman-busybox")
 """Few of the ways into a container, for time's sake: what differs between the others is in the transports' contract."""
 
-HERE = "with tmux here, a pane's log is here, and the target's jobs do not find it"
-
-GAPS: tuple[Gap, ...] = (
-    Gap("docker-busybox+tmux", "background_jobs_can_be_waited_for", HERE),
-    Gap("docker-busybox+tmux", "jobs_can_be_followed", HERE),
-    Gap("docker-busybox+tmux", "truncated_output_is_kept", HERE),
-)
+GAPS: tuple[Gap, ...] = ()
 
 
 def marks(backend: str) -> tuple[pytest.MarkDecorator, ...]:

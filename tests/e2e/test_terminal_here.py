@@ -66,6 +66,43 @@ async def test_a_session_here_keeps_kills_and_answers(open_desk: OpenDesk, lacki
     assert [pane.name for pane in await desk.ctx.list_panes()] == ["main"]
 
 
+async def test_a_job_of_a_session_here_outlives_its_harness(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
+    desk = await open_desk("ssh", rc=lacking)
+    await desk.ctx.run_shell("mkfifo gate")
+    job = await desk.ctx.run_shell("echo begun; cat gate; seq 1 30000; (exit 7)", wait=False)
+    job_id, expected = job.job_id or "", "begun\n" + "".join(f"{line}\n" for line in range(1, 30001))
+    async with connect(str(desk.ctx.target), tmux=True, config=desk.config) as other:  # on this machine too
+        assert (await other.job(job_id)).status is Status.RUNNING
+        pieces = other.follow(job_id)
+        assert await anext(pieces) == b"begun\n"
+        await desk.open_gate()
+        rest = b"".join([piece async for piece in pieces])
+        assert rest.decode() == expected.removeprefix("begun\n")
+        done = await other.wait(job_id, timeout=10)
+        assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 7, expected)
+    async with connect(str(desk.ctx.target), config=desk.config) as plain:  # as from another machine
+        done = await plain.wait(job_id, timeout=10)
+        assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 7, "")
+        assert any("where its tmux runs" in notice for notice in done.notices)
+        with pytest.raises(UnsupportedOperation, match="where its tmux runs"):
+            async for _ in plain.follow(job_id):
+                pass
+
+
+@pytest.mark.parametrize("tmux", [True, False])
+async def test_a_job_of_a_session_here_is_killed_by_others(
+    open_desk: OpenDesk, lacking: dict[str, str], tmux: bool
+) -> None:
+    desk = await open_desk("ssh", rc=lacking)
+    job = await desk.ctx.run_shell("sleep 300.75; touch next", wait=False)
+    await until(lambda: desk.processes("sleep 300.75"))
+    async with connect(str(desk.ctx.target), tmux=tmux, config=desk.config) as other:
+        killed = await other.kill(job.job_id or "")
+    assert killed.status is Status.INTERRUPTED
+    assert not desk.processes("sleep 300.75")
+    assert not (desk.home / "next").exists()
+
+
 async def test_the_target_may_be_demanded(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
     with pytest.raises(UnsupportedOperation, match="no tmux on the target") as caught:
         await open_desk("ssh", rc=lacking, tmux_at="target")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 import anyio
 
 from harness.command import Command, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
 from harness.results import Status
-from harness.transport import Transport
+from harness.transport import Process, Transport
 
 from . import joboutput, jobscript, jobshell
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable
 from .markers import MarkerScanner, NewlineUnmapper
 from .shell import HeldShell, Reply
-from .state import JobRecord, JobStore
+from .state import JobRecord, JobStore, LogPlace
 
 __all__ = ["CallbackError", "JobFollower", "PaneLog", "callbacks_of"]
 
@@ -45,6 +46,8 @@ kill "$hx_guard" "$hx_tail"
 
 
 FOREVER = 10 * 365 * 86400.0
+LOOK_AGAIN = 5.0
+"""Seconds of silence after which it is asked whether a job whose log is elsewhere still runs."""
 
 
 Callbacks = tuple[OutputCallback, OutputCallback]
@@ -194,7 +197,7 @@ class JobFollower:
         reply = await self._shell.call(joboutput.output_script(path, "/dev/null", 0))
         return joboutput.parse_output(reply).stdout.size
 
-    async def _follow_file(self, path: str, start: int, live: JobRecord | None) -> AsyncIterator[bytes]:
+    async def _follow_file(self, path: str, start: int, live: JobRecord | None) -> AsyncGenerator[bytes]:
         """A file from ``start``; while that job runs as it grows, then what is left of it."""
         if live is not None:
             async for data in self._live(path, start, live):
@@ -229,19 +232,57 @@ class JobFollower:
     async def _follow_pane(self, record: JobRecord, offset: int, *, live: bool) -> AsyncIterator[bytes]:
         """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
         log, skip = PaneLog(record), offset
-        path = f"{self._store.root}/{record.log}"
-        async for chunk in self._follow_file(path, record.offset or 0, record if live else None):
-            data = log.feed(chunk)
-            fresh, skip = data[skip:], max(0, skip - len(data))
-            if fresh:
-                yield fresh
-            if log.ended:
-                return
+        async with aclosing(self._pane_log(record, live=live)) as chunks:
+            async for chunk in chunks:
+                data = log.feed(chunk)
+                fresh, skip = data[skip:], max(0, skip - len(data))
+                if fresh:
+                    yield fresh
+                if log.ended:
+                    return
         if rest := log.flush()[skip:]:
             yield rest
 
+    def _pane_log(self, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
+        """A pane's log from a job's offset on."""
+        if not record.host:
+            path = f"{self._store.root}/{record.log}"
+            return self._follow_file(path, record.offset or 0, record if live else None)
+        if not self.can_read(record):
+            raise UnsupportedOperation(
+                f"the output of job {record.job_id} is kept where its tmux runs, {record.host.partition(':')[0]}",
+                target=self._transport.target,
+                hint="ask from there, with --tmux",
+            )
+        return self._log_elsewhere(self._store.log_places[record.host], record, live=live)
+
+    def can_read(self, record: JobRecord) -> bool:
+        """The log of a pane's job is on the target, or where we can read it."""
+        return not record.host or record.host in self._store.log_places
+
+    async def _log_elsewhere(self, place: LogPlace, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
+        path, start = f"{place.root}/{record.log}", record.offset or 0
+        if live:
+            argv = ["tail", "-c", f"+{start + 1}", "-f", "--", path]
+            async with await place.transport.open_process(argv) as process:
+                while data := await self._next(process, record):
+                    start += len(data)
+                    yield data
+        async for data in joboutput.read_range(place.transport, place.shell, path, start):
+            yield data
+
+    async def _next(self, process: Process, record: JobRecord) -> bytes:
+        """What comes next; nothing when the job runs no more."""
+        while True:
+            with anyio.move_on_after(LOOK_AGAIN):
+                return await process.receive()
+            if (await self._table.find(record.job_id)).job.status is not Status.RUNNING:
+                return b""
+
     async def pane_output(self, record: JobRecord, limit: int) -> Kept:
-        """Head and tail of what a pane's job has written so far."""
+        """Head and tail of what a pane's job has written so far; nothing where its log cannot be read."""
+        if not self.can_read(record):
+            return Kept()
         kept = HeadTail(limit)
         async for data in self._follow_pane(record, 0, live=False):
             kept.feed(data)

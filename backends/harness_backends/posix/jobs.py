@@ -403,6 +403,8 @@ class PosixJobs(Jobs):
         status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
         outcome = Outcome(status, job.exit_code)
         notices = ("it is gone and left no exit code",) if job.status is Status.UNKNOWN else ()
+        if not (output.stdout.data or self._follower.can_read(kept.record)):
+            notices = (*notices, f"its output is kept where its tmux runs, {kept.record.host.partition(':')[0]}")
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 

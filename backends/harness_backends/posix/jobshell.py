@@ -316,14 +316,22 @@ hx_remains() {
 
 # hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
 # or we are. A job in a pane has no process group of its own: it is gone when its pane is.
+# hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
 # hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7. Zombies that their
 # new parent is slow to reap are nothing.
 _WATCH = r"""
+hx_pane() {
+  [ -p "$hx_root/panes/$1/alive" ] || return 1
+  [ -e "$hx_root/panes/$1/pid" ] || return 0
+  hx_shell=
+  { read -r hx_shell <"$hx_root/panes/$1/pid"; } 2>/dev/null
+  kill -0 "$hx_shell" 2>/dev/null
+}
 hx_gone() {
   if [ -s "$hx_jobs/$1.pid" ]; then
     ! hx_going "$1"
   else
-    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] &&
+    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] && ! hx_pane "$3" &&
       ! tmux -L "$2" list-panes -a -F '#{@harness_uid}' </dev/null 2>/dev/null | grep -qxF -e "$3"
   fi
 }

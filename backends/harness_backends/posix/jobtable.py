@@ -44,6 +44,10 @@ hx_each() {
   done
 }
 hx_panes() {
+  for hx_f in "$hx_root"/panes/*/alive; do
+    hx_f=${hx_f%/alive}
+    hx_pane "${hx_f##*/}" && printf 'pane %s\n' "${hx_f##*/}"
+  done
   command -v tmux >/dev/null 2>&1 || return 0
   tmux -L "$hx_socket" list-panes -a -F 'pane #{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null
 }

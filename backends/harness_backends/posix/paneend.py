@@ -50,9 +50,27 @@ class PaneEnding:
                 return
 
     async def _interrupt(self) -> int | None:
-        """Type C-c into the job's pane; returns the pane's first process."""
-        tmux = f"tmux -L {shlex.quote(self.socket)}"
+        """Type C-c into the job's pane, wherever tmux runs; returns the pane's first process on the target."""
+        if not self.record.host:
+            return await self._type(self.shell)
+        there = self.store.log_places.get(self.record.host)
+        if there is not None:
+            await self._type(there.shell)
+        return await self._first_process()
+
+    async def _first_process(self) -> int | None:
+        """The parent of the pane's shell."""
+        home = shlex.quote(f"{self.store.root}/panes/{self.uid}/pid")
         reply = await self.shell.call(
+            f"read -r pid <{home} || exit\n"
+            '{ read -r line <"/proc/$pid/stat" || line=") - $(ps -o ppid= -p "$pid")"; } 2>/dev/null\n'
+            "set -- ${line##*) }; echo $2"
+        )
+        return int(reply.text) if reply.text.strip().isdecimal() else None
+
+    async def _type(self, shell: HeldShell) -> int | None:
+        tmux = f"tmux -L {shlex.quote(self.socket)}"
+        reply = await shell.call(
             f"{tmux} list-panes -a -F '#{{@harness_uid}} #{{pane_id}} #{{pane_pid}}' 2>/dev/null |\n"
             f'while read -r uid pane pid; do [ "$uid" = {shlex.quote(self.uid)} ] || continue\n'
             f'{tmux} select-pane -t "$pane" -e \\; send-keys -t "$pane" C-c; echo "$pid"; break; done'

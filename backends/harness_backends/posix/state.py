@@ -24,6 +24,7 @@ import anyio
 from harness.errors import ConnectError, ConnectionLost, NoSpace
 from harness.target import Target
 from harness.tasks import BackgroundTasks, background_tasks
+from harness.transport import Transport
 
 from .shell import HeldShell, call_line
 
@@ -32,6 +33,7 @@ __all__ = [
     "REPORT",
     "JobRecord",
     "JobStore",
+    "LogPlace",
     "NoStateDirectory",
     "keep_job_store",
     "open_job_store",
@@ -165,6 +167,8 @@ class JobRecord:
     offset: int | None = None
     nonce: str = ""
     user: str = ""
+    host: str = ""
+    """Where the log is, when tmux does not run on the target: see :attr:`LogPlace.name`."""
 
 
 def render_record(record: JobRecord, shown: str = "") -> str:
@@ -183,6 +187,7 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("offset", "" if record.offset is None else str(record.offset)),
         ("nonce", record.nonce),
         ("user", record.user),
+        ("host", record.host),
     )
     lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
     header = " ".join(lines)  # a shell reads this file: one line of ours, so that its messages count lines well
@@ -224,6 +229,7 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
         offset=int(fields["offset"]) if fields.get("offset", "").isdecimal() else None,
         nonce=fields.get("nonce", ""),
         user=fields.get("user", ""),
+        host=fields.get("host", ""),
     )
 
 
@@ -232,6 +238,19 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A machine that is not the target and keeps logs of panes whose shells are there: where tmux runs for it.
+
+    ``root`` is its state directory, ``name`` what records call it.
+    """
+
+    transport: Transport
+    shell: HeldShell
+    root: str
+    name: str
 
 
 class NoStateDirectory(ConnectError):
@@ -280,6 +299,8 @@ class JobStore:
 
     def __init__(self, shell: HeldShell, tasks: BackgroundTasks, report: StateReport) -> None:
         self.root = report.root
+        self.log_places: dict[str, LogPlace] = {}
+        """Where else logs of this target's jobs are, as far as they can be read now; by name."""
         self._shell = shell
         self._tasks = tasks
         self._ready = deque(report.claimed)

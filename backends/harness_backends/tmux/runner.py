@@ -255,7 +255,8 @@ class PaneRunner:
             owner=self.owner,
             pane=pane.pane_id,
             cwd=pane.cwd,
-            log="" if self.link.setup.here else job.log,
+            log=job.log,
+            host=self.link.setup.host,
             offset=job.offset,
             nonce=job.nonce,
         )

@@ -96,6 +96,8 @@ class Setup:
     """The state directory where the panes' shells run, when that is not where tmux runs."""
     enter: Callable[[Sequence[str]], list[str]] | None = None
     """Makes the command that starts a program, with a terminal, where the panes' shells run; None: tmux starts it."""
+    host: str = ""
+    """What records call this machine when its logs are not on the target."""
     control: bool = True
     """Control mode can be had."""
     logs: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from harness.transport import Transport
 
 from ..local import LocalTransport
 from ..posix.shell import HeldShell, open_held_shell
-from ..posix.state import JobStore, open_job_store
+from ..posix.state import JobStore, LogPlace, open_job_store
 from .setup import Setup
 from .version import FLOOR, TmuxVersion, require
 
@@ -58,8 +59,13 @@ async def tmux_place(
         notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the link"
     async with _here() as (local, local_shell, root, here):
         name = session_here(session, transport.target)
-        setup = Setup(root, name, here, config, store.root, transport.interactive_argv)
-        yield Place(local, local_shell, setup, notice)
+        logs = LogPlace(local, local_shell, root, f"{socket.gethostname()}:{root}")
+        setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name)
+        store.log_places[logs.name] = logs
+        try:
+            yield Place(local, local_shell, setup, notice)
+        finally:
+            del store.log_places[logs.name]
 
 
 def session_here(session: str, target: Target) -> str:

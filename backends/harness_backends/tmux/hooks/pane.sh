@@ -40,7 +40,7 @@ while :; do
   if [ -e "$hx_dir/starting" ]; then hx_failed=$((hx_failed + 1)); else hx_failed=0; fi
   [ -z "$hx_modes" ] || stty "$hx_modes" 2>/dev/null # a program that was killed with its shell left its own modes
   printf '\033]133;X;%s;%s\007' "$hx_code" "$hx_nonce"
-  printf '\033[?1049l\033[?25h\033[?1l\033>\033[?2004l\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033(B\033[m'
+  printf '\033[?1047l\033[?25h\033[?1l\033>\033[?2004l\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033(B\033[m'
   printf '\r\n[harness: the shell ended (%s); a new one follows]\r\n' "$hx_code"
   if [ "$hx_failed" -ge 3 ]; then
     printf '[harness: %s ended three times before its first prompt; waiting a minute]\r\n' "$hx_shell"
