@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import anyio
@@ -36,6 +38,8 @@ STUBBORN = {
     "deaf in the shell": "trap '' INT; sleep 400.1; sleep 400.1",
     "background of the job": "sleep 400.1 & sleep 400.1",
     "detached": "nohup sleep 400.1 >/dev/null 2>&1 & sleep 400.1",
+    "session of its own": "(setsid sleep 400.1; true) & sleep 400.1",
+    "session whose parent a C-c ends": "sh -c 'setsid sleep 400.1 & sleep 400.1'",
     "loop": "while :; do sleep 400.1; done",
     "raw": "stty raw -echo; sleep 400.1",
     "function": "f() { sleep 400.1; f; }; f",
@@ -52,6 +56,14 @@ async def test_a_killed_command_is_proved_gone(desk: Desk, command: str) -> None
     assert time.monotonic() - begun < 10
     await desk.ctx.run_shell("trap - INT")
     await usable(desk)
+
+
+async def test_a_daemon_that_was_detached_before_the_end_lives_on(desk: Desk) -> None:
+    result = await desk.ctx.run_shell("(setsid sleep 408.1 &); sleep 409.1", timeout=0.5, on_timeout="kill")
+    assert result.status is Status.TIMED_OUT
+    (daemon,) = desk.processes("sleep 408.1")
+    os.kill(daemon, signal.SIGKILL)
+    assert desk.processes("sleep 409.1") == []
 
 
 FOLLOWED = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 
+from .jobend import LIST
 from .shell import HeldShell
 
 __all__ = ["PaneProcesses", "goes_on", "signal_job"]
@@ -15,9 +16,11 @@ __all__ = ["PaneProcesses", "goes_on", "signal_job"]
 # Ours is what began in the terminal since the job did, unless it belongs to a shell that came after the job's own; and
 # what descends from the job's shell, in whatever terminal (sudo, script). $session is the pane's first process, whose
 # children are the shells. A known process is recognised by its id and the time when it began.
-_SCRIPT = r"""
+_SCRIPT = (
+    LIST
+    + r"""
 signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7
-own=0 d='\([0-9]*\)' n='[0-9]*'
+own=0
 { read -r own <"$home"; } 2>/dev/null
 above() {
   branch= at=$1
@@ -32,11 +35,9 @@ list() {
   whole=${up%.*}; part=${up#*.}
   since=$((whole * 100 + ${part#0} - age))
   found= young=
-  # PID STATE PARENT SESSION BEGAN, from "PID (NAME) STATE PARENT GROUP SESSION ...": a name may hold anything.
-  set -- $(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^$d (.*) \(.\) $d $n $d \(.*\)/\1 \2 \3 \4 \5/p" |
-    cut -d ' ' -f 1-4,20)
-  while [ $# -ge 5 ]; do
-    pid=$1; state=$2; parent=$3; member=$4; began=$5; shift 5
+  set -- $(hx_list)
+  while [ $# -ge 6 ]; do
+    pid=$1; state=$2; parent=$3; member=$5; began=$6; shift 6
     eval "p$pid=\$parent"
     [ "$state" != Z ] || continue
     case " $known " in *" $pid:$began "*) found="$found $pid:$began"; continue ;; esac
@@ -71,6 +72,7 @@ if [ "$signal" != 0 ]; then
 fi
 echo $found
 """
+)
 
 _FOLLOWED = frozenset(";&|\n(){}`")
 

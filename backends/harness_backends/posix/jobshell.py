@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import shlex
 
+from .jobend import END, SINCE
+
 __all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 
 # The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
@@ -259,13 +261,6 @@ hx_behind() {
 # A recycled process id is told by its start time, a reboot by the kernel's id of the boot.
 # hx_going JOB: or will its keeper, who has seen the end, write N.exit in a moment?
 _PROCESS = r"""
-hx_since() {
-  hx_stat= hx_began=
-  { read -r hx_stat </proc/$1/stat; } 2>/dev/null || return 0
-  hx_began=${hx_stat##*) } hx_field=19
-  while [ "$hx_field" -gt 0 ]; do hx_began=${hx_began#* }; hx_field=$((hx_field - 1)); done
-  hx_began=${hx_began%% *}
-}
 hx_nap() { sleep "$1" </dev/null >/dev/null 2>&1 || sleep 1 </dev/null; }
 hx_kill() {
   hx_said=$(LC_ALL=C; export LC_ALL; kill "$@" 2>&1) && return 0
@@ -290,35 +285,11 @@ hx_going() {
   hx_since "$hx_keeper"
   [ -n "$hx_began" ] && [ "$hx_began" = "$hx_kept" ] && [ "${hx_stat##*) Z}" = "$hx_stat" ]
 }
-hx_remains() {
-  hx_alive "$1" || return 1
-  ps -A -o pgid= -o stat= </dev/null 2>/dev/null | {
-    hx_seen=0
-    while read -r hx_g hx_s; do
-      hx_seen=1
-      [ "$hx_g" = "$hx_pg" ] || continue
-      case $hx_s in Z*) ;; *) exit 0 ;; esac
-    done
-    [ "$hx_seen" = 1 ] && exit 1
-    exit 2
-  }
-  case $? in 0) return 0 ;; 1) return 1 ;; esac
-  [ -r /proc/self/stat ] || return 0
-  for hx_f in /proc/[0-9]*/stat; do
-    { read -r hx_stat <"$hx_f"; } 2>/dev/null || continue
-    set -- ${hx_stat##*) }
-    [ "$3" = "$hx_pg" ] || continue
-    case $1 in Z | X) ;; *) return 0 ;; esac
-  done
-  return 1
-}
 """
 
 # hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
 # or we are. A job in a pane has no process group of its own: it is gone when its pane is.
 # hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
-# hx_end JOB WHY SIGNAL TENTHS ...: end a job's process group; 0 when nothing is left of it, else 7. Zombies that their
-# new parent is slow to reap are nothing.
 _WATCH = r"""
 hx_pane() {
   [ -p "$hx_root/panes/$1/alive" ] || return 1
@@ -349,29 +320,6 @@ hx_wait() {
   done
   return 8
 }
-hx_end() {
-  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 0
-  hx_job=$1 hx_left=40
-  while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
-    hx_left=$((hx_left - 1)); hx_nap 0.05
-  done
-  [ -s "$hx_jobs/$1.exit" ] || { umask 077; printf '%s\n' "$2" >"$hx_jobs/$1.why"; }
-  shift 2
-  while [ "$#" -ge 2 ]; do
-    hx_alive "$hx_job" || return 0
-    hx_kill "-$1" "-$hx_pg"
-    hx_nap 0.01
-    hx_left=$2
-    while [ "$hx_left" -gt 0 ]; do
-      hx_alive "$hx_job" || return 0
-      hx_left=$((hx_left - 1)); hx_nap 0.1
-      [ $((hx_left % 4)) != 0 ] || hx_remains "$hx_job" || return 0
-    done
-    shift 2
-  done
-  hx_remains "$hx_job" && return 7
-  return 0
-}
 """
 
 # hx_guard JOB LIMIT: keep a stream that outgrows LIMIT bytes from filling the disk, without touching who writes it: the
@@ -399,7 +347,7 @@ hx_trim() {
 }
 """
 
-WATCH = _PROCESS + _WATCH
+WATCH = SINCE + _PROCESS + _WATCH + END
 """The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
 
 STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
 
+from harness.errors import HarnessError
 from harness.results import Status
 
 from ..posix.jobprocesses import PaneProcesses, goes_on, signal_job
@@ -44,12 +46,14 @@ class Ending:
         job.interrupted = True
         await _started(job)
         young = time.monotonic() - job.began < YOUNG
+        where = PaneProcesses(session, f"{self.link.setup.pane_dir(pane.uid)}/pid", 0.0, _nested(pane, job))
+        with suppress(HarnessError):  # a C-c may end the parents of what is in a session of its own
+            where = await self._signal(where, job, "0")
         await self._interrupt(pane)
         await _ended(job, AGAIN_AFTER if young else INTERRUPT_GRACE)
         if young and not job.done.is_set():  # a shell that is just starting a program loses it now and then
             await self._interrupt(pane)
             await _ended(job, INTERRUPT_GRACE)
-        where = PaneProcesses(session, f"{self.link.setup.pane_dir(pane.uid)}/pid", 0.0, _nested(pane, job))
         for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
             stop = not job.done.is_set() and (name == "KILL" or goes_on(job.command.command))
             if stop:

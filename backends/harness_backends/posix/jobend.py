@@ -1,0 +1,158 @@
+"""The shell functions that end a job: its process group, and what descends from it elsewhere. Shell text only.
+
+What a command put into a session of its own (``setsid``, ``sudo`` with a terminal of its own) is found by its parents,
+and kept in mind by its process id and start time, since a parent may die first. What nobody of the job's is the parent
+of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop a service that the command
+has restarted.
+"""
+
+from __future__ import annotations
+
+__all__ = ["END", "LIST", "SEEK", "SINCE"]
+
+# hx_since PID: hx_stat and hx_began, the time when a process began: field 22 of the stat file, the 20th after the name,
+# which may hold blanks. Builtins only.
+SINCE = r"""
+hx_since() {
+  hx_stat= hx_began=
+  { read -r hx_stat </proc/$1/stat; } 2>/dev/null || return 0
+  hx_began=${hx_stat##*) } hx_field=19
+  while [ "$hx_field" -gt 0 ]; do hx_began=${hx_began#* }; hx_field=$((hx_field - 1)); done
+  hx_began=${hx_began%% *}
+}
+"""
+
+# hx_list: a line "PID STATE PARENT GROUP SESSION BEGAN" for each process. A name may hold anything, line ends too: grep
+# puts the file's name before each line, and no line within a name is long enough for the pattern. Where there is no
+# grep or sed, builtins read the files; where there is no /proc (BSD, macOS), ps tells all but session and start.
+LIST = r"""
+hx_list() {
+  if [ ! -r /proc/self/stat ]; then
+    ps -A -o pid= -o stat= -o ppid= -o pgid= 2>/dev/null </dev/null | while read -r hx_p hx_s hx_u hx_g; do
+      echo "$hx_p ${hx_s%"${hx_s#?}"} $hx_u $hx_g 0 0"
+    done
+  elif command -v grep >/dev/null && command -v sed >/dev/null; then
+    hx_d='\([0-9]*\)'
+    LC_ALL=C grep '' /dev/null /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C sed -n \
+      "s/^[^:]*\/$hx_d\/stat:.*) \([A-Za-z]\) $hx_d $hx_d $hx_d \(-\{0,1\}[0-9]* \)\{15\}$hx_d .*/\1 \2 \3 \4 \5 \7/p"
+  else
+    hx_list_slowly
+  fi
+}
+hx_list_slowly() {
+  for hx_f in /proc/[0-9]*/stat; do
+    hx_line=
+    { while read -r hx_s; do hx_line="$hx_line $hx_s"; done <"$hx_f"; } 2>/dev/null
+    [ -n "$hx_line" ] || continue
+    hx_f=${hx_f#/proc/}
+    set -- ${hx_line##*) }
+    [ "$#" -lt 20 ] || echo "${hx_f%/stat} $1 $2 $3 $4 ${20}"
+  done
+}
+"""
+
+# hx_seek GROUP KNOWN: "LIVE DEAD TREE...": whether the group has live members, and zombies (0 or 1 each), and the live
+# processes of the tree outside it, as PID:BEGAN. Its leader's session belongs to it. GROUP is 0 when there is none
+# left; then those of KNOWN, and their descendants, are what there is. Run it in a subshell: its variables name
+# processes.
+SEEK = r"""
+hx_seek() {
+  hx_group=$1 hx_known=" $2 " hx_live=0 hx_dead=0 hx_found= hx_others=
+  set -- $(hx_list)
+  while [ "$#" -ge 6 ]; do
+    eval "hx_up$1=\$3 hx_in$1="
+    if [ "$hx_group" != 0 ] && [ "$4" = "$hx_group" ]; then
+      eval "hx_in$1=1"
+      case $2 in Z | X) hx_dead=1 ;; *) hx_live=1 ;; esac
+    else
+      case $2$hx_known in
+        [ZX]*) ;;
+        *" $1:$6 "*) eval "hx_in$1=1"; hx_found="$hx_found $1:$6" ;;
+        *)
+          if [ "$hx_group" != 0 ] && [ "$5" = "$hx_group" ]; then
+            eval "hx_in$1=1"; hx_found="$hx_found $1:$6"
+          else
+            hx_others="$hx_others $1:$6"
+          fi ;;
+      esac
+    fi
+    shift 6
+  done
+  for hx_p in $hx_others; do hx_climb "${hx_p%%:*}" && hx_found="$hx_found $hx_p"; done
+  echo "$hx_live $hx_dead$hx_found"
+}
+hx_climb() {
+  hx_at=$1
+  while [ "${hx_at:-0}" -gt 1 ]; do
+    eval "hx_is=\${hx_in$hx_at-} hx_at=\${hx_up$hx_at-}"
+    [ -z "$hx_is" ] || { eval "hx_in$1=1"; return 0; }
+  done
+  return 1
+}
+"""
+
+# hx_end JOB WHY SIGNAL TENTHS ...: end a job's processes; 0 when nothing is left of them, else 7. Zombies that their
+# new parent is slow to reap are nothing. Where others' processes are hidden, a group that takes signals is there.
+# hx_halt: what starts one session after the other must stand still while the last of them are looked for; not below a
+# pdksh, which takes a child that stands still for one that has ended.
+_END = r"""
+hx_look() {
+  hx_group=0 hx_live=0 hx_dead=0
+  if hx_alive "$1"; then hx_group=$hx_pg; elif [ -z "$hx_tree" ]; then return; fi
+  hx_known=" $hx_tree "
+  hx_tree=$(hx_seek "$hx_group" "$hx_tree")
+  hx_live=${hx_tree%% *}; hx_tree=${hx_tree#* }
+  hx_dead=${hx_tree%% *}; hx_tree=${hx_tree#"$hx_dead"}
+  [ "$hx_group" = 0 ] || [ "$hx_live$hx_dead" != 00 ] || hx_live=1
+  hx_new=
+  for hx_p in $hx_tree; do case $hx_known in *" $hx_p "*) ;; *) hx_new="$hx_new $hx_p" ;; esac; done
+}
+hx_left_over() {
+  hx_look "$1"
+  [ "$hx_live" = 1 ] || [ -n "$hx_tree" ]
+}
+hx_signal() {
+  [ "$hx_group" = 0 ] || hx_kill "-$1" "-$hx_group"
+  hx_strike "$1" "$hx_tree"
+}
+hx_halt() {
+  [ -z "${KSH_VERSION-}" ] || return 0
+  for hx_try in 1 2 3; do
+    hx_signal STOP
+    hx_left_over "$hx_job"
+    [ -n "$hx_new" ] || break
+  done
+}
+hx_strike() {
+  for hx_p in $2; do hx_kill "-$1" "${hx_p%%:*}"; done
+}
+hx_end() {
+  [ -s "$hx_jobs/$1.cmd" ] || [ -s "$hx_jobs/$1.pid" ] || return 0
+  hx_job=$1 hx_left=40 hx_tree=
+  while [ ! -s "$hx_jobs/$1.pid" ] && [ ! -s "$hx_jobs/$1.exit" ] && [ "$hx_left" -gt 0 ]; do
+    hx_left=$((hx_left - 1)); hx_nap 0.05
+  done
+  [ -s "$hx_jobs/$1.exit" ] || { umask 077; printf '%s\n' "$2" >"$hx_jobs/$1.why"; }
+  shift 2
+  while [ "$#" -ge 2 ]; do
+    hx_left_over "$hx_job" || return 0
+    [ "$1" != KILL ] || hx_halt
+    hx_signal "$1"
+    hx_nap 0.01
+    hx_left=$2
+    while [ "$hx_left" -gt 0 ]; do
+      hx_alive "$hx_job" || hx_left_over "$hx_job" || return 0
+      hx_left=$((hx_left - 1)); hx_nap 0.1
+      [ $((hx_left % 4)) = 0 ] || continue
+      hx_left_over "$hx_job" || return 0
+      hx_strike "$1" "$hx_new"
+    done
+    shift 2
+  done
+  hx_left_over "$hx_job" && return 7
+  return 0
+}
+"""
+
+END = LIST + SEEK + _END
+"""The function ``hx_end``; it needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`jobshell`."""
