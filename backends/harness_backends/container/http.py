@@ -21,6 +21,7 @@ from harness.errors import ConnectionLost
 
 from .endpoint import Endpoint, Tls
 from .tls import wrap_tls
+from .unixsocket import connect_unix
 
 __all__ = ["EngineError", "Reply", "connect", "decode_chunked", "parse_head", "request", "upgrade"]
 
@@ -125,7 +126,7 @@ async def open_stream(endpoint: Endpoint, timeout: float) -> ByteStream:
     """As :func:`connect`; the caller closes it."""
     with anyio.fail_after(timeout):
         if endpoint.scheme == "unix":
-            return await anyio.connect_unix(endpoint.address)
+            return await connect_unix(endpoint.address)
         place = urlsplit(f"//{endpoint.address}")
         host, secure = place.hostname or "", endpoint.tls is not None or endpoint.scheme == "https"
         stream = await anyio.connect_tcp(host, place.port or (2376 if secure else 2375))

@@ -1,0 +1,83 @@
+"""A connection to a socket in the file system.
+
+anyio's own stream for them has a race: when a task that waits for data is cancelled in the moment in which data comes,
+the event loop is left with a callback that fails (``InvalidStateError``). Its ``wait_readable`` has none.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream
+
+__all__ = ["UnixStream", "connect_unix"]
+
+RETRY = 0.01
+"""Seconds. A listener whose queue is full gives no signal when it is not."""
+
+
+class UnixStream(ByteStream):
+    """Bytes in both directions. One task may read and one may write at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = self._socket.recv(max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+                continue
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        rest = memoryview(item)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def send_eof(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    async def aclose(self) -> None:
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+        await anyio.lowlevel.checkpoint()
+
+
+async def connect_unix(path: str) -> UnixStream:
+    """Connect to a socket by its path.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    await anyio.lowlevel.checkpoint()
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.setblocking(False)
+        while True:
+            try:
+                sock.connect(path)
+            except BlockingIOError:
+                await anyio.sleep(RETRY)
+            else:
+                return UnixStream(sock)
+    except BaseException:
+        sock.close()
+        raise
