@@ -36,13 +36,19 @@ async def examine_engines(target: Target | None, config: Config, *, clean: bool)
     async with AsyncExitStack() as stack:
         base = await _base(target, config, stack)
         for engine in await _engines(target, config, base, stack, findings):
-            findings.append(ok("engine", engine.describe()))
-            try:
-                findings += await _look(engine, target, config)
-                findings += await _left_behind(engine, clean=clean)
-            except (EngineError, HarnessError) as error:
-                findings.append(fail("engine", f"{engine.describe()}: {error}", "see whether it is healthy"))
+            findings += await _examine(engine, target, config, clean=clean)
     return findings
+
+
+async def _examine(engine: Engine, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
+    """Where no engine is needed, one that is installed and does not run is nobody's concern."""
+    try:
+        seen = [*await _look(engine, target, config), *await _left_behind(engine, clean=clean)]
+    except (EngineError, HarnessError) as error:
+        if target is None:
+            return []
+        return [fail("engine", f"{engine.describe()}: {error}", "see whether it is healthy")]
+    return seen if target is None else [ok("engine", engine.describe()), *seen]
 
 
 async def _base(target: Target | None, config: Config, stack: AsyncExitStack) -> Transport | None:
