@@ -95,6 +95,11 @@ class Transport(ABC):
         """What was last seen of the target itself, where it has a life of its own: a container's state and health."""
         return ""
 
+    @property
+    def identity(self) -> str:
+        """What is entered, when the target's words may mean another one tomorrow, or elsewhere: a container's id."""
+        return ""
+
     @abstractmethod
     async def open_process(self, argv: Sequence[str]) -> Process:
         """Start ``argv`` (never a shell string) with three pipes, no terminal, in the login's directory.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import subprocess
 import time
 
 import anyio
@@ -10,6 +12,7 @@ from tests.support.contained import WAYS, MakeWay, Way, make_way
 from tests.support.engines import Container, container
 
 from harness import ExecutionContext, Status
+from harness.config import Config
 from harness.errors import ConnectError, FileNotFound, JobNotFound, UnsupportedOperation
 from harness.testing.contract import run_program
 
@@ -160,3 +163,19 @@ async def test_another_user_is_taken_from_the_image_or_from_the_engine(way: Way)
                 await ctx.run_shell("id -u", user="stranger")
         async with way.connect(one.target.replace("://", "://root@")) as ctx:
             assert (await ctx.run_shell("id -u")).stdout == "0\n"
+
+
+async def test_a_session_here_belongs_to_one_container_whatever_others_are_called(make_way: MakeWay) -> None:
+    config = Config(tmux_socket=f"hx-{secrets.token_hex(4)}")
+    name = f"hx-{secrets.token_hex(4)}"
+    try:
+        with container(make_way("docker").engine, name=name) as one, anyio.fail_after(60):
+            async with make_way("docker").connect(f"container://{name}", tmux=True, config=config) as ctx:
+                await ctx.run_shell("echo first >/who")
+            with container(make_way("podman").engine, name=name) as other:
+                async with make_way("podman").connect(f"container://{name}", tmux=True, config=config) as ctx:
+                    assert (await ctx.run_shell("echo second >/who; hostname")).stdout == f"{other.run('hostname')}\n"
+                    assert [session.default for session in await ctx.list_sessions()] == [True]
+            assert one.run("cat", "/who") == "first"
+    finally:
+        subprocess.run(["tmux", "-L", config.tmux_socket, "kill-server"], check=False, capture_output=True, timeout=20)

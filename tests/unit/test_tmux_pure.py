@@ -9,10 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import TerminalError, UnsupportedOperation
+from harness.target import Target
 from harness_backends.posix.state import JobRecord, parse_record, render_record
 from harness_backends.tmux.foreground import Foreground, parse
 from harness_backends.tmux.keyboard import slot_text, type_text
-from harness_backends.tmux.naming import PANE_FIELDS, check_name, parse_panes, record_text, shown_text
+from harness_backends.tmux.naming import (
+    PANE_FIELDS,
+    check_name,
+    parse_panes,
+    record_text,
+    shown_text,
+    target_label,
+)
 from harness_backends.tmux.output import OutputCollector, clip
 from harness_backends.tmux.version import TmuxVersion, require
 
@@ -309,3 +317,13 @@ def test_a_typed_text_is_whole_and_in_pieces_that_tmux_takes(text: str) -> None:
 @pytest.mark.parametrize(("suffix", "text"), [("", "7\n"), ("run", "7 run\n")])
 def test_a_slot_names_the_job_and_its_file(suffix: str, text: str) -> None:
     assert slot_text("7", suffix) == text
+
+
+def test_targets_that_read_alike_have_labels_of_their_own() -> None:
+    long = "ssh://deploy@web1.eu-west-1.compute.example.org:2222"
+    alike = [("ssh://a-b", ""), ("ssh://a.b", ""), ("container://app", "1f"), ("container://app", "2e")]
+    alike += [(f"{long}+docker://app", ""), (f"{long}+docker://db", "")]
+    labels = [target_label(Target.parse(url), identity) for url, identity in alike]
+    assert len(set(labels)) == len(labels)
+    assert all(check_name(label, "session") and len(label) <= 40 for label in labels)
+    assert labels[2].startswith("container-app-")

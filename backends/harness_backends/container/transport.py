@@ -181,6 +181,10 @@ class ContainerTransport(Transport):
     def state(self) -> str:
         return f"container {self.info.short_id} {self.info.state}"
 
+    @property
+    def identity(self) -> str:
+        return self.info.container_id
+
     def describe(self) -> str:
         base = f" over {self._base.describe()}" if self._base is not None else ""
         return f"{self.engine.describe()}{base}, {self.state}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
 
 DEFAULT_PANE = "main"
 
+_LABEL_WORDS = 31
 _SHOWN_LINES = 12
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -105,9 +107,11 @@ def listed(names: Iterable[str]) -> str:
     return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known) or 'none'}"
 
 
-def target_label(target: Target) -> str:
-    """A target in letters, digits and dashes."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", str(target)).strip("-")
+def target_label(target: Target, identity: str = "") -> str:
+    """A target in letters, digits and dashes, up to 40, and no two alike: what is left out is in the digest."""
+    digest = hashlib.sha256(f"{target}\n{identity}".encode("utf-8", "surrogateescape")).hexdigest()
+    words = re.sub(r"[^A-Za-z0-9]+", "-", str(target)).strip("-")[:_LABEL_WORDS].rstrip("-")
+    return f"{words}-{digest[:8]}"
 
 
 def check_name(name: str, what: str) -> str:

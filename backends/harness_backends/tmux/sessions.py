@@ -19,22 +19,17 @@ from harness.transport import Transport
 
 from ..posix.shell import HeldShell, Reply
 from ..posix.state import JobStore
-from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes, target_label
+from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes
 from .refusals import session_refusal
 from .setup import SESSION_FORMAT, NewPane, Setup, setup_script, shells_script
 from .where import session_here, tmux_place
 
-__all__ = ["SessionTable", "labelled", "new_pane", "open_sessions", "parse_sessions", "sessions_script"]
+__all__ = ["SessionTable", "new_pane", "open_sessions", "parse_sessions", "sessions_script"]
 
 
 def new_pane(name: str, shell: str, cwd: str | None) -> NewPane:
     """Names and secrets for a pane that is about to be made."""
     return NewPane(name, secrets.token_hex(6), secrets.token_hex(10), shell, cwd or "")
-
-
-def labelled(setup: Setup, target: Target) -> Setup:
-    """The setup with the name of what its shells run on, when that is not where tmux runs."""
-    return replace(setup, label=target_label(target)) if setup.here else setup
 
 
 def sessions_script(setup: Setup) -> str:
@@ -108,7 +103,7 @@ class SessionTable(Sessions):
             raise TerminalError(f"session {name!r} could not be ended: {why}", target=self.target)
 
     def _full_name(self, name: str) -> str:
-        return session_here(name, self.target) if self.setup.here else name
+        return session_here(name, self.setup.label) if self.setup.here else name
 
     def _found(self, name: str, sessions: Sequence[SessionInfo]) -> SessionInfo:
         for session in sessions:
@@ -133,6 +128,5 @@ async def open_sessions(
         UnsupportedOperation: there is no usable tmux.
     """
     async with tmux_place(transport, shell, store, capabilities, config, session) as place:
-        setup = labelled(place.setup, transport.target)
         login_shell = config.shell or capabilities.shell or "/bin/sh"
-        yield SessionTable(setup, place.shell, shell, login_shell, transport.target)
+        yield SessionTable(place.setup, place.shell, shell, login_shell, transport.target)

@@ -33,7 +33,7 @@ from .panes import PaneTable
 from .plainterm import PlainTerminal, control_refused, open_plain
 from .protocol import Notification, Output
 from .runner import PaneRunner
-from .sessions import SessionTable, labelled
+from .sessions import SessionTable
 from .where import tmux_place
 
 __all__ = ["TmuxTerminal", "open_terminal"]
@@ -274,7 +274,7 @@ async def open_terminal(
         def deliver(event: Event) -> None:
             holder[0].on_event(event)
 
-        setup = replace(labelled(place.setup, transport.target), create=create)
+        setup = replace(place.setup, create=create)
         link = Link(place.transport, place.shell, setup, tasks, deliver, shell)
         table = PaneTable(link, shell, store, login_shell, tasks)
         if not create:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from harness.transport import Transport
 from ..local import LocalTransport
 from ..posix.shell import HeldShell, open_held_shell
 from ..posix.state import JobStore, LogPlace, open_job_store
+from .naming import target_label
 from .setup import Setup
 from .version import FLOOR, TmuxVersion, require
 
@@ -58,9 +58,10 @@ async def tmux_place(
         found = f"tmux {version} on the target is too old" if version else "there is no tmux on the target"
         notice = f"{found}: the session is on this machine, with its shell on the target; it ends with the link"
     async with _here() as (local, local_shell, root, here):
-        name = session_here(session, transport.target)
+        label = target_label(transport.target, transport.identity)
+        name = session_here(session, label)
         logs = LogPlace(local, local_shell, root, f"{socket.gethostname()}:{root}")
-        setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name)
+        setup = Setup(root, name, here, config, store.root, transport.interactive_argv, host=logs.name, label=label)
         store.log_places[logs.name] = logs
         try:
             yield Place(local, local_shell, setup, notice)
@@ -68,9 +69,9 @@ async def tmux_place(
             del store.log_places[logs.name]
 
 
-def session_here(session: str, target: Target) -> str:
+def session_here(session: str, label: str) -> str:
     """The name of a session on this machine that holds shells of another: one per target."""
-    return f"{session}-{re.sub(r'[^A-Za-z0-9]+', '-', str(target)).strip('-')}"[:48]
+    return f"{session}-{label}"
 
 
 @asynccontextmanager
