@@ -6,6 +6,7 @@
     ├── ConnectError                    the target could not be reached or entered
     │   ├── AuthenticationError         it was reached, and refused us
     │   ├── HostKeyError                its identity is unknown, or not the one on record
+    │   ├── TargetGone                  it was entered, and has ended since, or another has its name
     │   └── TargetNotFound              no such host, container or scheme
     ├── ConnectionLost                  the link broke after it had been made
     ├── UnsupportedOperation            this target cannot do this; the hint says what would make it work
@@ -44,6 +45,7 @@ __all__ = [
     "PermissionDenied",
     "ShellNotReady",
     "StaleFileError",
+    "TargetGone",
     "TargetNotFound",
     "TerminalError",
     "ToolError",
@@ -82,6 +84,10 @@ class AuthenticationError(ConnectError):
 
 class HostKeyError(ConnectError):
     """The host's key is unknown, or differs from the one on record."""
+
+
+class TargetGone(ConnectError):
+    """The target does not run any more, or another one has its name: to wait for it is no use."""
 
 
 class TargetNotFound(ConnectError):

@@ -23,6 +23,8 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError
 pytestmark = pytest.mark.containers
 
 BOUND = 40.0
+ANSWER = 9.0
+"""Seconds for a command of two: the target has five to answer."""
 PATIENCE = 8.0
 """Seconds that commands may take; a terminal waits so long for its link to come back."""
 
@@ -67,12 +69,32 @@ def restart(ship: Ship) -> None:
     ship.container.do("restart")
 
 
+def remove(ship: Ship) -> None:
+    ship.container.do("rm")
+
+
 def recreate(ship: Ship) -> None:
     """Another container of the same name and image."""
     engine, old = ship.container.engine, ship.container
     image = engine.cli("inspect", "--format", "{{.Config.Image}}", old.name)
     old.do("rm")
     engine.cli("run", "-d", "--name", old.name, "--network", "none", "--stop-signal", "KILL", image, "sleep", "1000000")
+
+
+@in_tmux
+@pytest.mark.parametrize(("fault", "said"), [(kill, "is stopped"), (remove, "was removed"), (recreate, "another one")])
+async def test_a_container_that_has_gone_is_not_waited_for(
+    ship: Ship, fault: Callable[[Ship], None], said: str
+) -> None:
+    async with ship.opened() as ctx:
+        await usable(ctx)
+        fault(ship)
+        for _ in range(2):
+            with pytest.raises((ConnectError, ConnectionLost), match=said):
+                await within(ANSWER, ctx.run_shell("echo no", timeout=BOUND))
+        if fault is kill:
+            ship.container.do("start")
+            await usable(ctx, ANSWER)
 
 
 @in_tmux
@@ -168,10 +190,10 @@ async def test_the_timeout_of_a_command_holds_in_a_paused_container(ship: Ship) 
         await usable(ctx)
         ship.container.do("pause")
         try:
-            result = await within(BOUND, ctx.run_shell("echo late; echo once >>/runs", timeout=2))
+            result = await within(ANSWER, ctx.run_shell("echo late; echo once >>/runs", timeout=2))
             assert result.status in (Status.RUNNING, Status.UNKNOWN), result
-        except (ConnectError, ConnectionLost):
-            pass
+            with pytest.raises((ConnectError, ConnectionLost), match="link to tmux is down"):
+                await within(ANSWER, ctx.run_shell("echo no", timeout=2))
         finally:
             ship.container.do("unpause")
         await usable(ctx)
@@ -226,12 +248,20 @@ async def test_a_job_that_is_killed_leaves_nothing_of_its_tree(ship: Ship) -> No
 
 
 @everywhere
-@pytest.mark.xfail(strict=True, reason="only the process group of a job, or its pane's session, is signalled")
-async def test_what_a_killed_command_put_into_a_session_of_its_own_ends_too(ship: Ship) -> None:
+@pytest.mark.parametrize("command", ["(setsid sleep 4301; :) & sleep 4302", "sh -c 'setsid sleep 4301 & sleep 4302'"])
+async def test_what_a_killed_command_put_into_a_session_of_its_own_ends(ship: Ship, command: str) -> None:
     async with ship.opened() as ctx:
-        result = await within(BOUND, ctx.run_shell("setsid sleep 4301 & sleep 4302", timeout=1, on_timeout="kill"))
+        result = await within(BOUND, ctx.run_shell(command, timeout=1, on_timeout="kill"))
         assert result.status is Status.TIMED_OUT, result
-        await until(lambda: sleepers(ship.container) == [], "all have ended", 3)
+        assert sleepers(ship.container) == []
+
+
+@everywhere
+async def test_a_service_that_a_killed_command_has_restarted_lives_on(ship: Ship) -> None:
+    async with ship.opened() as ctx:
+        result = await within(BOUND, ctx.run_shell("(setsid sleep 4301 &); sleep 4302", timeout=1, on_timeout="kill"))
+        assert result.status is Status.TIMED_OUT, result
+        assert sleepers(ship.container) == ["4301"]
 
 
 @pytest.fixture(params=["docker", "podman-api"])

@@ -48,7 +48,7 @@ NAMES = {
         *("WriteResult", "AuthenticationError", "ConfigError", "ConnectError", "ConnectionLost", "FileError"),
         *("FileExists", "FileNotFound", "HarnessError", "HostKeyError", "IsADirectory", "JobNotFound", "NoSpace"),
         *("NotADirectory", "PaneBusy", "PaneGone", "PermissionDenied", "ShellNotReady", "StaleFileError"),
-        *("TargetNotFound", "TerminalError", "ToolError", "UnsupportedOperation"),
+        *("TargetGone", "TargetNotFound", "TerminalError", "ToolError", "UnsupportedOperation"),
     },
     "harness.login": {"LoginQuestion", "Prompter", "TerminalPrompter", "current_prompter", "use_prompter"},
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import ConnectError, TargetNotFound
+from harness.errors import ConnectError, TargetGone, TargetNotFound
 from harness.target import Target
 
 from .scratch import LABEL, Scratch
@@ -85,12 +85,17 @@ _STATES = {
 }
 
 
+_PASSING = frozenset({"paused", "restarting"})
+"""States that end without a new start."""
+
+
 def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | None:
     """The error for a container that takes no program in its state; None when it does."""
     if info.status == "running":
         return None
     fault, hint = _STATES.get(info.status, (f"is {info.status}", "{engine} ps -a shows it"))
-    return ConnectError(
+    kind = ConnectError if info.status in _PASSING or info.status not in _STATES else TargetGone
+    return kind(
         f"container {info.name} {fault.format(code=info.exit_code)}",
         target=target,
         hint=hint.format(engine=engine, name=info.name),
@@ -114,16 +119,16 @@ def unmade(scratch: Scratch, said: str, target: Target) -> ConnectError:
     )
 
 
-def gone(info: ContainerInfo, target: Target) -> ConnectError:
+def gone(info: ContainerInfo, target: Target) -> TargetGone:
     """The container that was entered no longer exists."""
-    return ConnectError(
+    return TargetGone(
         f"container {info.name} ({info.short_id}) was removed", target=target, hint="connect again to a new one"
     )
 
 
-def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> ConnectError:
+def replaced(info: ContainerInfo, now: ContainerInfo, target: Target) -> TargetGone:
     """Another container has the name now."""
-    return ConnectError(
+    return TargetGone(
         f"container {info.name} is another one now ({now.short_id} instead of {info.short_id})",
         target=target,
         hint="connect again, if that is the one you mean; nothing was run in it",

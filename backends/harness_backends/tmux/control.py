@@ -15,7 +15,7 @@ from harness.transport import Process
 
 from .protocol import Block, ControlParser, Notification, Output, control_line
 
-__all__ = ["AnswerLost", "ControlClient", "Event"]
+__all__ = ["REPLY_TIMEOUT", "AnswerLost", "ControlClient", "Event"]
 
 REPLY_TIMEOUT = 20.0
 SEND_TIMEOUT = 10.0

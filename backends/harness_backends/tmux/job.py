@@ -30,6 +30,8 @@ class PaneJob:
     started: bool = False
     over: bool = False
     """Its output has ended; how it ended is not known yet."""
+    unanswered: float = 0.0
+    """Seconds for which nothing answered when it was sent, so that nobody knows whether it was."""
     seconds: float = 0.0
     status: Status = Status.RUNNING
     exit_code: int | None = None

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 
 import anyio
 
-from harness.errors import ConnectionLost, HarnessError, PaneGone
+from harness.errors import ConnectionLost, HarnessError, PaneGone, TargetGone
 from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
@@ -20,7 +20,7 @@ from .protocol import Block
 from .refusals import session_refusal
 from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
-__all__ = ["Link"]
+__all__ = ["READY_TIMEOUT", "Link"]
 
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
@@ -50,6 +50,7 @@ class Link:
         self._client: ControlClient | None = None
         self._client_pid = ""
         self._changed = anyio.Event()
+        self._wanted = anyio.Event()
         self._settled = False
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
@@ -150,7 +151,9 @@ class Link:
             else:
                 self._settle()
                 return
-            await anyio.sleep(delay)
+            with anyio.move_on_after(delay):
+                await self._wanted.wait()
+            self._wanted = anyio.Event()
 
     @property
     def client(self) -> ControlClient:
@@ -171,18 +174,29 @@ class Link:
     async def ready(self, timeout: float = READY_TIMEOUT) -> ControlClient:
         """The client, once it is attached and what was missed is being read.
 
+        A target that has gone may be back: it is looked for once more, and not waited for.
+
         Raises:
-            ConnectionLost: it was not within the time.
+            ConnectionLost: it was not within the time, or the target has gone.
             PaneGone: the session has ended, and was not to be made.
         """
+        asked = False
         with anyio.move_on_after(timeout):
             while not self.is_up:
                 if isinstance(self.failed, PaneGone):
                     raise self.failed  # the session has ended, and is not ours to make
+                if isinstance(self.failed, TargetGone):
+                    if asked:
+                        raise self._down()
+                    asked = True
+                    self._wanted.set()
                 await self._changed.wait()
             return self.client
-        why = f": {self.failed.message}" if self.failed else ""
-        raise ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target)
+        raise self._down()
+
+    def _down(self) -> ConnectionLost:
+        why, hint = (f": {self.failed.message}", self.failed.hint) if self.failed else ("", "")
+        return ConnectionLost(f"the link to tmux is down{why}", target=self.transport.target, hint=hint)
 
     async def request(self, *commands: tuple[str, ...], timeout: float = 20.0) -> list[Block]:
         """Run tmux commands; see :meth:`ControlClient.request`. What was not sent yet waits for the next client."""

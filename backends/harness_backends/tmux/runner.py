@@ -29,13 +29,13 @@ from ..posix.state import JobRecord, JobStore
 from .adopt import adopt, until_prompt
 from .body import Body, compose
 from .bystander import NOTICE, person_typed
-from .control import AnswerLost
+from .control import REPLY_TIMEOUT, AnswerLost
 from .ending import TERM_GRACE, Ending
 from .foreground import Foreground, inspect
 from .given import check_user, upload
 from .job import PaneJob
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
-from .link import Link
+from .link import READY_TIMEOUT, Link
 from .naming import record_text
 from .nested import command_lines
 from .output import OutputCollector
@@ -294,9 +294,10 @@ class PaneRunner:
             files, action = [], replace(action, slot="")
         commands = [command for file in files for command in file.commands()]
         try:
-            blocks = await self._type(pane, *freed, *commands, action.command())
+            blocks = await self._type(pane, job.command.timeout, *freed, *commands, action.command())
         except AnswerLost:  # it may have been typed: what is read after the reconnect tells
             job.doubtful = True
+            job.unanswered = time.monotonic() - job.began
             job.notices.append("the link was lost while this was sent")
             blocks = []
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
@@ -306,14 +307,14 @@ class PaneRunner:
         pane.held = ""
         return holder.removeprefix(BUSY)
 
-    async def _type(self, pane: Pane, *commands: tuple[str, ...]) -> list[Block]:
+    async def _type(self, pane: Pane, timeout: float, *commands: tuple[str, ...]) -> list[Block]:
         """A request that must not reach another pane: a new server gives the ids of the old one again."""
         while True:
-            client = await self.link.ready()
+            client = await self.link.ready(min(timeout, READY_TIMEOUT))
             self._check_there(pane)
             try:
                 with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
-                    return await client.request(*commands)
+                    return await client.request(*commands, timeout=max(REPORT_TIMEOUT, min(timeout, REPLY_TIMEOUT)))
             except AnswerLost:
                 raise
             except ConnectionLost:
@@ -383,9 +384,10 @@ class PaneRunner:
 
     async def _await(self, pane: Pane, job: PaneJob) -> ShellResult:
         try:
-            with anyio.move_on_after(job.command.timeout):
+            with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)):
                 await self._until_done(pane, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
+                await self.link.ready(max(0.0, REPORT_TIMEOUT - job.unanswered))
                 await self.end(pane, job, Status.TIMED_OUT)
             if job.done.is_set():
                 await self._record_end(pane, job)
@@ -393,7 +395,7 @@ class PaneRunner:
                     job.notices.append(NOTICE)
                 return await self.result(job)
             if not job.attention:
-                with anyio.fail_after(REPORT_TIMEOUT):
+                with anyio.fail_after(max(0.0, REPORT_TIMEOUT - job.unanswered)):
                     job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):

@@ -26,7 +26,7 @@ from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
 from .job import PaneJob
 from .keys import check_keys
-from .link import Link
+from .link import READY_TIMEOUT, Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
 from .panes import PaneTable
@@ -87,6 +87,7 @@ class TmuxTerminal(Terminal):
             return await self._run_once(command)
 
     async def _run_once(self, command: Command) -> ShellResult:
+        await self._link.ready(min(command.timeout, READY_TIMEOUT))
         if command.pane is None and not command.wait:
             return await self._run_aside(command)
         return await self._run_in(await self._table.find(command.pane or DEFAULT_PANE), command)
