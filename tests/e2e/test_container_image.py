@@ -146,8 +146,9 @@ def test_a_signal_removes_it_and_after_a_crash_doctor_does(way: Way, program: Pr
 
 
 def test_doctor_tells_of_engines_and_containers(way: Way, program: Program) -> None:
-    with container(way.engine, "debian") as one:
+    with container(way.engine, "debian", options=("--user", "1000")) as one:
         done = with_way(program, way).run("--target", one.target, "doctor")
+        assert b"the engine does --user" in done.stdout
         assert way.engine.kind.encode() in done.stdout
         assert one.id[:12].encode() in done.stdout
         one.do("stop")

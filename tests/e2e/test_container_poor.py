@@ -165,6 +165,14 @@ async def test_another_user_is_taken_from_the_image_or_from_the_engine(way: Way)
             assert (await ctx.run_shell("id -u")).stdout == "0\n"
 
 
+async def test_a_command_that_the_engine_runs_as_another_user_ends_with_its_sessions(way: Way) -> None:
+    with container(way.engine, "non-root") as one:
+        async with way.connect(one) as ctx:
+            result = await ctx.run_shell("setsid sleep 4322 & sleep 4322", user="nobody", timeout=1, on_timeout="kill")
+            assert result.status is Status.TIMED_OUT, result
+            assert remaining(one, "4322") == []
+
+
 async def test_a_session_here_belongs_to_one_container_whatever_others_are_called(make_way: MakeWay) -> None:
     config = Config(tmux_socket=f"hx-{secrets.token_hex(4)}")
     name = f"hx-{secrets.token_hex(4)}"

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 
-from harness import ShellNotReady, Status
+from harness import ShellNotReady, Status, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -56,6 +56,16 @@ async def test_a_killed_command_is_proved_gone(desk: Desk, command: str) -> None
     assert time.monotonic() - begun < 10
     await desk.ctx.run_shell("trap - INT")
     await usable(desk)
+
+
+@pytest.mark.parametrize("tmux", [True, False])
+async def test_another_harness_ends_what_is_in_a_session_of_its_own(desk: Desk, tmux: bool) -> None:
+    job = await desk.ctx.run_shell("sh -c 'setsid sleep 410.1 & sleep 410.1'", wait=False)
+    await until(lambda: len(desk.processes("sleep 410.1")) == 2)
+    async with connect(str(desk.ctx.target), tmux=tmux, config=desk.config) as other:
+        killed = await other.kill(job.job_id or "")
+    assert killed.status is Status.INTERRUPTED
+    assert desk.processes("sleep 410.1") == []
 
 
 async def test_a_daemon_that_was_detached_before_the_end_lives_on(desk: Desk) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from itertools import pairwise
 
@@ -138,9 +140,34 @@ def test_a_group_is_ended_and_a_recycled_id_is_left_alone(shell: list[str]) -> N
         assert found.leader is not None
         assert found.leader.pid == child.pid
         other = Leader(child.pid, str(int(found.leader.started) + 1))
-        assert subprocess.run([*shell, *kill_argv(other, (("KILL", 0.1),))[1:]]).returncode == 0
+        assert subprocess.run([*shell, *kill_argv(other, (("KILL", 0.1),), tree=True)[1:]]).returncode == 0
         assert child.poll() is None
-        assert subprocess.run([*shell, *kill_argv(found.leader, (("TERM", 0.2), ("KILL", 2.0)))[1:]]).returncode == 0
+        ladder = (("TERM", 0.2), ("KILL", 2.0))
+        assert subprocess.run([*shell, *kill_argv(found.leader, ladder, tree=False)[1:]]).returncode == 0
+        assert child.stdout.read() == b""
+
+
+@pytest.mark.parametrize("shell", shells(), ids=lambda words: words[0])
+@pytest.mark.parametrize("tree", [True, False])
+def test_what_is_in_a_session_of_its_own_ends_with_the_tree_alone(shell: list[str], tree: bool) -> None:
+    script = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait"
+    child = subprocess.Popen(
+        [*shell, *wrapped_argv(["sh", "-c", script], NONCE)[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    with child, child.stdout, child.stderr:
+        found = StderrFilter(NONCE)
+        found.feed(child.stderr.readline())
+        away = int(child.stdout.readline())
+        assert found.leader is not None
+        ladder = (("TERM", 0.2), ("KILL", 2.0))
+        assert subprocess.run([*shell, *kill_argv(found.leader, ladder, tree=tree)[1:]]).returncode == 0
+        if not tree:
+            os.kill(away, signal.SIGKILL)
         assert child.stdout.read() == b""
 
 

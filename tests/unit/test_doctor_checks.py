@@ -40,6 +40,19 @@ def test_a_healthy_target_has_nothing_to_fix() -> None:
     assert len(findings) == 7
 
 
+@pytest.mark.parametrize("sudo", ["asks", "none"])
+def test_another_user_needs_no_sudo_where_an_engine_starts_commands(sudo: str) -> None:
+    facts = GOOD | {"sudo": sudo}
+    said = {
+        by_engine: finding.message
+        for by_engine in (True, False)
+        for finding in judge_facts(facts, uid=7, local_time=1000.0, by_engine=by_engine)
+        if finding.check == "sudo"
+    }
+    assert "--user does not work" in said[False]
+    assert "the engine does --user" in said[True]
+
+
 @pytest.mark.parametrize(
     ("facts", "check", "level"),
     [

@@ -193,11 +193,11 @@ class DirectJobs(Jobs):
         return self._result(job, command.max_output)
 
     async def _kill(self, job: _Direct, why: Status, *ladder: tuple[str, float]) -> None:
-        """End its process group."""
+        """End its process group, and what descends from it."""
         if job.done.is_set():
             return
         job.ending = why
-        job.survived = not await job.process.end((*ladder, *ENDING))
+        job.survived = not await job.process.end((*ladder, *ENDING), tree=True)
         await job.process.aclose()
         await job.done.wait()
 

@@ -17,26 +17,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..posix.jobend import LIST, SEEK, SINCE
+
 __all__ = ["ENDED", "REMAINS", "Leader", "StderrFilter", "kill_argv", "new_nonce", "wrapped_argv"]
 
 SEPARATOR = b"\x1e"
 NOISE_KEPT = 2000
 
-# A builtin reads the start time: field 22 of the stat file, the 20th after the name, which may hold blanks.
-_STARTED = r"""
-hx_since() {
-  hx_stat= hx_began=
-  { read -r hx_stat <"/proc/$1/stat"; } 2>/dev/null || return 0
-  hx_began=${hx_stat##*) } hx_field=19
-  while [ "$hx_field" -gt 0 ]; do hx_began=${hx_began#* }; hx_field=$((hx_field - 1)); done
-  hx_began=${hx_began%% *}
-}
-"""
-
 # The nonce is in two halves, so that a list of processes does not show it. The shell's own words ("Killed") must not
 # mix with the program's. A signal to the group ends the program; the shell stays to report it.
 _WRAPPER = (
-    _STARTED
+    SINCE
     + r"""
 hx_since $$
 exec 3>&2 2>/dev/null
@@ -50,29 +41,32 @@ exit "$hx_code"
 """
 )
 
-# $1 group, $2 start time of its leader, then signals, each with the tenths of a second that it may take. Zombies that
-# their new parent is slow to reap are nothing: the first process of many containers never reaps.
+# $1 group, $2 start time of its leader, $3 whether all that descends from it is meant (0 or 1), then signals, each
+# with the tenths of a second that it may take. Zombies that their new parent is slow to reap are nothing: the first
+# process of many containers never reaps.
 _KILL = (
-    _STARTED
+    SINCE
+    + LIST
+    + SEEK
     + r"""
-hx_remains() {
-  for hx_f in /proc/[0-9]*/stat; do
-    { read -r hx_stat <"$hx_f"; } 2>/dev/null || continue
-    set -- ${hx_stat##*) }
-    case $1 in Z | X) continue ;; esac
-    [ "$3" = "$hx_group" ] && return 0
-  done
-  return 1
+hx_left_over() {
+  hx_tree=$(hx_seek "$hx_leader" "$hx_tree")
+  hx_live=${hx_tree%% *}; hx_tree=${hx_tree#* }
+  hx_tree=${hx_tree#?}
+  [ "$hx_whole" = 1 ] || hx_tree=
+  [ "$hx_live" = 1 ] || [ -n "$hx_tree" ]
 }
 hx_nap() { sleep 0.1 2>/dev/null || sleep 1 2>/dev/null || :; }
 hx_since "$1"
 [ -z "$hx_began" ] || [ "$2" = - ] || [ "$hx_began" = "$2" ] || exit 0
-hx_group=$1
-shift 2
+hx_leader=$1 hx_whole=$3 hx_tree=
+shift 3
 while [ "$#" -ge 2 ]; do
-  kill "-$1" "-$hx_group" 2>/dev/null
+  hx_left_over || exit 0
+  kill "-$1" "-$hx_leader" 2>/dev/null
+  for hx_p in $hx_tree; do kill "-$1" "${hx_p%%:*}" 2>/dev/null; done
   hx_left=$2
-  while hx_remains || exit 0; [ "$hx_left" -gt 0 ]; do
+  while hx_left_over || exit 0; [ "$hx_left" -gt 0 ]; do
     hx_left=$((hx_left - 1))
     hx_nap
   done
@@ -128,10 +122,13 @@ class Leader:
     started: str
 
 
-def kill_argv(leader: Leader, ladder: Sequence[tuple[str, float]]) -> list[str]:
-    """The words to execute in the container that end the group: signals, each with the seconds that it may take."""
+def kill_argv(leader: Leader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> list[str]:
+    """The words to execute in the container that end the group: signals, each with the seconds that it may take.
+
+    With ``tree``, what descends from the group ends too, in whatever session it is.
+    """
     steps = [word for signal, grace in ladder for word in (signal, str(max(1, round(grace * 10))))]
-    return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, *steps]
+    return ["sh", "-c", _KILL, "sh", str(leader.pid), leader.started, str(int(tree)), *steps]
 
 
 class StderrFilter:

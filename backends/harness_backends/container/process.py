@@ -27,7 +27,7 @@ KILL_TIMEOUT = 5.0
 ENDING = (("TERM", 1.0), ("KILL", 2.0))
 """Signals, and the seconds that each may take."""
 
-Kill = Callable[[Leader, Sequence[tuple[str, float]]], Awaitable[bool]]
+Kill = Callable[[Leader, Sequence[tuple[str, float]], bool], Awaitable[bool]]
 Verdict = Callable[[Process], Awaitable[int]]
 
 
@@ -37,7 +37,7 @@ class ContainedProcess(Process):
     Args:
         raw: the exec; closed by this.
         nonce: what its lines are marked with.
-        kill: ends a group inside the container; True when nothing is left of it.
+        kill: ends a group inside the container, or with all that descends from it; True when nothing is left.
         verdict: the status of an exec that ended without a line of ours: its shell was killed, or the link is lost.
     """
 
@@ -121,12 +121,15 @@ class ContainedProcess(Process):
             while self._filter.status is None and not self._ended:
                 await self._read()
         if self._filter.status is None:
-            await self.end(ENDING)
+            await self.end(ENDING, tree=False)
 
-    async def end(self, ladder: Sequence[tuple[str, float]]) -> bool:
-        """Signal its group, one signal after the other, until nothing is left of it; True when that is proved."""
+    async def end(self, ladder: Sequence[tuple[str, float]], *, tree: bool) -> bool:
+        """Signal its group, one signal after the other, until nothing is left of it; True when that is proved.
+
+        With ``tree``, also what descends from it in sessions of their own: a held shell's jobs are such.
+        """
         if self._filter.leader is None:
             return False
         with anyio.move_on_after(KILL_TIMEOUT + sum(grace for _, grace in ladder)):
-            return await self._kill(self._filter.leader, ladder)
+            return await self._kill(self._filter.leader, ladder, tree)
         return False

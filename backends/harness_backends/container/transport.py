@@ -36,7 +36,7 @@ KILL_PAUSE = 0.2
 _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
 
 
-async def finish(start: Callable[[], Awaitable[T]], hurry: float) -> T:
+async def finish(start: Callable[[], Awaitable[T]], hurry: float, target: Target) -> T:
     """Await ``start()`` to its end also when this is cancelled: what is given up half way would leave a program behind.
 
     From the cancellation on it has ``hurry`` seconds, for an engine that hangs.
@@ -62,7 +62,7 @@ async def finish(start: Callable[[], Awaitable[T]], hurry: float) -> T:
         raise faults[0]
     if not results:
         await anyio.lowlevel.checkpoint()  # it was cancelled, and time is over
-        raise ConnectionLost("the engine does not answer")
+        raise ConnectionLost("the engine does not answer", target=target)
     return results[0]
 
 
@@ -82,7 +82,7 @@ class ContainerTransport(Transport):
     async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
         nonce = inside.new_nonce()
         request = self._exec(inside.wrapped_argv(argv, nonce))
-        process = await finish(lambda: self._start(request, nonce), HURRY)
+        process = await finish(lambda: self._start(request, nonce), HURRY, self.target)
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
@@ -151,17 +151,17 @@ class ContainerTransport(Transport):
         what = fault.message if fault is not None else f"container {self.info.name} was restarted"
         raise ConnectionLost(f"no exit status: {what}", target=self.target, hint=fault.hint if fault else "")
 
-    async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]]) -> bool:
+    async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
         for attempt in range(KILL_ATTEMPTS):
-            code = await self._signal(leader, ladder[-1:] if attempt else ladder)
+            code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree)
             if code != inside.REMAINS:
                 return code == inside.ENDED
             await anyio.sleep(KILL_PAUSE)  # an image without a program that sleeps cannot wait for the end
         logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
         return False
 
-    async def _signal(self, leader: Leader, ladder: Sequence[tuple[str, float]]) -> int | None:
-        request = self._exec(inside.kill_argv(leader, ladder))
+    async def _signal(self, leader: Leader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
+        request = self._exec(inside.kill_argv(leader, ladder, tree=tree))
         try:
             async with await self.engine.execute(request) as raw:
                 await raw.send_eof()

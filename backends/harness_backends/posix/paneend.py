@@ -36,11 +36,14 @@ class PaneEnding:
     async def end(self, age: float, signal: str, grace: float) -> None:
         """C-c, then ``signal``, then KILL; ``age`` is the job's, in seconds. Nothing where its pane has gone."""
         began = time.monotonic() - age
+        where = PaneProcesses(await self._first_process() or 0, f"{self.store.root}/panes/{self.uid}/pid", age)
+        if where.session:  # a C-c may end the parents of what is in a session of its own
+            where = await signal_job(self.shell, where, "0")
         session = await self._interrupt()
         if session is None:
             return
+        where = replace(where, session=session)
         await self.wait(INTERRUPT_GRACE)
-        where = PaneProcesses(session, f"{self.store.root}/panes/{self.uid}/pid", age)
         for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
             stop = not await self._ended() and (name == "KILL" or goes_on(self.record.command))
             where = replace(where, age=time.monotonic() - began)

@@ -12,7 +12,7 @@ from ..settings import Settings
 from ..target import Target
 from .findings import Finding
 
-__all__ = ["check_containers"]
+__all__ = ["check_containers", "is_container"]
 
 SCHEME = "container"
 
@@ -22,6 +22,14 @@ class Examiner(Protocol):
 
     async def examine_engines(self, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
         """Findings about the engines of a target, or of this machine, and about what was left behind there."""
+
+
+def is_container(target: Target) -> bool:
+    """An engine starts the commands of this target; it can do so as any user."""
+    try:
+        return _module(target.last.scheme) == find_backend(SCHEME).__module__
+    except TargetNotFound:
+        return False
 
 
 async def check_containers(settings: Settings, *, clean: bool) -> list[Finding]:

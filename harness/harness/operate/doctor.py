@@ -14,7 +14,7 @@ from ..results import Job, Status
 from ..settings import Settings
 from ..transport import Process
 from .connections import check_connections
-from .containers import check_containers
+from .containers import check_containers, is_container
 from .findings import Finding, fail, ok, warn
 from .ssh_checks import check_ssh_client
 from .target_checks import PROBE, judge_capabilities, judge_facts, parse_facts
@@ -59,7 +59,8 @@ async def _examine_backend(backend: Backend, settings: Settings, *, clean: bool)
     before = time.time()
     facts = parse_facts(await _probe(backend, settings.config.tmux_socket))
     middle = before if "end" not in facts else (before + time.time()) / 2
-    findings += judge_facts(facts, uid=found.uid, local_time=middle)
+    engine = is_container(settings.target)
+    findings += judge_facts(facts, uid=found.uid, local_time=middle, by_engine=engine)
     findings += _channels(backend.transport.max_channels)
     if clean:
         findings.append(ok("clean", f"{await backend.jobs.clean()} ended jobs removed"))

@@ -88,8 +88,15 @@ def _tmux_version(version: str, *, wanted: bool) -> Finding:
     return ok("tmux", version)
 
 
-def judge_facts(facts: Facts, *, uid: int, local_time: float) -> list[Finding]:
-    """Findings about the answers of :data:`PROBE`. ``local_time`` is when it answered, in seconds since the epoch."""
+def judge_facts(facts: Facts, *, uid: int, local_time: float, by_engine: bool = False) -> list[Finding]:
+    """Findings about the answers of :data:`PROBE`.
+
+    Args:
+        facts: the answers.
+        uid: the login's.
+        local_time: when it answered, in seconds since the epoch.
+        by_engine: the target is a container.
+    """
     findings = [
         _control_mode(facts),
         _locale(facts),
@@ -98,7 +105,7 @@ def judge_facts(facts: Facts, *, uid: int, local_time: float) -> list[Finding]:
         _state(facts, uid),
         _disk(facts),
         _clock(facts, local_time),
-        _sudo(facts),
+        _sudo(facts, by_engine=by_engine),
     ]
     if "end" not in facts:
         findings.append(
@@ -177,7 +184,9 @@ def _clock(facts: Facts, local_time: float) -> Finding | None:
     return warn("clock", f"{abs(skew):.0f} s {way} ours, as are the times of jobs", "run NTP on both machines")
 
 
-def _sudo(facts: Facts) -> Finding | None:
+def _sudo(facts: Facts, *, by_engine: bool) -> Finding | None:
+    if by_engine and facts.get("sudo") in ("asks", "none"):
+        return ok("sudo", "not needed: the engine does --user; in a pane it needs root, or sudo without a password")
     known = {
         "root": ok("sudo", "not needed: the login is root"),
         "free": ok("sudo", "works without a password"),
