@@ -194,6 +194,30 @@ async def test_a_client_that_is_killed_before_the_keys_costs_a_moment_and_nothin
         assert [job.status for job in await ctx.jobs() if job.status is not Status.COMPLETED] == []
 
 
+
+async def test_a_command_whose_log_and_end_are_lost_is_given_up_in_time(here: Place) -> None:
+    started = here.path("started")
+    results: list[ShellResult] = []
+    async with opened(here) as ctx:
+        await usable(ctx)
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                command = f"echo yes >{started}; sleep 300"
+                results.append(await within(30, ctx.run_shell(command, timeout=3, on_timeout="kill")))
+
+            tasks.start_soon(run)
+            await until(lambda: says(started, "yes"), "it runs")
+            (here.state / f"jobs/{(await ctx.jobs())[-1].job_id}.exit").mkdir()
+            for log in here.state.glob("panes/*/log.*"):
+                log.unlink()
+            (client,) = here.clients()
+            kill(client)
+        (result,) = results
+        assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+        assert len(await within(5, ctx.jobs())) > 1
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "dash", "mksh"])
 async def test_a_shell_that_loops_ends_with_its_window(here: Place, shell: str) -> None:
     """Its terminal goes while a program of its own is in the foreground: only its parent and that program are told."""

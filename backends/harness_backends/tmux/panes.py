@@ -308,7 +308,7 @@ class PaneTable:
         job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)
-        while not job.done.is_set() and not pane.gone:
+        while job in pane.jobs and not pane.gone:  # also when it was given up: it may still run, and end
             active = job.active
             chunk = await self._read_log(job.log, reader.position)
             if chunk:
