@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import signal
+import subprocess
 from pathlib import Path
 
 import anyio
@@ -126,6 +127,39 @@ def test_the_command_line_needs_no_name_for_it(make_way: MakeWay, program: Progr
     image = way.engine.image("busybox")
     done = with_way(program, way).run("--image", image, "--network", "none", "--json", "run", "--", "hostname")
     assert json.loads(done.stdout)["exit_code"] == 0, done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--tmux",)])
+def test_a_command_that_is_out_of_time_is_ended_as_its_container_is(
+    way: Way, program: Program, more: tuple[str, ...]
+) -> None:
+    name = f"hx-{secrets.token_hex(4)}"
+    words = [*options(way, name), *more, "--json", "run"]
+    program.environ["HARNESS_TMUX_SOCKET"] = socket = f"hx-{secrets.token_hex(4)}"
+    try:
+        done = with_way(program, way).run(*words, "--", "sleep 300", HARNESS_TIMEOUT="1s")
+        assert (done.returncode, json.loads(done.stdout)["status"]) == (124, "timed_out"), done
+        assert name not in left(way.engine)
+    finally:
+        subprocess.run(["tmux", "-L", socket, "kill-server"], check=False, capture_output=True, timeout=20)
+
+
+@pytest.mark.parametrize("words", [("--no-wait",), ("--on-timeout", "keep")])
+def test_what_would_outlive_it_is_refused(make_way: MakeWay, program: Program, words: tuple[str, ...]) -> None:
+    way = make_way("docker")
+    done = with_way(program, way).run(*options(way, "hx-none"), "run", *words, "--", "sleep 300")
+    assert done.returncode not in (0, 1)
+    assert b"removed when this ends" in done.stderr
+    assert left(way.engine) == []
+
+
+async def test_what_the_engine_refuses_is_not_blamed_on_the_image(way: Way, tmp_path: Path) -> None:
+    for more in ({"image_mounts": (f"{tmp_path}/none:/none",)}, {"image_mounts": ("/etc:/etc", "/tmp:/etc")}):
+        with pytest.raises(ConnectError, match=r"none|[Dd]uplicate") as caught:
+            async with way.connect(f"{way.engine.kind}://hx-{secrets.token_hex(4)}", config=settings(way, **more)):
+                pass
+        assert "--mount" in str(caught.value.hint)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -126,10 +128,19 @@ class ApiEngine(Engine):
                 raise EngineError(404, str(json.loads(line).get("error", "the image cannot be had")))
 
     async def create(self, scratch: Scratch) -> str:
+        self._refuse_missing(scratch)
         made = await self.ask("POST", f"/containers/create?name={quote(scratch.name, safe='')}", api_body(scratch))
         container_id = str(made["Id"])
         await self.ask("POST", f"/containers/{container_id}/start")
         return container_id
+
+    def _refuse_missing(self, scratch: Scratch) -> None:
+        """Podman's service would make a directory of the host that is not there; Docker and ``podman run`` refuse."""
+        if self.name != "podman" or self.endpoint.scheme != "unix" or sys.platform != "linux":
+            return  # on other systems the engine's files are those of a virtual machine
+        for mount in scratch.mounts:
+            if mount.type == "bind" and not os.path.lexists(mount.source):
+                raise EngineError(400, f"there is no {mount.source} to mount")
 
     async def remove(self, container_id: str) -> None:
         try:

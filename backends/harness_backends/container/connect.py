@@ -123,10 +123,13 @@ async def throw_away(engine: Engine, target: Target, config: Config) -> AsyncIte
     scratch = scratch_of(config, target.last.host, this_process())
     try:
         await engine.fetch(scratch.image)
+    except EngineError as error:
+        raise unmade(scratch, error.message, target, has_image=False) from error
+    try:
         with anyio.CancelScope(shield=True):  # one that is half made could not be removed
             container_id = await _create(engine, scratch)
     except EngineError as error:
-        raise unmade(scratch, error.message, target) from error
+        raise unmade(scratch, error.message, target, has_image=True) from error
     try:
         await anyio.lowlevel.checkpoint_if_cancelled()
         info = await engine.inspect(container_id)

@@ -108,14 +108,16 @@ def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Ta
     return TargetNotFound(f"no container {name!r}: {', '.join(asked)}", target=target, hint="; ".join((hint, *faults)))
 
 
-def unmade(scratch: Scratch, said: str, target: Target) -> ConnectError:
-    """A throw-away container could not be made."""
+def unmade(scratch: Scratch, said: str, target: Target, *, has_image: bool) -> ConnectError:
+    """A throw-away container could not be made; ``has_image``: the engine has its image."""
     if '"sh"' in said:
         return no_shell(scratch.image, said, target)
     return ConnectError(
         f"no container of the image {scratch.image} could be made: {said}",
         target=target,
-        hint="check the image's name, and that the engine can get it",
+        hint="check --memory, --cpus, --network and --mount; the engine takes them as they are"
+        if has_image
+        else "check the image's name, and that the engine can get it",
     )
 
 

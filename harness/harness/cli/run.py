@@ -31,6 +31,7 @@ made, and so is the pane of --pane NAME, both within the limits of the settings 
 
 Without --timeout, harness stops waiting after two minutes (setting: timeout) and the command goes on as a job. With
 it, the command is ended when the time is over, or with --on-timeout keep, and by default under --tmux, left running.
+In a container of --image it is always ended, as the container is.
 
 Exit codes besides the command's own: 124 the time ran out, 125 harness failed or the outcome is unknown, 126 refused
 by a policy, 130 interrupted. Ctrl-C interrupts the command.
@@ -68,6 +69,8 @@ def run(
     environment = dict(_variable(item) for item in env)
     session = session_of(ctx)
     session.invocation.passes_codes = True
+    if session.settings.config.image:
+        on_timeout = _on_timeout_in_throw_away(on_timeout, no_wait=no_wait)
     text, given = command_text(words), read_stdin() if stdin else None
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
@@ -95,6 +98,16 @@ def _variable(text: str) -> tuple[str, str]:
     if not separator:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
     return name, value
+
+
+def _on_timeout_in_throw_away(chosen: OnTimeout | None, *, no_wait: bool) -> OnTimeout:
+    """No job outlives a throw-away container, so none is said to."""
+    if no_wait or chosen == "keep":
+        raise click.UsageError(
+            f"{'--no-wait' if no_wait else '--on-timeout keep'} leaves nothing in a container of --image:"
+            " it is removed when this ends"
+        )
+    return "kill"
 
 
 _Writers = tuple[StreamWriter | None, StreamWriter | None]
