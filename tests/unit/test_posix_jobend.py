@@ -84,3 +84,13 @@ async def test_a_name_cannot_pass_for_another_process(target: JobTarget, strange
     ours = next(row for row in rows if row[0] == str(process.pid))
     assert ours[2:4] == (str(os.getpid()), str(os.getpgrp())), ours
     assert next(row for row in rows if row[0] == "1")[2] == "0"
+
+
+async def test_following_a_job_that_ends_at_once_ends_too(target: JobTarget) -> None:
+    async def follow(number: int) -> None:
+        job = await target.run(f"echo {number}", wait=False)
+        assert b"".join([data async for data in target.jobs.follow(job.job_id or "")]) == b"%d\n" % number
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(follow, number)

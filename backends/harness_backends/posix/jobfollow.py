@@ -22,12 +22,14 @@ from .state import JobRecord, JobStore, LogPlace
 
 __all__ = ["CallbackError", "JobFollower", "PaneLog", "callbacks_of"]
 
-# $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link.
+# $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link. By KILL: mksh's own
+# handler swallows a TERM that comes before the child has become tail, and a tail that is left holds the stream open.
 _FOLLOW_BOTH = r"""
 tail -c "+$3" -f -- "$1" & a=$!
 tail -c "+$4" -f -- "$2" >&2 & b=$!
 cat >/dev/null
-kill $a $b
+exec 2>/dev/null
+kill -KILL $a $b
 """
 
 # $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane.
@@ -38,9 +40,10 @@ _FOLLOW_JOB = (
     + r"""
 exec 3<&0 </dev/null
 tail -c "+$2" -f -- "$1" 3<&- & hx_tail=$!
-( exec >/dev/null 2>&1; cat <&3; kill $hx_tail $$ ) & hx_guard=$!
+( exec >/dev/null 2>&1; cat <&3; kill -KILL $hx_tail $$ ) & hx_guard=$!
 until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done 2>/dev/null
-kill "$hx_guard" "$hx_tail"
+exec 2>/dev/null
+kill -KILL "$hx_guard" "$hx_tail"
 """
 )
 
