@@ -23,6 +23,7 @@ from harness.errors import (
     PermissionDenied,
     StaleFileError,
 )
+from harness_backends.posix.filestore import LARGE
 from harness_backends.posix.fileversion import version_of
 
 pytestmark = pytest.mark.anyio
@@ -383,6 +384,24 @@ async def test_rename_moves_one_name_to_another(target: FileTarget) -> None:
     assert (target.home / "e/c").read_bytes() == b"a"
     with pytest.raises(FileError, match="another file system"):
         await target.files.rename("e/c", "/proc/x")
+
+
+async def test_what_the_disk_takes_while_it_is_sent_is_the_same_and_leaves_nothing(target: FileTarget) -> None:
+    old, new = b"old" * 10, os.urandom(LARGE + 1)
+    (target.home / "f").write_bytes(old)
+    seen: set[bytes] = set()
+
+    def look(_done: int, _total: int | None) -> None:
+        seen.add((target.home / "f").read_bytes()[:30])
+
+    result = await target.files.write("f", new, progress=look)
+    assert (target.home / "f").read_bytes() == new
+    assert result.version == (await target.files.read("f")).version
+    assert seen == {old}
+    (target.home / "source").write_bytes(new)
+    again = await target.files.upload(str(target.home / "source"), "g")
+    assert ((target.home / "g").read_bytes(), again.version) == (new, result.version)
+    assert leftovers(target.home) == []
 
 
 async def test_upload_and_download_keep_content_and_permissions(target: FileTarget, tmp_path: Path) -> None:

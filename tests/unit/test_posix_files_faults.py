@@ -16,7 +16,7 @@ import pytest
 from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour, open_file_target
 
 from harness.errors import FileError, FileExists, NoSpace, StaleFileError
-from harness_backends.posix.fileversion import version_of
+from harness_backends.posix.fileversion import Hasher, version_of
 
 pytestmark = pytest.mark.anyio
 
@@ -151,7 +151,7 @@ async def upload_from_pipe(target: FileTarget, chunks: AsyncIterator[bytes], pat
     from harness.backend import ANY
     from harness_backends.posix.filestore import WriteRequest
 
-    await target.files._writer.stream(WriteRequest(path, BIG, expect=ANY), chunks, None)
+    await target.files._writer.stream(WriteRequest(path, BIG, expect=ANY), chunks, Hasher("sha256"), None)
 
 
 @pytest.mark.parametrize("flavour", [DASH, BUSYBOX, BARE], ids=lambda flavour: flavour.name)

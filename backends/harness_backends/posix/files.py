@@ -129,7 +129,8 @@ class PosixFiles(Files):
         check_path(path, self._transport.target)
         async with open_source(local) as source:
             request = WriteRequest(path, source.size, expect=ANY, permissions=source.mode)
-            return await self._writer.stream(request, source.chunks(), progress)
+            hasher = await self._writer.hasher()
+            return await self._writer.stream(request, source.chunks(hasher.update), hasher, progress)
 
     async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
         """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from time import monotonic
 
 import anyio
+import anyio.to_thread
 
 from harness.backend import Any_, Progress, WriteMode
 from harness.results import WriteResult
+from harness.tasks import background_tasks
 
 from .filecalls import FileCalls, check_path
 from .fileparse import fields_of
@@ -27,9 +29,28 @@ INLINE_WRITE = 12 << 10
 PIECE = 64 << 10
 SWEEP_EVERY = 3600.0
 _BLOCK = 256 << 10
+_HASHED = 16 << 20
+LARGE = 16 << 20
 
 # The content is the standard input of the whole program, so that it is copied once.
-FROM_STDIN = 'hxf_into() { (umask 077; set -C; exec cat >"$stage"); }\n'
+FROM_STDIN = """
+hxf_receive() { (umask 077; set -C; exec cat >"$stage"); }
+hxf_into() { hxf_receive; }
+"""
+# The disk writes while the content is still coming, so that the fsync at the end has little left to wait for. A file
+# that is opened for reading is not made again when it has gone meanwhile; fsync needs no more.
+FLUSHED = """
+hxf_flush() {
+  while { sleep 0.1 || sleep 1; } && kill -0 $$ && [ -f "$stage" ]; do dd if=/dev/null conv=fsync 1<"$stage"; done
+}
+hxf_into() {
+  hxf_flush </dev/null >/dev/null 2>&1 &
+  hxf_receive
+  code=$?
+  { kill $! && wait $!; } 2>/dev/null
+  return "$code"
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +95,17 @@ class FileWriter:
             if progress is not None:
                 progress(len(content), len(content))
             return result
-        return await self.stream(request, slices(content), progress)
+        hasher = await self.hasher()
+        async with background_tasks() as tasks:
+            hashed = anyio.Event()
+            tasks.start_soon(_hash, hasher, content, hashed)
+            reply = await self._send(request, slices(content), progress)
+            await hashed.wait()
+        return _result(reply, request.size, hasher.version())
+
+    async def hasher(self) -> Hasher:
+        """A hasher for versions as this target computes them."""
+        return Hasher(await self._calls.scheme())
 
     async def _write_inline(self, request: WriteRequest, content: bytes, encoded: str) -> WriteResult:
         sha256, cksum = version_of(content, "sha256"), version_of(content, "cksum")
@@ -83,20 +114,25 @@ class FileWriter:
         return _result(reply, request.size, cksum if reply.stdout.startswith(b"cksum\0") else sha256)
 
     async def stream(
-        self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None
+        self, request: WriteRequest, chunks: AsyncIterator[bytes], hasher: Hasher, progress: Progress | None
     ) -> WriteResult:
-        """Write a content of ``request.size`` bytes that comes in pieces. Fewer bytes than that change nothing."""
+        """Write a content of ``request.size`` bytes that comes in pieces. Fewer bytes than that change nothing.
+
+        Who makes the pieces gives them to ``hasher`` too.
+        """
         check_path(request.path, self._calls.transport.target)
-        hasher = Hasher(await self._calls.scheme())
-        stage = _stage_name()
-        counted = _observe(chunks, request.size, hasher, progress)
-        script = request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
-        process = await self._calls.open_script(FROM_STDIN + script)
-        if process is not None:
-            reply = self._calls.checked(request.path, await feed(process, counted))
-        else:
-            reply = await self._stream_through_shell(request, stage, counted, script)
+        reply = await self._send(request, chunks, progress)
         return _result(reply, request.size, hasher.version())
+
+    async def _send(self, request: WriteRequest, chunks: AsyncIterator[bytes], progress: Progress | None) -> Reply:
+        stage = _stage_name()
+        script = request.script(stage, "staged", "", "", sweep=self._sweep(request.path))
+        how = FROM_STDIN + FLUSHED if request.size >= LARGE else FROM_STDIN
+        process = await self._calls.open_script(how + script)
+        counted = _observe(chunks, request.size, progress)
+        if process is None:
+            return await self._stream_through_shell(request, stage, counted, script)
+        return self._calls.checked(request.path, await feed(process, counted))
 
     async def _stream_through_shell(
         self, request: WriteRequest, stage: str, chunks: AsyncIterator[bytes], script: str
@@ -130,12 +166,17 @@ async def slices(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + _BLOCK]
 
 
-async def _observe(
-    chunks: AsyncIterator[bytes], size: int, hasher: Hasher, progress: Progress | None
-) -> AsyncIterator[bytes]:
+async def _hash(hasher: Hasher, content: bytes, hashed: anyio.Event) -> None:
+    """Hash in a thread, while the content is sent; in pieces, so that it can be cancelled."""
+    view = memoryview(content)
+    for start in range(0, len(view), _HASHED):
+        await anyio.to_thread.run_sync(hasher.update, view[start : start + _HASHED])
+    hashed.set()
+
+
+async def _observe(chunks: AsyncIterator[bytes], size: int, progress: Progress | None) -> AsyncIterator[bytes]:
     done = 0
     async for chunk in chunks:
-        hasher.update(chunk)
         yield chunk
         done += len(chunk)
         if progress is not None:

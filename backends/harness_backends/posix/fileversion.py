@@ -24,8 +24,8 @@ class _Cksum:
         self._crc = _ONES
         self._size = 0
 
-    def update(self, data: bytes) -> None:
-        self._crc = zlib.crc32(data.translate(_REVERSED), self._crc)
+    def update(self, data: bytes | memoryview) -> None:
+        self._crc = zlib.crc32(bytes(data).translate(_REVERSED), self._crc)
         self._size += len(data)
 
     def value(self) -> str:
@@ -42,7 +42,7 @@ class Hasher:
         self._sha256 = hashlib.sha256() if scheme == "sha256" else None
         self._cksum = _Cksum() if scheme == "cksum" else None
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: bytes | memoryview) -> None:
         """Add the next bytes."""
         if self._sha256 is not None:
             self._sha256.update(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -34,8 +34,8 @@ class LocalSource:
         self.mode = stat.S_IMODE(status.st_mode) & 0o777
         self._file = file
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The content, in pieces.
+    async def chunks(self, look: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+        """The content, in pieces; ``look`` sees each first, in the thread that read it.
 
         Raises:
             FileError: it became shorter meanwhile, or cannot be read.
@@ -43,13 +43,18 @@ class LocalSource:
         left = self.size
         while left:
             try:
-                data = await anyio.to_thread.run_sync(self._file.read, min(BLOCK, left))
+                data = await anyio.to_thread.run_sync(self._read, min(BLOCK, left), look)
             except OSError as error:
                 raise local_error(self.path, error) from error
             if not data:
                 raise FileError(f"{shown(self.path)}: became shorter while it was read", target="this machine")
             left -= len(data)
             yield data
+
+    def _read(self, size: int, look: Callable[[bytes], None]) -> bytes:
+        data = self._file.read(size)
+        look(data)
+        return data
 
 
 @asynccontextmanager
