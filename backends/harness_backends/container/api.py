@@ -205,7 +205,7 @@ async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_
         with anyio.fail_after(seconds):
             yield
     except TimeoutError:
-        raise ConnectionLost("the engine does not answer", target=target, hint=str(endpoint)) from None
+        raise ConnectionLost("the engine does not answer", target=target, hint=_look_at(endpoint)) from None
     except ssl.SSLError as error:
         raise ConnectError(
             f"no TLS connection with the engine: {error.reason}", target=target, hint=str(endpoint)
@@ -218,7 +218,11 @@ async def _bounded(endpoint: Endpoint, target: Target, seconds: float = REQUEST_
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConnectError(f"no engine answers: {reason.lower()}", target=target, hint=str(endpoint)) from error
+        raise ConnectError(f"no engine answers: {reason.lower()}", target=target, hint=_look_at(endpoint)) from error
+
+
+def _look_at(endpoint: Endpoint) -> str:
+    return f"see whether it runs and is healthy: {endpoint}"
 
 
 async def open_api_engine(endpoint: Endpoint, target: Target, timeout: float) -> ApiEngine:
@@ -231,5 +235,5 @@ async def open_api_engine(endpoint: Endpoint, target: Target, timeout: float) ->
         async with _bounded(endpoint, target), http.connect(endpoint, timeout) as stream:
             said = (await http.request(stream, "GET", "/version")).json()
     except EngineError as error:
-        raise ConnectError(f"no engine answers: {error.message}", target=target, hint=str(endpoint)) from error
+        raise ConnectError(f"no engine answers: {error.message}", target=target, hint=_look_at(endpoint)) from error
     return ApiEngine(endpoint, target, said if isinstance(said, dict) else {}, timeout)
