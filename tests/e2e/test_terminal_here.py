@@ -80,7 +80,10 @@ async def test_a_job_of_a_session_here_outlives_its_harness(open_desk: OpenDesk,
         assert rest.decode() == expected.removeprefix("begun\n")
         done = await other.wait(job_id, timeout=10)
         assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 7, expected)
-    async with connect(str(desk.ctx.target), config=desk.config) as plain:  # as from another machine
+    async with connect(str(desk.ctx.target), config=desk.config) as plain:  # without a terminal
+        assert (await plain.wait(job_id, timeout=10)).stdout == expected
+        record = desk.state / "jobs" / f"{job_id}.cmd"
+        record.write_bytes(record.read_bytes().replace(b"#% host: ", b"#% host: another-"))  # as from another machine
         done = await plain.wait(job_id, timeout=10)
         assert (done.status, done.exit_code, done.stdout) == (Status.COMPLETED, 7, "")
         assert any("where its tmux runs" in notice for notice in done.notices)

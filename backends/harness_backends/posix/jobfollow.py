@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 
 from harness.command import Command, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
 from harness.results import Status
+from harness.target import Target
 from harness.transport import Process, Transport
 
+from ..local import LocalTransport
 from . import joboutput, jobscript, jobshell
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable
 from .markers import MarkerScanner, NewlineUnmapper
-from .shell import HeldShell, Reply
+from .shell import HeldShell, Reply, open_held_shell
 from .state import JobRecord, JobStore, LogPlace
 
 __all__ = ["CallbackError", "JobFollower", "PaneLog", "callbacks_of"]
@@ -257,22 +261,33 @@ class JobFollower:
                 target=self._transport.target,
                 hint="ask from there, with --tmux",
             )
-        return self._log_elsewhere(self._store.log_places[record.host], record, live=live)
+        return self._log_elsewhere(record, live=live)
 
     def can_read(self, record: JobRecord) -> bool:
-        """The log of a pane's job is on the target, or where we can read it."""
-        return not record.host or record.host in self._store.log_places
+        """The log of a pane's job is on the target, or on this machine."""
+        return not record.host or record.host in self._store.log_places or is_here(record.host)
 
-    async def _log_elsewhere(self, place: LogPlace, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
-        path, start = f"{place.root}/{record.log}", record.offset or 0
-        if live:
-            argv = ["tail", "-c", f"+{start + 1}", "-f", "--", path]
-            async with await place.transport.open_process(argv) as process:
-                while data := await self._next(process, record):
-                    start += len(data)
-                    yield data
-        async for data in joboutput.read_range(place.transport, place.shell, path, start):
-            yield data
+    async def _log_elsewhere(self, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
+        async with self._log_place(record.host) as place:
+            path, start = f"{place.root}/{record.log}", record.offset or 0
+            if live:
+                argv = ["tail", "-c", f"+{start + 1}", "-f", "--", path]
+                async with await place.transport.open_process(argv) as process:
+                    while data := await self._next(process, record):
+                        start += len(data)
+                        yield data
+            async for data in joboutput.read_range(place.transport, place.shell, path, start):
+                yield data
+
+    @asynccontextmanager
+    async def _log_place(self, name: str) -> AsyncIterator[LogPlace]:
+        known = self._store.log_places.get(name)
+        if known is not None:
+            yield known
+            return
+        here = LocalTransport(Target.parse("local:"))
+        async with open_held_shell(here) as shell:
+            yield LogPlace(here, shell, name.partition(":")[2], name)
 
     async def _next(self, process: Process, record: JobRecord) -> bytes:
         """What comes next; nothing when the job runs no more."""
@@ -290,6 +305,12 @@ class JobFollower:
         async for data in self._follow_pane(record, 0, live=False):
             kept.feed(data)
         return kept.kept()
+
+
+def is_here(host: str) -> bool:
+    """Whether a record's host is this machine, and what it kept is still there."""
+    name, _, root = host.partition(":")
+    return name == socket.gethostname() and os.path.isdir(root)
 
 
 def callbacks_of(command: Command) -> Callbacks | None:
