@@ -194,7 +194,6 @@ async def test_a_client_that_is_killed_before_the_keys_costs_a_moment_and_nothin
         assert [job.status for job in await ctx.jobs() if job.status is not Status.COMPLETED] == []
 
 
-
 async def test_a_command_whose_log_and_end_are_lost_is_given_up_in_time(here: Place) -> None:
     started = here.path("started")
     results: list[ShellResult] = []
