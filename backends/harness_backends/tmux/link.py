@@ -102,7 +102,7 @@ class Link:
 
     async def _end_old_client(self) -> None:
         """Kill the client that we lost, if it is still there: nothing that it still holds may be carried out now."""
-        pid, self._client_pid = self._client_pid, ""
+        pid = self._client_pid
         if pid.isdecimal():
             listed = f"{self.setup.tmux} list-clients -F '#{{client_pid}} #{{client_control_mode}}'"
             turn = f"{TURNS}turn {shlex.quote(self.setup.root)}\n"

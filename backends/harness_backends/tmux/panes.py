@@ -356,10 +356,14 @@ class PaneTable:
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
         """The link was lost while the job was being typed: the pane's window names it if it was."""
+        if not job.doubtful:  # it is still to be sent, through this client: only the end of its own client proves it
+            return False
         where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
         blocks = await self._link.client.request(where)
         if blocks[-1].text == job.job_id:
             return False
+        free = release(pane.pane_id, pane.window_id, job.job_id)  # no record will tell others of its end
+        await self._link.client.request(*free)
         self._let_go(pane, job)
         job.notices.append("the link was lost before this was typed: it did not start")
         job.unsent = True

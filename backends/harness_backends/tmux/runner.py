@@ -299,6 +299,7 @@ class PaneRunner:
             job.doubtful = True
             job.unanswered = time.monotonic() - job.began
             job.notices.append("the link was lost while this was sent")
+            job.touch()
             blocks = []
         holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
         if holder is None:
