@@ -43,7 +43,8 @@ def test_logs_of_panes_that_are_gone_go_with_their_jobs(here: Program) -> None:
     assert here.run("panes", "kill", "gone").returncode == 0
     for path in panes_of(here).values():
         os.utime(path, LONG_AGO)
-    assert here.run("doctor", "--clean").returncode == 0
+    cleaned = here.run("doctor", "--clean")
+    assert cleaned.returncode == 0, cleaned.stdout.decode()
     assert here.run("jobs", "tail", "1").stdout == b"in the log\n", "its job is kept"
     age(here)
     assert b"1 ended jobs removed" in here.run("doctor", "--clean").stdout
@@ -71,5 +72,6 @@ def test_a_pane_whose_server_cannot_be_asked_is_not_cleaned_away(here: Program) 
     age(here)
     elsewhere = here.home / "elsewhere"
     elsewhere.mkdir()
-    assert here.run("doctor", "--clean", TMUX_TMPDIR=str(elsewhere)).returncode == 0
+    cleaned = here.run("doctor", "--clean", TMUX_TMPDIR=str(elsewhere))
+    assert cleaned.returncode == 0, cleaned.stdout.decode()
     assert here.run("--tmux", "run", "pwd").stdout == b"/usr\n"
