@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
 from .command import (
@@ -398,6 +398,8 @@ def _timing(
     wait: Wait, timeout: float, on_timeout: OnTimeout | None, *, has_terminal: bool
 ) -> tuple[bool, float, OnTimeout]:
     policy: OnTimeout = on_timeout or ("keep" if has_terminal else "kill")
+    if policy not in get_args(OnTimeout):
+        raise ValueError(f"on_timeout is {' or '.join(map(repr, get_args(OnTimeout)))}, not {policy!r}")
     if isinstance(wait, bool):
         return wait, _seconds(timeout), policy
     return True, _seconds(wait), policy

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk
 
-from harness import PaneBusy, PaneGone, Status, TerminalError
+from harness import PaneBusy, PaneGone, Status, TerminalError, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -140,6 +140,13 @@ async def test_two_contexts_share_a_session_without_mixing(open_desk: OpenDesk) 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(twenty, one, "one")
         tasks.start_soon(twenty, two, "two")
+
+
+async def test_a_job_without_a_terminal_is_on_no_screen(desk: Desk) -> None:
+    async with connect(config=desk.config) as plain:
+        job = await plain.run_shell("echo aside")
+    with pytest.raises(TerminalError, match="without a terminal"):
+        await desk.ctx.capture_pane(job_id=job.job_id)
 
 
 async def test_a_session_of_that_name_that_is_not_ours_is_refused(open_desk: OpenDesk) -> None:

@@ -85,3 +85,8 @@ async def test_patterns_match_as_in_a_shell(ctx: ExecutionContext, pattern: str,
     for path in ("/g/a", "/g/a.b", "/g/d/x", "/g/d/.g/x", "/g/.h"):
         await ctx.write_file(path, b"")
     assert await ctx.glob(pattern, root="/g") == found
+
+
+async def test_a_policy_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="'keep' or 'kill', not 'stop'"):
+        await memory_context(MemoryBackend()).run_shell("true", on_timeout="stop")  # type: ignore[arg-type]  # as a typo

@@ -149,6 +149,9 @@ class TmuxTerminal(Terminal):
     async def _capture_job(self, job_id: str) -> str:
         known = self._jobs.get(job_id)
         record = await self._table.record(job_id)
+        if record.kind != "pane":
+            why, hint = "ran without a terminal, so no screen shows it", f"harness jobs show {job_id} has its output"
+            raise TerminalError(f"job {job_id} {why}", target=self._link.transport.target, hint=hint)
         panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
         if not panes:
             raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
