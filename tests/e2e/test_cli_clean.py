@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,8 +71,7 @@ def test_panes_that_live_on_any_server_keep_what_they_need(here: Program) -> Non
 def test_a_pane_whose_server_cannot_be_asked_is_not_cleaned_away(here: Program) -> None:
     assert here.run("--tmux", "run", "cd /usr").returncode == 0
     age(here)
-    elsewhere = here.home / "elsewhere"
-    elsewhere.mkdir()
-    cleaned = here.run("doctor", "--clean", TMUX_TMPDIR=str(elsewhere))
+    with tempfile.TemporaryDirectory(dir="/tmp") as elsewhere:  # the name of a socket must be short
+        cleaned = here.run("doctor", "--clean", TMUX_TMPDIR=elsewhere)
     assert cleaned.returncode == 0, cleaned.stdout.decode()
     assert here.run("--tmux", "run", "pwd").stdout == b"/usr\n"

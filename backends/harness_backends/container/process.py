@@ -112,9 +112,11 @@ class ContainedProcess(Process):
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
-            await self._raw.send_eof()
-            await self._end()
-            await self._raw.aclose()
+            try:
+                await self._raw.send_eof()
+                await self._end()
+            finally:
+                await self._raw.aclose()
 
     async def _end(self) -> None:
         with anyio.move_on_after(END_BY_ITSELF):

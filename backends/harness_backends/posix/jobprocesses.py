@@ -19,9 +19,9 @@ __all__ = ["PaneProcesses", "goes_on", "signal_job"]
 _SCRIPT = (
     LIST
     + r"""
-signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7
-own=0
-{ read -r own <"$home"; } 2>/dev/null
+signal=$1 session=$2 age=$3 nested=$4 stop=$5 home=$6 known=$7 own=$8
+[ "$own" != 0 ] || { read -r own <"$home"; } 2>/dev/null
+own=${own:-0}
 above() {
   branch= at=$1
   while [ "${at:-0}" -gt 1 ]; do
@@ -63,14 +63,14 @@ end_shell() {
 list || {
   group=$(ps -o tpgid= -p "$session" | tr -d ' ')
   [ "$stop" = 0 ] || [ "$own" = 0 ] || kill -KILL "$own"
-  [ "$group" = "$own" ] || kill -"$signal" "-$group" && echo "$group"
+  [ "$group" = "$own" ] || kill -"$signal" "-$group" && echo "$own $group"
   exit 0
 } 2>/dev/null
 [ "$stop" = 0 ] || [ "$own" = 0 ] || end_shell
 if [ "$signal" != 0 ]; then
   for entry in $found; do kill -"$signal" "${entry%:*}"; done 2>/dev/null
 fi
-echo $found
+echo $own $found
 """
 )
 
@@ -82,7 +82,8 @@ class PaneProcesses:
     """Where a job runs. ``session`` is the pane's first process, ``age`` the job's in seconds.
 
     ``home`` is the file with the process id of the pane's own shell, ``nested`` that of a shell inside it, or 0;
-    ``known`` are processes of the job as they were found before.
+    ``known`` are processes of the job as they were found before, and ``own`` is the shell that was the pane's own then:
+    when it has been killed, a fresh one with processes of its own is in its place.
     """
 
     session: int
@@ -90,6 +91,7 @@ class PaneProcesses:
     age: float
     nested: int = 0
     known: tuple[str, ...] = ()
+    own: int = 0
 
 
 def goes_on(command: str) -> bool:
@@ -103,6 +105,7 @@ async def signal_job(shell: HeldShell, where: PaneProcesses, signal: str, *, end
     Returns ``where`` with the processes that were there as ``known``.
     """
     words = (signal, str(where.session), str(int(where.age * 100) + 20), str(where.nested), str(int(end_shell)))
-    arguments = shlex.join((*words, where.home, " ".join(where.known)))
+    arguments = shlex.join((*words, where.home, " ".join(where.known), str(where.own)))
     reply = await shell.call(f"set -- {arguments}\n{_SCRIPT}", timeout=10)
-    return replace(where, known=tuple(reply.text.split()))
+    own, *known = reply.text.split() or ("0",)
+    return replace(where, known=tuple(known), own=int(own) if own.isdecimal() else 0)
