@@ -54,7 +54,7 @@ async def jobs_can_be_followed(ctx: ExecutionContext) -> None:
             data += chunk
             if data == b"first\n":
                 await open_gate(ctx, directory)
-        assert data == whole, data[-100:]
+        assert data == whole, (len(data), len(whole), data[:100], data[-100:])
         rest = b"".join([chunk async for chunk in ctx.follow(result.job_id or "", offset=6)])
         assert rest == whole[6:], rest[:100]
         assert b"".join([chunk async for chunk in ctx.follow(result.job_id or "", offset=len(whole))]) == b""
