@@ -20,6 +20,9 @@ __all__ = ["make_way"]
 
 pytestmark = pytest.mark.containers
 
+ROOT = "root"
+"""The name of that user, and of its home in the images."""
+
 NOT_REAPING = ("sh", "-c", "rm -f /bin/ps /usr/bin/ps; exec sleep 1000000000")
 """A first process that never waits for the orphans that it gets: they stay as zombies. No ps tells them apart."""
 
@@ -36,9 +39,9 @@ def remaining(one: Container, mark: str) -> list[str]:
 @pytest.mark.parametrize(
     ("image", "options", "place"),
     [
-        ("busybox", (), "/root/.local/state/harness"),
+        ("busybox", (), f"/{ROOT}/.local/state/harness"),
         ("non-root", (), "/home/app/.local/state/harness"),
-        ("no-tmp", (), "/root/.local/state/harness"),
+        ("no-tmp", (), f"/{ROOT}/.local/state/harness"),
         ("busybox", ("--user", "4242", "--env", "HOME="), "/tmp/harness-4242"),
         ("busybox", ("--read-only", "--tmpfs", "/tmp"), "/tmp/harness-0"),
         ("no-tmp", ("--user", "4242"), "/dev/shm/harness-4242"),

@@ -57,8 +57,8 @@ async def test_a_container_of_a_host_is_entered_with_one_login(way: Way, host: S
         async with connect(target, config=host.config()) as ctx:
             result = await ctx.run_shell("hostname; exit 5")
             assert (result.exit_code, result.stdout) == (5, one.run("hostname") + "\n")
-            await ctx.write_file("/root/\udcff\n", b"\0x")
-            assert (await ctx.read_file("/root/\udcff\n")).data == b"\0x"
+            await ctx.write_file("/tmp/\udcff\n", b"\0x")
+            assert (await ctx.read_file("/tmp/\udcff\n")).data == b"\0x"
             assert str(ctx.target) == target
             assert "running" in ctx.describe()
         assert logins(host) == 1
