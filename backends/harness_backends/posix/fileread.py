@@ -21,6 +21,9 @@ __all__ = ["Opened", "copy_content", "open_file", "read_file"]
 
 CAT = '[ -f "$1" ] || exit 70; if [ "$2" = 0 ]; then exec cat "$1"; else exec tail -c "+$(($2 + 1))" "$1"; fi'
 
+ROOM_LIMIT = 1 << 30
+"""Most bytes that are set aside for a file on the word of its size alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -93,7 +96,7 @@ async def _collect(
     progress: Progress | None,
     hasher: Hasher | None,
 ) -> bytes:
-    buffer = io.BytesIO()
+    buffer = _room(length)
 
     async def keep(data: bytes) -> None:
         buffer.write(data)
@@ -101,7 +104,18 @@ async def _collect(
             hasher.update(data)
 
     await copy_content(calls, path, opened, offset, length, keep, progress)
+    buffer.truncate()
     return buffer.getvalue()
+
+
+def _room(length: int | None) -> io.BytesIO:
+    """A buffer that has its size from the start: one that grows leaves holes of half that size in the heap."""
+    buffer = io.BytesIO()
+    if length:
+        buffer.seek(min(length, ROOM_LIMIT) - 1)
+        buffer.write(b"\0")
+        buffer.seek(0)
+    return buffer
 
 
 async def copy_content(

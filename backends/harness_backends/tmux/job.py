@@ -28,6 +28,8 @@ class PaneJob:
     collector: OutputCollector
     began: float = field(default_factory=time.monotonic)
     started: bool = False
+    watched: bool = True
+    """Its start is still being seen to, so that a missing one is no sign that a program waits for a person."""
     over: bool = False
     """Its output has ended; how it ended is not known yet."""
     unanswered: float = 0.0

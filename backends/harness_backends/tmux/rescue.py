@@ -17,12 +17,10 @@ from .keyboard import Dispatch
 from .link import Link
 from .pane import Pane
 
-__all__ = ["PATIENCE", "see_started"]
+__all__ = ["see_started"]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds after which a start is missed."""
-PATIENCE = 4.0
-"""Seconds for which a missing start is no sign that a program waits for a person."""
 PROMPT_WAIT = 0.5
 TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
 HINDERED = (
@@ -38,6 +36,17 @@ async def see_started(
     It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. The
     lines that are typed into a nested shell have no slot, and are never typed again.
     """
+    try:
+        await _see_started(link, pane, job, action, look)
+    finally:
+        job.watched = False
+        if not job.started:
+            job.touch()
+
+
+async def _see_started(
+    link: Link, pane: Pane, job: PaneJob, action: Dispatch, look: Callable[[Pane], Awaitable[Foreground]]
+) -> None:
     for seconds in (*CHECKS, None):
         with anyio.move_on_after(seconds or 0):
             await job.done.wait()

@@ -41,7 +41,7 @@ from .nested import command_lines
 from .output import OutputCollector
 from .pane import Pane
 from .protocol import Block
-from .rescue import PATIENCE, see_started
+from .rescue import see_started
 from .rotate import due, rotate_log
 
 __all__ = ["PaneRunner"]
@@ -440,7 +440,7 @@ class PaneRunner:
             return False  # it comes back before the time is over, or the outcome is unknown
         if not front.wants_input or await self._over(pane, job, front):
             return False
-        if not job.started and time.monotonic() - job.began < PATIENCE:
+        if not job.started and job.watched:
             return False
         job.attention = True
         job.notices.append(front.describe())
