@@ -325,6 +325,12 @@ class ExecutionContext:
         return self._backend.target
 
     @property
+    def identity(self) -> str:
+        """The target, and which one of that name: another container under the same name has another identity."""
+        known = self._backend.transport.identity
+        return f"{self._backend.target}#{known}" if known else str(self._backend.target)
+
+    @property
     def has_terminal(self) -> bool:
         """True when commands run in a tmux pane."""
         return self._terminal is not None

@@ -26,6 +26,8 @@ Each carries ``target`` (where) and ``hint`` (what to do); ``str()`` joins the t
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = [
     "AuthenticationError",
     "ConfigError",
@@ -158,5 +160,18 @@ class ConfigError(HarnessError):
     """The configuration is wrong; the message names the file and the key."""
 
 
+ToolErrorCode = Literal["invalid_args", "permission_failure", "execution_failed", "backend_lost"]
+
+
 class ToolError(HarnessError):
-    """A tool could not do its work."""
+    """A tool could not run at all. That what it ran failed is a result instead.
+
+    ``code`` says why: ``invalid_args`` (the arguments are wrong), ``permission_failure`` (whether it may run could
+    not be found out), ``backend_lost`` (the link broke: it may have happened), ``execution_failed`` (anything else).
+    """
+
+    def __init__(
+        self, message: str, *, code: ToolErrorCode = "execution_failed", target: object = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, target=target, hint=hint)
+        self.code = code

@@ -1,0 +1,216 @@
+"""From what a model wrote to validated arguments: decoding, coercion by the schema, and messages that help it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from ..errors import ToolError
+from .values import Json, JsonObject
+
+__all__ = ["coerce", "decode", "parse_arguments", "schema_of"]
+
+M = TypeVar("M", bound=BaseModel)
+_TRUTH = {"true": True, "false": False}
+
+
+def decode(arguments: JsonObject | str, tool: str) -> JsonObject:
+    """The object that a call carries; an empty text is an empty object.
+
+    Raises:
+        ToolError: ``invalid_args``: it is no JSON, or no object, or holds one key twice.
+    """
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        value = json.loads(arguments, object_pairs_hook=_unique) if arguments.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise _invalid(tool, f"the arguments are no JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise _invalid(tool, f"the arguments are a JSON {_kind(value)}, not an object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
+        raise ValueError(f"{twice!r} is there twice")
+    return found
+
+
+def parse_arguments(model: type[M], raw: JsonObject, tool: str) -> M:
+    """Validate strictly, after the coercions of :func:`coerce` and the renaming of aliases.
+
+    Raises:
+        ToolError: ``invalid_args``; one line for each mistake, with the nearest name for an unknown one.
+    """
+    values = _canonical(model, raw, tool)
+    coerced = {name: coerce(value, _type_of(model.model_fields.get(name))) for name, value in values.items()}
+    try:
+        return model.model_validate(coerced, strict=False)
+    except ValidationError as error:
+        raise _invalid(tool, "\n".join(_mistakes(model, error))) from error
+
+
+def _canonical(model: type[BaseModel], raw: JsonObject, tool: str) -> dict[str, Json]:
+    """The same under the canonical names. One that is given twice must say the same twice."""
+    names = _names(model)
+    found: dict[str, Json] = {}
+    for key, value in raw.items():
+        name = names.get(key, key)
+        if name in found and found[name] != value:
+            raise _invalid(tool, f"{name}: given twice, under two names, with different values")
+        found[name] = value
+    return found
+
+
+@lru_cache(maxsize=512)
+def _names(model: type[BaseModel]) -> dict[str, str]:
+    """Every accepted name of a field → its canonical one."""
+    names = {}
+    for name, field in model.model_fields.items():
+        names[name] = name
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+        names |= {choice: name for choice in choices if isinstance(choice, str)}
+    return names
+
+
+def _type_of(field: FieldInfo | None) -> Any:
+    return field.annotation if field is not None else Any
+
+
+def coerce(value: Json, wanted: Any) -> Json:
+    """What models write instead of what the schema says: ``"3"`` for 3, ``"true"``, 3.0 for 3, one item for a list."""
+    kinds = set(_kinds(wanted))
+    if isinstance(value, str) and not kinds & {str, Any}:
+        return _from_text(value, kinds)
+    if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
+        return int(value)
+    if not isinstance(value, list | NoneType) and kinds & {list, tuple} and not kinds & {type(value), dict, Any}:
+        return [value]
+    return value
+
+
+def _from_text(value: str, kinds: set[Any]) -> Json:
+    text = value.strip()
+    if bool in kinds and text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    if kinds & {list, tuple, dict}:
+        return _from_json(value, kinds)
+    return value
+
+
+def _from_json(value: str, kinds: set[Any]) -> Json:
+    """A list or an object that was written as text; any other text is the one item of a list."""
+    try:
+        parsed: Json = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, list | dict):
+        return parsed
+    return [value] if kinds & {list, tuple} else value
+
+
+def _kinds(wanted: Any) -> Iterator[Any]:
+    """The types that an annotation allows, without their parameters."""
+    origin = get_origin(wanted)
+    if origin is Annotated:
+        yield from _kinds(get_args(wanted)[0])
+    elif origin in (Union, UnionType):
+        for member in get_args(wanted):
+            yield from _kinds(member)
+    elif origin is Literal:
+        yield from {type(choice) for choice in get_args(wanted)}
+    elif isinstance(wanted, type) and issubclass(wanted, BaseModel):
+        yield dict
+    else:
+        kind = origin or wanted
+        yield str if isinstance(kind, type) and issubclass(kind, str) else kind
+
+
+def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
+    known = list(model.model_fields)
+    for detail in error.errors(include_url=False):
+        where = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            close = get_close_matches(str(detail["loc"][-1]), known, n=1, cutoff=0.5) if len(detail["loc"]) == 1 else []
+            advice = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+            yield f"{where}: no such argument; {advice}"
+        elif detail["type"] == "missing":
+            yield f"{where}: required"
+        else:
+            yield f"{where or 'arguments'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+
+
+def _invalid(tool: str, message: str) -> ToolError:
+    return ToolError(f"{tool}: {message}", code="invalid_args")
+
+
+def _kind(value: object) -> str:
+    names = {str: "text", bool: "truth value", NoneType: "null", list: "list", int: "number", float: "number"}
+    return names.get(type(value), type(value).__name__)
+
+
+@lru_cache(maxsize=512)
+def _schema(model: type[BaseModel]) -> JsonObject:
+    schema = model.model_json_schema(by_alias=False)
+    definitions = schema.pop("$defs", {})
+    simple = _simplify(_inline(schema, definitions))
+    assert isinstance(simple, dict)
+    simple.pop("description", None)
+    simple.setdefault("properties", {})
+    return simple
+
+
+def schema_of(model: type[BaseModel]) -> JsonObject:
+    """The JSON schema of a model in the form that every provider takes: no references, no titles, no ``null`` types."""
+    return copy.deepcopy(_schema(model))
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """Write each definition where it is used. Recursive models are refused by their depth."""
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        return _inline({**definitions[node["$ref"].rpartition("/")[2]], **rest}, definitions)
+    return {key: _inline(value, definitions) for key, value in node.items()}
+
+
+def _simplify(node: Any, *, is_schema: bool = True) -> Any:
+    """Without titles, and with an optional value as its type alone: it may be left out."""
+    if isinstance(node, list):
+        return [_simplify(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if not is_schema:  # the properties of an object: its keys are names
+        return {key: _simplify(value) for key, value in node.items()}
+    kept = {key: value for key, value in node.items() if key != "title"}
+    choices = [choice for choice in kept.get("anyOf", ()) if choice != {"type": "null"}]
+    if "anyOf" in kept and len(choices) < len(kept["anyOf"]):
+        kept.pop("anyOf")
+        kept = {**choices[0], **kept} if len(choices) == 1 else {"anyOf": choices, **kept}
+        if kept.get("default", ...) is None:
+            kept.pop("default")
+    literal = {"default", "enum", "const", "examples"}
+    return {
+        key: value if key in literal else _simplify(value, is_schema=key != "properties") for key, value in kept.items()
+    }

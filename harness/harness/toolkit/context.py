@@ -1,0 +1,70 @@
+"""What a tool is given beside its arguments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ..context import ExecutionContext
+from .events import Event, EventBus, ToolCallProgress
+from .seams import FileVersions, Redactor, Spawner
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+__all__ = ["CallNotes", "ToolContext"]
+
+
+PARTIAL_KEPT = 32 << 10
+"""Characters of progress that are kept for a call that does not come to its result."""
+
+
+@dataclass(slots=True)
+class CallNotes:
+    """What a running tool tells the executor beside its result."""
+
+    job_id: str = ""
+    """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
+    partial: str = ""
+    """The end of what it produced so far, for a call that is cancelled or runs out of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """One call's surroundings. Everything on the target goes through ``execution``, and through nothing else.
+
+    ``cwd`` is the directory that relative paths of the call start from; None is the context's own.
+    ``depth`` is 0 for the first agent and grows by one with each sub-agent.
+    """
+
+    execution: ExecutionContext
+    registry: Registry
+    events: EventBus
+    reads: FileVersions
+    redactor: Redactor
+    session_id: str = ""
+    call_id: str = ""
+    message_id: str = ""
+    agent_id: str = ""
+    depth: int = 0
+    model: str = ""
+    cwd: str | None = None
+    spawner: Spawner | None = None
+    clock: Callable[[], float] = time.time
+    notes: CallNotes = field(default_factory=CallNotes)
+
+    def progress(self, text: str, stream: Literal["stdout", "stderr", "note"] = "stdout") -> None:
+        """Show people a piece of output while the call runs; models never see it."""
+        shown = self.redactor.text(text)
+        self.notes.partial = (self.notes.partial + shown)[-PARTIAL_KEPT:]
+        self.events.publish(ToolCallProgress(call_id=self.call_id, text=shown, stream=stream))
+
+    def publish(self, event: Event) -> None:
+        """Publish an event of this session."""
+        self.events.publish(event)
+
+    def started_job(self, job_id: str) -> None:
+        """Say which job on the target does the work of this call."""
+        self.notes.job_id = job_id

@@ -1,0 +1,165 @@
+"""The one way from a call to its outcome, for agents, the command line, Python and MCP.
+
+The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware, outermost
+first → hooks before (they may change the call: it is validated again) → permission → remembered result → ledger →
+path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget → ``ToolCallCompleted``.
+What is refused leaves no intent in the ledger, and still has exactly one completion.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from ..context import ExecutionContext
+from ..errors import ToolError
+from .arguments import decode
+from .batch import CONCURRENCY, Order, run_batch
+from .context import CallNotes, ToolContext
+from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
+from .failures import cancelled, failure_of, redacted, status_of
+from .locks import PathLocks
+from .pipeline import Pipeline, Prepared
+from .registry import Registry
+from .seams import FileVersions, Spawner
+from .services import Services
+from .values import CallOutcome, CallStatus, ToolCall
+
+__all__ = ["Executor", "Services"]
+
+
+@dataclass(slots=True)
+class _Running:
+    scope: anyio.CancelScope
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Runs the calls of one session on one target. Safe to use from several tasks at once.
+
+    Args:
+        agent_id: the agent whose calls these are; empty for a person or a script.
+        depth: 0, and one more for each sub-agent above it.
+    """
+
+    execution: ExecutionContext
+    registry: Registry
+    services: Services
+    events: EventBus
+    reads: FileVersions
+    session_id: str = ""
+    agent_id: str = ""
+    depth: int = 0
+    model: str = ""
+    cwd: str | None = None
+    spawner: Spawner | None = None
+    locks: PathLocks = field(default_factory=PathLocks)
+    _running: dict[str, _Running] = field(default_factory=dict)
+
+    async def call(self, call: ToolCall) -> CallOutcome:
+        """Take one call through the pipeline. Every failure is an outcome; only a cancel of the caller is raised.
+
+        A cancel by :meth:`cancel` is an outcome, too: ``cancelled``.
+        """
+        call = replace(call, call_id=call.call_id or uuid.uuid4().hex, agent_id=call.agent_id or self.agent_id)
+        started = anyio.current_time()
+        ctx = self._context(call)
+        running = _Running(anyio.CancelScope())
+        self._running[call.call_id] = running
+        outcome: CallOutcome | None = None
+        try:
+            with running.scope:
+                outcome = await self._outcome(call, ctx)
+        except anyio.get_cancelled_exc_class():
+            self._complete(self._cancelled(call, ctx), started)
+            raise
+        finally:
+            del self._running[call.call_id]
+        return self._complete(outcome or self._cancelled(call, ctx), started)
+
+    async def batch(
+        self, calls: Sequence[ToolCall], *, order: Order = "in_order", concurrency: int = CONCURRENCY
+    ) -> list[CallOutcome]:
+        """The calls of one response of a model; outcomes in their order. A failure stops none of the others.
+
+        Args:
+            order: ``in_order``: neighbours that may run at once do, any other waits for all before it and holds up
+                all after it. ``parallel_first``: all that may run at once, then the others one by one.
+            concurrency: how many run at once, at most.
+        """
+        parallel = [self._parallelizable(call) for call in calls]
+        return await run_batch(self.call, calls, parallel, order, concurrency)
+
+    def cancel(self, call_id: str | None = None) -> None:
+        """End one running call, or all of them."""
+        for name, running in self._running.items():
+            if call_id in (None, name):
+                running.scope.cancel()
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The ids of the calls that are in the pipeline."""
+        return tuple(self._running)
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        return ToolContext(
+            execution=self.execution,
+            registry=self.registry,
+            events=self.events,
+            reads=self.reads,
+            redactor=self.services.redactor,
+            session_id=self.session_id,
+            call_id=call.call_id,
+            message_id=call.message_id,
+            agent_id=call.agent_id,
+            depth=self.depth,
+            model=self.model,
+            cwd=self.cwd,
+            spawner=self.spawner,
+            notes=CallNotes(),
+        )
+
+    def _parallelizable(self, call: ToolCall) -> bool:
+        try:
+            tool = self.registry.lookup(call.name)
+            return tool.traits_of(tool.parse(decode(call.arguments, tool.name))).parallelizable
+        except ToolError:
+            return False
+
+    async def _outcome(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
+        try:
+            return await self._requested(call, ctx)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except Exception as error:  # whatever it is, the model gets a result for its call
+            result, failure = failure_of(error, call.name, ctx.notes.partial)
+            safe = self.services.redactor.result(result)
+            return CallOutcome(
+                call, safe, status_of(result, failure), error=redacted(failure, self.services.redactor.text)
+            )
+
+    async def _requested(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
+        tool = self.registry.get(call.name)
+        if tool is None:
+            return CallOutcome(call, self.registry.unknown(call.name), CallStatus.ERROR)
+        values = decode(call.arguments, tool.name)
+        args = tool.parse(values)
+        call = replace(call, name=tool.name, arguments=values)
+        pipeline = Pipeline(self.services, self.locks, ctx)
+        shown = replace(call, arguments=self.services.redactor.json(values))
+        self.events.publish(ToolCallRequested(call=shown, mutating=tool.traits_of(args).mutating))
+        return await pipeline.through(Prepared(call, tool, args))
+
+    def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
+        return CallOutcome(call, cancelled(ctx.notes.partial), CallStatus.CANCELLED)
+
+    def _complete(self, outcome: CallOutcome, started: float) -> CallOutcome:
+        outcome = replace(outcome, seconds=anyio.current_time() - started)
+        if outcome.error is not None:
+            self.events.publish(Failure(message=outcome.result.text, call_id=outcome.call.call_id))
+        self.events.publish(ToolCallCompleted(outcome=outcome))
+        return outcome

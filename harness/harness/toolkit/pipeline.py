@@ -1,0 +1,192 @@
+"""The steps that a valid call goes through, in their order. :mod:`.executor` documents the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+
+from ..errors import ToolError
+from .arguments import decode
+from .context import ToolContext
+from .events import Failure
+from .failures import cancelled, failure_of, redacted, refused, status_of, timed_out
+from .limits import cut_result
+from .locks import PathLocks, lock_keys
+from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
+from .services import Services
+from .tool import Intent, Tool, Traits
+from .values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
+
+__all__ = ["Pipeline", "Prepared"]
+
+CHANGES = 3
+"""How often an approver may change a call before it is refused."""
+END_LIMIT = 10.0
+"""Seconds that the record of a call's end may take."""
+SUMMARY = 2_000
+"""Characters of a result that the ledger keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call whose arguments are valid."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    args: Any
+
+    @property
+    def traits(self) -> Traits:
+        """The traits of this call."""
+        return self.tool.traits_of(self.args)
+
+    def changed(self, call: ToolCall) -> Prepared:
+        """The same with other arguments, validated again.
+
+        Raises:
+            ToolError: ``invalid_args``.
+        """
+        if call.arguments is self.call.arguments:
+            return self
+        values = decode(call.arguments, self.tool.name)
+        same = replace(self.call, arguments=values)  # its name and ids are not for others to change
+        return Prepared(same, self.tool, self.tool.parse(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The way of one call."""
+
+    services: Services
+    locks: PathLocks
+    ctx: ToolContext
+
+    async def through(self, prepared: Prepared) -> CallOutcome:
+        """Middleware, then the rest."""
+
+        async def rest(call: ToolCall) -> CallOutcome:
+            return await self._hooked(prepared.changed(call))
+
+        step: Next = rest
+        for middleware in reversed(self.services.middleware):
+            step = partial(_around, middleware, self.ctx, step)
+        return await step(prepared.call)
+
+    async def _hooked(self, prepared: Prepared) -> CallOutcome:
+        for hook in self.services.hooks:
+            try:
+                answer = await hook.before(prepared.call, self.ctx)
+            except Exception as error:  # a hook that fails is a hook that did not agree
+                answer = f"a hook failed: {type(error).__name__}: {error}"
+            if isinstance(answer, str):
+                return await self._refuse(prepared, Verdict(False, answer, "hook"))
+            prepared = prepared.changed(answer)
+        return await self._judged(prepared)
+
+    async def _judged(self, prepared: Prepared) -> CallOutcome:
+        for _ in range(CHANGES):
+            verdict = await self.services.policy.decide(self._request(prepared), self.ctx)
+            if not verdict.allowed:
+                return await self._refuse(prepared, verdict)
+            if verdict.call is None:
+                return await self._remembered(prepared, verdict)
+            prepared = prepared.changed(verdict.call)
+        return await self._refuse(prepared, Verdict(False, f"it was changed {CHANGES} times", "policy"))
+
+    def _request(self, prepared: Prepared) -> PermissionRequest:
+        return PermissionRequest(
+            call=prepared.call,
+            tool=prepared.tool,
+            subjects=prepared.tool.subjects(prepared.args),
+            mutating=prepared.traits.mutating,
+            requires_approval=prepared.tool.requires_approval(prepared.args),
+            backend=self.ctx.execution.identity,
+        )
+
+    async def _refuse(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:
+        await self.services.ledger.refused(self._entry(prepared, verdict))
+        result = self.services.redactor.result(refused(verdict.reason, verdict.by))
+        return CallOutcome(prepared.call, result, CallStatus.DENIED)
+
+    def _entry(self, prepared: Prepared, verdict: Verdict) -> CallEntry:
+        redact = self.services.redactor.json
+        assert not isinstance(prepared.call.arguments, str)
+        return CallEntry(
+            call=replace(prepared.call, arguments=redact(prepared.call.arguments)),
+            session_id=self.ctx.session_id,
+            backend=self.ctx.execution.identity,
+            mutating=prepared.traits.mutating,
+            started=self.ctx.clock(),
+            verdict=verdict,
+            details=redact(_details(prepared.call.arguments)),
+        )
+
+    async def _remembered(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:
+        results = self.services.results if prepared.traits.cacheable else None
+        if results is not None:
+            known = await results.get(prepared.call, self.ctx)
+            if known is not None:
+                return CallOutcome(prepared.call, known, CallStatus.OK, cached=True)
+        outcome = await self._recorded(prepared, verdict)
+        if results is not None and outcome.status is CallStatus.OK:
+            await results.put(prepared.call, outcome.result, self.ctx)
+        return outcome
+
+    async def _recorded(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:
+        await self.services.ledger.begin(self._entry(prepared, verdict))
+        mutating = prepared.traits.mutating
+        try:
+            result, error = await self._locked(prepared)
+        except BaseException:
+            await self._end(CallStatus.CANCELLED, cancelled(self.ctx.notes.partial))
+            raise
+        finally:
+            if mutating and self.services.results is not None:
+                self.services.results.changed(self.ctx.execution.identity)
+        status = status_of(result, error)
+        await self._end(status, result)
+        return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
+
+    async def _end(self, status: CallStatus, result: ToolResult) -> None:
+        summary = self.services.redactor.text(result.text[:SUMMARY])
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+            await self.services.ledger.end(self.ctx.call_id, status, summary, self.ctx.notes.job_id)
+
+    async def _locked(self, prepared: Prepared) -> tuple[ToolResult, ToolError | None]:
+        cwd = self.ctx.cwd or self.ctx.execution.capabilities.home
+        keys = lock_keys(self.ctx.execution.identity, prepared.tool.paths(prepared.args), cwd)
+        async with self.locks.hold(keys):
+            return await self._run(prepared)
+
+    async def _run(self, prepared: Prepared) -> tuple[ToolResult, ToolError | None]:
+        limit = prepared.traits.timeout
+        try:
+            with anyio.move_on_after(limit) as scope:
+                return await prepared.tool.run(prepared.args, self.ctx), None
+        except Exception as error:  # the two axes: a result for the model, an error for the operator
+            return failure_of(error, prepared.tool.name, self.ctx.notes.partial)
+        assert scope.cancelled_caught
+        return timed_out(limit or 0, self.ctx.notes.partial), None
+
+    async def _finished(self, prepared: Prepared, outcome: CallOutcome) -> CallOutcome:
+        result = outcome.result
+        for hook in self.services.hooks:
+            try:
+                result = await hook.after(prepared.call, result, self.ctx)
+            except Exception as error:  # it has run: its result is worth more than the hook
+                self.ctx.publish(Failure(message=f"a hook failed: {error}", call_id=self.ctx.call_id))
+        result = self.services.redactor.result(result)
+        result = await cut_result(result, prepared.traits.limit, self.services.outputs, self.ctx.call_id)
+        return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
+
+
+async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
+    return await middleware(call, ctx, step)
+
+
+def _details(arguments: JsonObject) -> JsonObject:
+    """What the caller says of the call."""
+    return {name: arguments[name] for name in Intent.model_fields if arguments.get(name) is not None}

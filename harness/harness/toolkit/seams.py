@@ -1,0 +1,189 @@
+"""What the executor needs and does not do itself: policy, ledger, hooks, redaction, knowledge of files, sub-agents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+    from .tool import Tool
+
+__all__ = [
+    "CallEntry",
+    "FileVersions",
+    "Hook",
+    "Ledger",
+    "Middleware",
+    "Next",
+    "Outputs",
+    "PermissionRequest",
+    "Policy",
+    "Redactor",
+    "Results",
+    "Spawner",
+    "Verdict",
+]
+
+Next = Callable[[ToolCall], Awaitable[CallOutcome]]
+"""The rest of the pipeline."""
+Middleware = Callable[[ToolCall, "ToolContext", Next], Awaitable[CallOutcome]]
+"""Code around a call with valid arguments. It may answer without calling on, or call on with other arguments, which
+are then validated again. It sees results as the model will: redacted and cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """A call, as the policy judges it. ``call`` has the canonical name and the arguments as they will run."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    subjects: tuple[Subject, ...]
+    mutating: bool
+    requires_approval: bool
+    backend: str
+    """The target's URL and identity; a grant for one target says nothing of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the policy says. ``by`` names what decided (``rule 3 of the user's file``, ``mode deny``, ``operator``)."""
+
+    allowed: bool
+    reason: str
+    by: str
+    call: ToolCall | None = None
+    """The call as the approver changed it; it is validated and judged again."""
+
+
+class Policy(ABC):
+    """Decides whether a call may run. One decision place for every front end."""
+
+    @abstractmethod
+    async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        """Decide, by rules or by asking a person.
+
+        Raises:
+            ToolError: ``permission_failure``: it could not be found out. The call does not run.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class CallEntry:
+    """A call that is about to run, as the ledger keeps it. ``call`` is redacted."""
+
+    call: ToolCall
+    session_id: str
+    backend: str
+    mutating: bool
+    started: float
+    verdict: Verdict
+    details: JsonObject = field(default_factory=dict)
+    """What the caller said of it: risk, mutation, privesc, why."""
+
+
+class Ledger(ABC):
+    """Keeps what is about to run and what came of it, so that nothing is forgotten when harness dies."""
+
+    @abstractmethod
+    async def begin(self, entry: CallEntry) -> None:
+        """Keep a call; for a mutating one, on the disk before this returns.
+
+        Raises:
+            ToolError: a mutating call could not be kept, so it must not run.
+        """
+
+    @abstractmethod
+    async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
+        """Keep what came of it. Never raises: the call has happened."""
+
+    @abstractmethod
+    async def refused(self, entry: CallEntry) -> None:
+        """Keep in the audit that a call was refused; there is no intent for it. Never raises."""
+
+
+class Hook:
+    """Code of the operator around every call, on this machine."""
+
+    async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+        """Return the call, changed or not, or the reason why it may not run.
+
+        Any exception, too, keeps it from running.
+        """
+        return call
+
+    async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+        """Return the result, changed or not. An exception leaves it as it was."""
+        return result
+
+
+class Redactor(ABC):
+    """Takes secrets out of what is shown, kept or sent."""
+
+    @abstractmethod
+    def text(self, text: str) -> str:
+        """The text with each secret replaced."""
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """A result with every text of it redacted."""
+        from .redaction import redact_result
+
+        return redact_result(result, self.text)
+
+    def json(self, value: JsonObject) -> JsonObject:
+        """An object with every text of it redacted."""
+        from .redaction import redact_object
+
+        return redact_object(value, self.text)
+
+
+class FileVersions(ABC):
+    """What this session has read of each file: a tool may only write over what its caller has seen."""
+
+    @abstractmethod
+    def saw(self, path: str, version: str, *, whole: bool) -> None:
+        """A file was read, or written by us. ``path`` is its real path on the target; ``whole``: all of it."""
+
+    @abstractmethod
+    def seen(self, path: str, *, whole: bool) -> str | None:
+        """The version that was read last; None when it was not read, or not as much of it as is asked for."""
+
+    @abstractmethod
+    def forget(self, path: str) -> None:
+        """The file is gone."""
+
+
+class Outputs(ABC):
+    """Keeps the whole of outputs that are too long for a model."""
+
+    @abstractmethod
+    async def keep(self, call_id: str, text: str) -> str:
+        """Keep a redacted text; returns the handle under which it can be paged, empty when it could not be kept."""
+
+
+class Results(ABC):
+    """Remembers results of calls that change nothing, until something may have changed."""
+
+    @abstractmethod
+    async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
+        """The remembered result; None when there is none that still holds."""
+
+    @abstractmethod
+    async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
+        """Remember a result."""
+
+    @abstractmethod
+    def changed(self, backend: str) -> None:
+        """Something on that target may have changed: nothing that is remembered of it holds."""
+
+
+class Spawner(ABC):
+    """Starts sub-agents."""
+
+    @abstractmethod
+    async def spawn(self, prompt: str, ctx: ToolContext, *, kind: str, tools: tuple[str, ...] | None) -> ToolResult:
+        """Run an agent to its end and return its last words."""

@@ -1,0 +1,157 @@
+"""The values that go through the toolkit: a call, what it would touch, its result and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, Self
+
+if TYPE_CHECKING:
+    from ..errors import ToolError
+
+__all__ = [
+    "Block",
+    "CallOutcome",
+    "CallStatus",
+    "Category",
+    "Image",
+    "Json",
+    "JsonObject",
+    "Subject",
+    "SubjectKind",
+    "Text",
+    "ToolCall",
+    "ToolResult",
+]
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""A JSON value."""
+JsonObject = Mapping[str, Json]
+"""A JSON object: arguments as a model writes them, a schema, metadata."""
+
+
+class Category(StrEnum):
+    """What kind of thing a tool touches; defaults of the policy are by category."""
+
+    FILE_READ = "file.read"
+    FILE_WRITE = "file.write"
+    SHELL = "shell"
+    NETWORK = "network"
+    MCP = "mcp"
+    AGENT = "agent"
+    PLUGIN = "plugin"
+    NONE = "none"
+    """Nothing outside the conversation: a clock, a list of things to do."""
+
+
+SubjectKind = Literal["command", "read", "write", "url", "keys", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that a call would touch, as the policy judges it.
+
+    ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
+    ``cwd`` is the directory that a relative path or the command starts from; None is the context's.
+    ``pane`` is the pane that keys go to.
+    """
+
+    kind: SubjectKind
+    text: str
+    cwd: str | None = None
+    pane: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call as it came: ``arguments`` is an object, or the text that a provider sent and that should be one."""
+
+    name: str
+    arguments: JsonObject | str = field(default_factory=dict)
+    call_id: str = ""
+    """The provider's id; empty lets the executor choose one."""
+    message_id: str = ""
+    """The message of the model that asked for it."""
+    agent_id: str = ""
+    """The agent that asked; empty is a person or a script, who calls the executor directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text block."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture: its bytes and its media type (``image/png``)."""
+
+    data: bytes
+    media_type: str
+
+
+Block = Text | Image
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool hands to the model.
+
+    ``is_error`` tells the model to adapt: no such file, a command that failed, a refusal. That the tool could not run
+    at all is a :class:`~harness.errors.ToolError` instead. ``error_code`` is one word for programs (``not_found``).
+    ``data`` is the same result as a JSON value, where the tool has one. ``metadata`` is for callers and the audit,
+    never for the model.
+    """
+
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+    error_code: str = ""
+    data: Json = None
+    metadata: JsonObject = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str, *, data: Json = None, metadata: JsonObject | None = None) -> Self:
+        """A result of one text."""
+        return cls((Text(text),), data=data, metadata=metadata or {})
+
+    @classmethod
+    def failure(cls, code: str, text: str, *, data: Json = None, metadata: JsonObject | None = None) -> Self:
+        """An error that the model should adapt to."""
+        return cls((Text(text),), True, code, data, metadata or {})
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+class CallStatus(StrEnum):
+    """How a call ended, as the ledger keeps it."""
+
+    OK = "ok"
+    ERROR = "error"
+    """The tool ran and failed, or could not run."""
+    DENIED = "denied"
+    """Nothing ran: the policy, a hook or a person refused it."""
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    UNKNOWN = "unknown"
+    """The link was lost while it ran: it may have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """One call and what came of it. There is always a ``result``: every provider wants one for each call.
+
+    ``call`` carries the canonical name and the id under which it ran. ``error`` is set when the tool could not run;
+    ``result`` then says the same to the model. ``seconds`` is the whole time in the pipeline.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    status: CallStatus
+    seconds: float = 0.0
+    error: ToolError | None = None
+    cached: bool = False
