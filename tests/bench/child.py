@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,18 @@ def say(**values: Any) -> None:
 
 @asynccontextmanager
 async def contexts(order: dict[str, Any], count: int) -> AsyncIterator[list[ExecutionContext]]:
-    """So many contexts of one target, each with a connection of its own (and a session, when it has tmux)."""
+    """So many contexts of one target, each with a connection of its own (and a tmux server, as on as many hosts)."""
     config = Config(**{**order["config"], "ssh_options": tuple(order["config"]["ssh_options"]), "env": ()})
+    sockets = order["sockets"] or [config.tmux_socket]
     done, opened = anyio.Event(), []
-    # tmux 3.3a crashes when a session is made while another client attaches
-    limit = anyio.CapacityLimiter(1 if order["tmux"] else AT_A_TIME)
+    limit = anyio.CapacityLimiter(AT_A_TIME)
 
     async def hold(number: int) -> None:
         """Each in a task of its own, which must be the one that leaves it."""
         async with AsyncExitStack() as stack:
             async with limit:
-                session = f"s{number}" if order["tmux"] else False
-                ctx = await stack.enter_async_context(connect(order["target"], tmux=session, config=config))
+                own = replace(config, tmux_socket=sockets[number % len(sockets)])
+                ctx = await stack.enter_async_context(connect(order["target"], tmux=order["tmux"], config=own))
             opened.append(ctx)
             if len(opened) == count:
                 ready.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,8 +16,6 @@ from .model import Check, Line, Row, at_least, at_most
 from .world import ROOT, Link, Size, World
 
 __all__ = ["memory_row", "scale_row", "scale_tmux_row", "waiting_row"]
-
-MANY_SESSIONS = 1000
 
 
 class Child:
@@ -43,10 +41,12 @@ class Child:
 
 
 @contextmanager
-def child(kind: str, target: str, config: Config, *, tmux: bool, count: int, commands: int = 0) -> Iterator[Child]:
+def child(
+    kind: str, target: str, config: Config, *, tmux: bool, count: int, commands: int = 0, sockets: Sequence[str] = ()
+) -> Iterator[Child]:
     """Start one; it is told to end, and waited for."""
     argv = [sys.executable, "-m", "tests.bench.child", kind, str(count), str(commands)]
-    order = {"target": target, "tmux": tmux, "config": asdict(config)}
+    order = {"target": target, "tmux": tmux, "config": asdict(config), "sockets": sockets}
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdin is not None
@@ -139,15 +139,16 @@ async def scale_row(world: World, size: Size) -> Row:
 
 
 async def scale_tmux_row(world: World, size: Size) -> Row:
-    """Many hosts in one process, each with a session of its own."""
+    """Many hosts in one process, each with a tmux server of its own."""
     return _scale(world, size, tmux=True)
 
 
 def _scale(world: World, size: Size, *, tmux: bool) -> Row:
     count, commands = size.pick(200, 8), size.pick(20, 3)
     kind = f"{count} contexts, asyncssh{' + tmux' if tmux else ''}"
-    config = replace(world.config("asyncssh"), max_sessions=MANY_SESSIONS, login_timeout=300.0, connect_timeout=120.0)
-    with child("fleet", world.target(), config, tmux=tmux, count=count, commands=commands) as many:
+    config = replace(world.config("asyncssh"), login_timeout=300.0, connect_timeout=120.0)
+    sockets = [world.new_socket() for _ in range(count)] if tmux else []
+    with child("fleet", world.target(), config, tmux=tmux, count=count, commands=commands, sockets=sockets) as many:
         found = many.answer()
         many.go_on()
     rate = count * commands / found["elapsed"]
