@@ -203,7 +203,7 @@ def _simplify(node: Any, *, is_schema: bool = True) -> Any:
         return node
     if not is_schema:  # the properties of an object: its keys are names
         return {key: _simplify(value) for key, value in node.items()}
-    kept = {key: value for key, value in node.items() if key != "title"}
+    kept = dict(node)
     choices = [choice for choice in kept.get("anyOf", ()) if choice != {"type": "null"}]
     if "anyOf" in kept and len(choices) < len(kept["anyOf"]):
         kept.pop("anyOf")
@@ -212,5 +212,7 @@ def _simplify(node: Any, *, is_schema: bool = True) -> Any:
             kept.pop("default")
     literal = {"default", "enum", "const", "examples"}
     return {
-        key: value if key in literal else _simplify(value, is_schema=key != "properties") for key, value in kept.items()
+        key: value if key in literal else _simplify(value, is_schema=key != "properties")
+        for key, value in kept.items()
+        if key != "title"
     }
