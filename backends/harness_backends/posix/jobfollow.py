@@ -7,6 +7,7 @@ import shlex
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 import anyio
 
@@ -19,12 +20,12 @@ from harness.transport import Process, Transport
 from ..local import LocalTransport
 from . import joboutput, jobscript, jobshell
 from .joboutput import HeadTail, Kept
-from .jobtable import JobTable
-from .markers import MarkerScanner, NewlineUnmapper
+from .jobtable import JobTable, KeptJob
+from .panelog import LAG, PaneLog, PaneOutput, late_bytes, read_log
 from .shell import HeldShell, Reply, open_held_shell
 from .state import JobRecord, JobStore, LogPlace
 
-__all__ = ["CallbackError", "JobFollower", "PaneLog", "callbacks_of"]
+__all__ = ["CallbackError", "JobFollower", "callbacks_of"]
 
 # $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link. By KILL: mksh's own
 # handler swallows a TERM that comes before the child has become tail, and a tail that is left holds the stream open.
@@ -65,41 +66,21 @@ class CallbackError(Exception):
     """``on_output`` raised; the cause says what."""
 
 
-class PaneLog:
-    """Takes a pane's log from a job's offset on, and gives the job's output."""
-
-    def __init__(self, record: JobRecord) -> None:
-        self._scanner = MarkerScanner(record.nonce)
-        self._unmap = NewlineUnmapper()
-        self._job = int(record.job_id or 0)
-        self._inside = False
-        self.ended = False
-
-    def feed(self, data: bytes) -> bytes:
-        """The output in the next bytes of the log."""
-        out = b""
-        for piece in self._scanner.feed(data):
-            if self.ended:
-                break
-            if isinstance(piece, bytes):
-                out += piece if self._inside else b""
-            elif piece.job == self._job and piece.kind in ("start", "over"):
-                self._inside = piece.kind == "start"
-            elif piece.kind == "exit" or (piece.job == self._job and piece.kind == "end"):
-                self.ended = True
-        return self._unmap.feed(out)
-
-    def flush(self) -> bytes:
-        """What was held back; the log has ended."""
-        rest = b"" if self.ended or not self._inside else self._scanner.flush()
-        return self._unmap.feed(rest) + self._unmap.flush()
-
-
 class JobFollower:
     """Reads the kept output of jobs as it grows."""
 
-    def __init__(self, transport: Transport, shell: HeldShell, store: JobStore, table: JobTable, socket: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        shell: HeldShell,
+        store: JobStore,
+        table: JobTable,
+        socket: str,
+        clock: Callable[[], float],
+    ) -> None:
+        """``clock`` is the target's time; ``socket`` is its tmux's."""
         self._socket = socket
+        self._clock = clock
         self._transport = transport
         self._shell = shell
         self._store = store
@@ -185,7 +166,7 @@ class JobFollower:
         kept = await self._table.find(job_id)
         live = kept.job.status is Status.RUNNING
         if kept.record.kind == "pane" and not await self.has_streams(job_id):
-            async for data in self._follow_pane(kept.record, offset, live=live):
+            async for data in self._follow_pane(kept, PaneLog(kept.record), offset, live=live):
                 yield data
             return
         position = 0
@@ -213,7 +194,7 @@ class JobFollower:
         async for data in joboutput.read_range(self._transport, self._shell, path, start):
             yield data
 
-    async def _live(self, path: str, start: int, record: JobRecord) -> AsyncIterator[bytes]:
+    async def _live(self, path: str, start: int, record: JobRecord) -> AsyncGenerator[bytes]:
         words = (path, str(start + 1), record.job_id, self._store.root, self._socket, pane_uid(record))
         try:
             process = await self._transport.open_process(["sh", "-c", _FOLLOW_JOB, "sh", *words])
@@ -236,10 +217,10 @@ class JobFollower:
         finally:
             ticket.forget()
 
-    async def _follow_pane(self, record: JobRecord, offset: int, *, live: bool) -> AsyncIterator[bytes]:
+    async def _follow_pane(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
         """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
-        log, skip = PaneLog(record), offset
-        async with aclosing(self._pane_log(record, live=live)) as chunks:
+        skip = offset
+        async with aclosing(self._pane_log(kept, live=live)) as chunks:
             async for chunk in chunks:
                 data = log.feed(chunk)
                 fresh, skip = data[skip:], max(0, skip - len(data))
@@ -250,38 +231,57 @@ class JobFollower:
         if rest := log.flush()[skip:]:
             yield rest
 
-    def _pane_log(self, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
-        """A pane's log from a job's offset on."""
-        if not record.host:
-            path = f"{self._store.root}/{record.log}"
-            return self._follow_file(path, record.offset or 0, record if live else None)
+    async def _pane_log(self, kept: KeptJob, *, live: bool) -> AsyncGenerator[bytes]:
+        """A pane's log from a job's offset on, for as long as the job's end may still come to it."""
+        record = kept.record
         if not self.can_read(record):
             raise UnsupportedOperation(
                 f"the output of job {record.job_id} is kept where its tmux runs, {record.host.partition(':')[0]}",
                 target=self._transport.target,
                 hint="ask from there, with --tmux",
             )
-        return self._log_elsewhere(record, live=live)
+        async with self._log_place(record.host) as place:
+            path, start = f"{place.root}/{record.log}", record.offset or 0
+            for read in (partial(self._live_log, kept, live=live), read_log, partial(self._late, kept, live=live)):
+                async with aclosing(read(place, path, start)) as chunks:
+                    async for data in chunks:
+                        start += len(data)
+                        yield data
+
+    async def _live_log(
+        self, kept: KeptJob, place: LogPlace, path: str, start: int, *, live: bool
+    ) -> AsyncGenerator[bytes]:
+        """The log as it grows while the job runs."""
+        if not live:
+            return
+        if not kept.record.host:
+            async with aclosing(self._live(path, start, kept.record)) as chunks:
+                async for data in chunks:
+                    yield data
+            return
+        async with await place.transport.open_process(["tail", "-c", f"+{start + 1}", "-f", "--", path]) as process:
+            while data := await self._next(process, kept.record):
+                yield data
+
+    async def _late(
+        self, kept: KeptJob, place: LogPlace, path: str, start: int, *, live: bool
+    ) -> AsyncGenerator[bytes]:
+        """What the job wrote last, when the log is behind the record of its exit code."""
+        job = (await self._table.find(kept.job.job_id)).job if live else kept.job
+        if job.ended is None:
+            return
+        async with aclosing(late_bytes(place, path, start, LAG - (self._clock() - job.ended))) as chunks:
+            async for data in chunks:
+                yield data
 
     def can_read(self, record: JobRecord) -> bool:
         """The log of a pane's job is on the target, or on this machine."""
         return not record.host or record.host in self._store.log_places or is_here(record.host)
 
-    async def _log_elsewhere(self, record: JobRecord, *, live: bool) -> AsyncGenerator[bytes]:
-        async with self._log_place(record.host) as place:
-            path, start = f"{place.root}/{record.log}", record.offset or 0
-            if live:
-                argv = ["tail", "-c", f"+{start + 1}", "-f", "--", path]
-                async with await place.transport.open_process(argv) as process:
-                    while data := await self._next(process, record):
-                        start += len(data)
-                        yield data
-            async for data in joboutput.read_range(place.transport, place.shell, path, start):
-                yield data
-
     @asynccontextmanager
     async def _log_place(self, name: str) -> AsyncIterator[LogPlace]:
-        known = self._store.log_places.get(name)
+        ours = LogPlace(self._transport, self._shell, self._store.root, "")
+        known = self._store.log_places.get(name) if name else ours
         if known is not None:
             yield known
             return
@@ -297,14 +297,14 @@ class JobFollower:
             if (await self._table.find(record.job_id)).job.status is not Status.RUNNING:
                 return b""
 
-    async def pane_output(self, record: JobRecord, limit: int) -> Kept:
+    async def pane_output(self, kept: KeptJob, limit: int) -> PaneOutput:
         """Head and tail of what a pane's job has written so far; nothing where its log cannot be read."""
-        if not self.can_read(record):
-            return Kept()
-        kept = HeadTail(limit)
-        async for data in self._follow_pane(record, 0, live=False):
-            kept.feed(data)
-        return kept.kept()
+        if not self.can_read(kept.record):
+            return PaneOutput(Kept(), whole=True)
+        log, output = PaneLog(kept.record), HeadTail(limit)
+        async for data in self._follow_pane(kept, log, 0, live=False):
+            output.feed(data)
+        return PaneOutput(output.kept(), whole=log.ended or kept.job.ended is None)
 
 
 def is_here(host: str) -> bool:

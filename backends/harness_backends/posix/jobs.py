@@ -58,6 +58,7 @@ GUARD_AFTER = 0.5
 """A command that ends sooner than this is not watched for how much it writes."""
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
+NO_LOG_END = "the log of its pane does not hold its end: the output may lack its end"
 LOST = (ConnectionLost, ConnectError)
 """After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
 
@@ -95,7 +96,7 @@ class PosixJobs(Jobs):
         self._ran_before = False
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         self._table = JobTable(transport, shell, store, config)
-        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket)
+        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now)
 
     # -- running
 
@@ -200,7 +201,7 @@ class PosixJobs(Jobs):
         return JobRecord(
             job_id=job_id,
             command=command.command,
-            started=time.time() + self._probe.clock_offset,
+            started=self._now(),
             owner=self._owner,
             cwd=command.cwd or "",
             user=command.user or "",
@@ -367,7 +368,7 @@ class PosixJobs(Jobs):
 
     async def _end_pane_job(self, kept: KeptJob, signal: str, grace: float) -> None:
         record = kept.record
-        age = time.time() + self._probe.clock_offset - (kept.job.started or time.time())
+        age = self._now() - (kept.job.started or time.time())
         ending = PaneEnding(
             self._shell,
             self._store,
@@ -394,24 +395,27 @@ class PosixJobs(Jobs):
             await self._follower.wait(kept.record, timeout)
             kept = await self._table.find(job_id)
         job = kept.job
-        output = await self._kept_output(kept, max_output)
+        output, whole = await self._kept_output(kept, max_output)
         duration = time.monotonic() - began
         if job.started is not None:
-            now = time.time() + self._probe.clock_offset
-            duration = max(0.0, (now if job.ended is None else job.ended) - job.started)
+            duration = max(0.0, (self._now() if job.ended is None else job.ended) - job.started)
         by_keys = kept.record.kind == "pane" and from_keyboard(job.exit_code, output.stdout.data)
         status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
         outcome = Outcome(status, job.exit_code)
         notices = ("it is gone and left no exit code",) if job.status is Status.UNKNOWN else ()
+        if not whole:
+            notices = (*notices, NO_LOG_END)
         if not (output.stdout.data or self._follower.can_read(kept.record)):
             notices = (*notices, f"its output is kept where its tmux runs, {kept.record.host.partition(':')[0]}")
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 
-    async def _kept_output(self, kept: KeptJob, limit: int) -> JobOutput:
+    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[JobOutput, bool]:
+        """What is kept of a job's output, and whether that is all of it."""
         if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
-            return JobOutput(await self._follower.pane_output(kept.record, limit))
-        return await self._output(kept.job.job_id, limit)
+            output = await self._follower.pane_output(kept, limit)
+            return JobOutput(output.kept), output.whole
+        return await self._output(kept.job.job_id, limit), True
 
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
         return self._follower.follow(job_id, offset)
@@ -424,6 +428,10 @@ class PosixJobs(Jobs):
         await anyio.sleep(CLEAN_AFTER)
         with suppress(HarnessError):
             await self._table.clean()
+
+    def _now(self) -> float:
+        """The target's time."""
+        return time.time() + self._probe.clock_offset
 
     @property
     def _target(self) -> str:
