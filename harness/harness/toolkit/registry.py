@@ -1,19 +1,30 @@
-"""The tools that there are: where each comes from, by which names it is called, and which of them are offered."""
+"""The tools that there are: where each comes from, by which names it is called, and which of them are offered.
+
+A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a reader in
+another task or thread sees the tools from before or from after, and a change that fails changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
+from ..context import ExecutionContext
 from ..errors import ToolError
-from .tool import Tool
-from .values import ToolResult
+from .presets import harmless, in_packs, only_reads, schema_gaps
+from .sources import ToolSource
+from .tool import NAME, Tool
+from .values import JsonObject, ToolResult
 
 __all__ = ["BUILTIN", "Registry"]
 
 BUILTIN = "builtin"
+TMUX = "tmux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,37 +32,98 @@ class _Entry:
     tool: Tool[Any]
     source: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.tool.name, *self.tool.traits.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The tools by name, and every name and alias with the tool's own name. Never changed."""
+
+    entries: Mapping[str, _Entry] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, drop: Callable[[_Entry], bool]) -> _Table:
+        return _Table().plus(entry for entry in self.entries.values() if not drop(entry))
+
+    def plus(self, added: Iterable[_Entry]) -> _Table:
+        """With more tools.
+
+        Raises:
+            ValueError: a name is taken, also by another one of those that are added.
+        """
+        entries, names = dict(self.entries), dict(self.names)
+        for entry in added:
+            for name in dict.fromkeys(entry.names):
+                if not NAME.fullmatch(name):
+                    raise ValueError(f"{name!r} is no name of a tool: use letters, digits, _ and -, 64 at most")
+                if name in names:
+                    owner = entries[names[name]]
+                    raise ValueError(f"a tool is already called {name!r}: {owner.tool.name} of {owner.source}")
+            entries[entry.tool.name] = entry
+            names |= dict.fromkeys(entry.names, entry.tool.name)
+        return _Table(entries, names)
+
 
 class Registry:
     """A set of tools with unique names."""
 
     def __init__(self, tools: Iterable[Tool[Any]] = (), *, source: str = BUILTIN) -> None:
-        self._entries: dict[str, _Entry] = {}
-        for tool in tools:
-            self.register(tool, source)
+        self._table = _Table().plus(_Entry(tool, source) for tool in tools)
+        self._changing = threading.Lock()
+
+    # -- changes
 
     def register(self, tool: Tool[Any], source: str = BUILTIN, *, replace: bool = False) -> None:
         """Add a tool.
 
         Raises:
-            ValueError: its name or one of its aliases is taken, and ``replace`` is not set.
+            ValueError: its name or one of its aliases is taken; with ``replace``, by another tool than its namesake.
         """
-        names = {tool.name, *tool.traits.aliases}
-        taken = names & self._names(without=tool.name if replace else "")
-        if taken:
-            raise ValueError(f"a tool is already called {sorted(taken)[0]!r}")
-        self._entries[tool.name] = _Entry(tool, source)
+        with self._changing:
+            table = self._table.without(lambda entry: entry.tool.name == tool.name) if replace else self._table
+            self._table = table.plus([_Entry(tool, source)])
 
-    def _names(self, without: str = "") -> set[str]:
-        tools = [entry.tool for name, entry in self._entries.items() if name != without]
-        return {name for tool in tools for name in (tool.name, *tool.traits.aliases)}
+    def unregister(self, name: str) -> None:
+        """Remove the tool of that name; nothing happens when there is none."""
+        with self._changing:
+            self._table = self._table.without(lambda entry: entry.tool.name == name)
+
+    async def register_source(self, source: ToolSource) -> None:
+        """Fetch a set of tools and add it, or, when it is already there, put it in the old one's place.
+
+        Raises:
+            ValueError: as :meth:`replace_source`. Whatever the source raises comes through, too; nothing changed then.
+        """
+        tools = await source.tools()  # may take long, so nobody waits for it
+        self.replace_source(source.name, tools)
+
+    def replace_source(self, name: str, tools: Iterable[Tool[Any]]) -> None:
+        """Put a set of tools in the place of those that came from ``name``: all of them or none.
+
+        Raises:
+            ValueError: a name is taken by a tool from elsewhere, or is twice in the set, or a tool's schema does not
+                describe an argument that it requires.
+        """
+        entries = [_Entry(tool, name) for tool in tools]
+        for entry in entries:
+            if gaps := schema_gaps(entry.tool):
+                raise ValueError(f"{entry.tool.name} of {name} requires {', '.join(gaps)}, which its schema lacks")
+        with self._changing:
+            self._table = self._table.without(lambda entry: entry.source == name).plus(entries)
+
+    def remove_source(self, name: str) -> None:
+        """Remove everything that came from there; nothing happens when nothing did."""
+        self.replace_source(name, ())
+
+    # -- looking up
 
     def get(self, name: str) -> Tool[Any] | None:
         """The tool of that name or alias, or None."""
-        entry = self._entries.get(name)
-        if entry is not None:
-            return entry.tool
-        return next((entry.tool for entry in self._entries.values() if name in entry.tool.traits.aliases), None)
+        table = self._table
+        own = table.names.get(name)
+        return None if own is None else table.entries[own].tool
 
     def lookup(self, name: str) -> Tool[Any]:
         """The tool of that name or alias.
@@ -66,10 +138,121 @@ class Registry:
 
     def unknown(self, name: str) -> ToolResult:
         """What a model is told that calls a tool that is not there."""
-        close = get_close_matches(name, sorted(self._names()), n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(self._entries))}"
-        return ToolResult.failure("unknown_tool", f"there is no tool {name!r}; {advice}")
+        return ToolResult.failure("unknown_tool", f"there is no tool {name!r}; {self._advice(name)}")
+
+    def _advice(self, name: str) -> str:
+        table = self._table
+        close = get_close_matches(name, sorted(table.names), n=1)
+        return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(table.entries)) or 'none'}"
 
     def list(self) -> list[Tool[Any]]:
         """All tools, by name."""
-        return [self._entries[name].tool for name in sorted(self._entries)]
+        entries = self._table.entries
+        return [entries[name].tool for name in sorted(entries)]
+
+    def source_of(self, name: str) -> str | None:
+        """Where the tool of that name or alias came from; None when there is none."""
+        table = self._table
+        own = table.names.get(name)
+        return None if own is None else table.entries[own].source
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Every other name → the tool's own; for input only, never advertised."""
+        return MappingProxyType({name: own for name, own in self._table.names.items() if name != own})
+
+    def definitions(self) -> tuple[JsonObject, ...]:
+        """Name, description and ``input_schema`` of each tool, by name: the same tools give the same text."""
+        return tuple(
+            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
+            for tool in self.list()
+        )
+
+    # -- choosing
+
+    def filter(self, keep: Callable[[Tool[Any]], bool]) -> Self:
+        """A registry of the tools that are kept. This one stays as it is, and later changes of one miss the other."""
+        chosen = type(self)()
+        chosen._table = self._table.without(lambda entry: not keep(entry.tool))
+        return chosen
+
+    def read_only(self) -> Self:
+        """Only the tools that change nothing, whatever their arguments are."""
+        return self.filter(only_reads)
+
+    def exclude_dangerous(self) -> Self:
+        """Without the tools that change anything outside the conversation."""
+        return self.filter(harmless)
+
+    def include(self, *names: str) -> Self:
+        """Only these, by name or alias.
+
+        Raises:
+            ValueError: there is no tool of one of the names.
+        """
+        wanted = self._own_names(names)
+        return self.filter(lambda tool: tool.name in wanted)
+
+    def exclude(self, *names: str) -> Self:
+        """All but these, by name or alias.
+
+        Raises:
+            ValueError: there is no tool of one of the names; one that is meant to be kept out may be there still.
+        """
+        unwanted = self._own_names(names)
+        return self.filter(lambda tool: tool.name not in unwanted)
+
+    def _own_names(self, names: Iterable[str]) -> frozenset[str]:
+        known = self._table.names
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no tool {name!r}; {self._advice(name)}")
+        return frozenset(known[name] for name in names)
+
+    def packs(self, *names: str) -> Self:
+        """Only the tools of these packs, and ``tool_search``, with which a model finds the others.
+
+        Raises:
+            ValueError: no tool belongs to one of the packs.
+        """
+        known = {pack for tool in self.list() for pack in tool.traits.packs}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no pack {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        return self.filter(lambda tool: in_packs(tool, frozenset(names)))
+
+    # -- what the target lacks
+
+    async def missing_requirements(self, execution: ExecutionContext) -> Mapping[str, tuple[str, ...]]:
+        """For each tool that the target cannot serve, the programs that it lacks there; ``tmux`` is a terminal.
+
+        What the connection has found already is not asked for again; the rest is one command.
+
+        Raises:
+            HarnessError: the target could not be asked.
+        """
+        tools = self.list()
+        lacking = await _lacking(execution, {name for tool in tools for name in tool.traits.requires})
+        missing = {tool.name: tuple(sorted(lacking.intersection(tool.traits.requires))) for tool in tools}
+        return {name: programs for name, programs in missing.items() if programs}
+
+    async def available(self, execution: ExecutionContext) -> Self:
+        """Only the tools that the target can serve: the others are absent, so that no model tries them."""
+        missing = await self.missing_requirements(execution)
+        return self.filter(lambda tool: tool.name not in missing)
+
+
+async def _lacking(execution: ExecutionContext, programs: set[str]) -> frozenset[str]:
+    lacking = {TMUX} if TMUX in programs and not execution.has_terminal else set()
+    asked = sorted(name for name in programs - {TMUX} if not execution.capabilities.has(name))
+    if not asked:
+        return frozenset(lacking)
+    found = await execution.run_shell(_probe(asked))
+    present = found.stdout.split() if found.ok else []
+    return frozenset(lacking | (set(asked) - set(present)))
+
+
+def _probe(programs: Iterable[str]) -> str:
+    """One command that names those of the programs that are there."""
+    each = "; ".join(f"command -v {shlex.quote(name)} >/dev/null 2>&1 && echo {shlex.quote(name)}" for name in programs)
+    return f"{each}; true"
