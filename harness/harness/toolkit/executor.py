@@ -69,6 +69,8 @@ class Executor:
         started = anyio.current_time()
         ctx = self._context(call)
         running = _Running(anyio.CancelScope())
+        if call.call_id in self._running:
+            raise ValueError(f"a call {call.call_id!r} is running already; ids of calls are unique")
         self._running[call.call_id] = running
         outcome: CallOutcome | None = None
         try:

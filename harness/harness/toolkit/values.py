@@ -70,7 +70,9 @@ class ToolCall:
     name: str
     arguments: JsonObject | str = field(default_factory=dict)
     call_id: str = ""
-    """The provider's id; empty lets the executor choose one."""
+    """Unique for ever: the ledger's key. Empty lets the executor choose one."""
+    provider_id: str = ""
+    """The id under which the model's provider expects the result; providers use one again in another answer."""
     message_id: str = ""
     """The message of the model that asked for it."""
     agent_id: str = ""
