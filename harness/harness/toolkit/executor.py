@@ -31,12 +31,6 @@ from .values import CallOutcome, CallStatus, ToolCall
 __all__ = ["Executor", "Services"]
 
 
-@dataclass(slots=True)
-class _Running:
-    scope: anyio.CancelScope
-    asked: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Runs the calls of one session on one target. Safe to use from several tasks at once.
@@ -58,7 +52,7 @@ class Executor:
     cwd: str | None = None
     spawner: Spawner | None = None
     locks: PathLocks = field(default_factory=PathLocks)
-    _running: dict[str, _Running] = field(default_factory=dict)
+    _running: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
     async def call(self, call: ToolCall) -> CallOutcome:
         """Take one call through the pipeline. Every failure is an outcome; only a cancel of the caller is raised.
@@ -68,13 +62,12 @@ class Executor:
         call = replace(call, call_id=call.call_id or uuid.uuid4().hex, agent_id=call.agent_id or self.agent_id)
         started = anyio.current_time()
         ctx = self._context(call)
-        running = _Running(anyio.CancelScope())
         if call.call_id in self._running:
             raise ValueError(f"a call {call.call_id!r} is running already; ids of calls are unique")
-        self._running[call.call_id] = running
+        scope = self._running[call.call_id] = anyio.CancelScope()
         outcome: CallOutcome | None = None
         try:
-            with running.scope:
+            with scope:
                 outcome = await self._outcome(call, ctx)
         except anyio.get_cancelled_exc_class():
             self._complete(self._cancelled(call, ctx), started)
@@ -98,9 +91,9 @@ class Executor:
 
     def cancel(self, call_id: str | None = None) -> None:
         """End one running call, or all of them."""
-        for name, running in self._running.items():
+        for name, scope in self._running.items():
             if call_id in (None, name):
-                running.scope.cancel()
+                scope.cancel()
 
     @property
     def running(self) -> tuple[str, ...]:
