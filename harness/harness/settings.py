@@ -27,10 +27,13 @@ from .target import Target
 __all__ = [
     "PROJECT_FILE",
     "SAFE_IN_PROJECTS",
+    "TOOLKIT_TABLES",
     "Choices",
     "Settings",
+    "SettingsTable",
     "load_config",
     "load_settings",
+    "load_tables",
     "target_names",
     "user_config_path",
 ]
@@ -105,11 +108,26 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
+TOOLKIT_TABLES = frozenset({"permissions"})
+"""Tables of the same files that the toolkit reads by itself, with :func:`load_tables`: commands do not pay for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsTable:
+    """One of :data:`TOOLKIT_TABLES` in one file, unchecked. One that is not ``trusted`` may only be stricter."""
+
+    origin: str
+    values: Mapping[str, Any]
+    trusted: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = True
 
 
 def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -166,6 +184,29 @@ def load_settings(
     )
 
 
+def load_tables(
+    name: str,
+    choices: Choices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> tuple[SettingsTable, ...]:
+    """One of :data:`TOOLKIT_TABLES`, from each settings file that has it, in their order; arguments as before.
+
+    Raises:
+        ConfigError: a file cannot be read, or that of the name is no table.
+    """
+    env = os.environ if environ is None else environ
+    found = []
+    for layer in _file_layers(_explicit_file(choices or Choices(), env), env, directory):
+        values = layer.tables.get(name, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{layer.origin}: {name} is not a table", hint=f"write [{name}]")
+        if values:
+            found.append(SettingsTable(layer.origin, values, layer.trusted))
+    return tuple(found)
+
+
 def target_names(environ: Mapping[str, str] | None = None) -> list[str]:
     """The named targets, for completion; empty when the settings are wrong."""
     try:
@@ -193,9 +234,11 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
     project = (directory or Path.cwd()) / PROJECT_FILE
     if project.exists() and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
         layer = _read(project, check_owner=True)
-        trusted = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
-        _check_trust(layer, project, trusted)
-        layers.append(layer)
+        names = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
+        trusted = any(_covers(name, project.parent.resolve()) for name in names)
+        if not trusted:
+            _check_trust(layer, project)
+        layers.append(replace(layer, trusted=trusted))
     if explicit is not None:
         layers.append(_read(Path(explicit).expanduser(), check_owner=False))
     return layers
@@ -220,8 +263,9 @@ def _read(path: Path, *, check_owner: bool) -> _Layer:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: this is not TOML: {error}") from error
+    tables = {name: raw.pop(name) for name in TOOLKIT_TABLES & set(raw)}
     values = dict(validate(raw, str(path)))
-    return _Layer(str(path), values, values.pop("targets", {}))
+    return _Layer(str(path), values, values.pop("targets", {}), tables)
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -237,10 +281,8 @@ def _check_owner(path: Path, info: os.stat_result) -> None:
         raise ConfigError(f"{path} can be written by every user", hint=f"chmod o-w {path}")
 
 
-def _check_trust(layer: _Layer, path: Path, trusted: Iterable[str]) -> None:
+def _check_trust(layer: _Layer, path: Path) -> None:
     here = path.parent.resolve()
-    if any(_covers(name, here) for name in trusted):
-        return
     risky = sorted(set(layer.values) - SAFE_IN_PROJECTS) + (["targets"] if layer.targets else [])
     if risky:
         raise ConfigError(

@@ -14,7 +14,15 @@ import harness
 from harness.config import Config
 from harness.errors import ConfigError, TargetNotFound
 from harness.operate.template import DESCRIPTIONS, settings_template
-from harness.settings import SAFE_IN_PROJECTS, Choices, Settings, load_settings, target_names, user_config_path
+from harness.settings import (
+    SAFE_IN_PROJECTS,
+    Choices,
+    Settings,
+    load_settings,
+    load_tables,
+    target_names,
+    user_config_path,
+)
 from harness.settings_limits import RANGES, TIMES
 from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, parse_size
 
@@ -390,3 +398,24 @@ def test_every_number_has_bounds_that_its_default_keeps() -> None:
     assert set(numbers) <= set(limits)
     for name, value in numbers.items():
         assert limits[name][0] <= value <= limits[name][1], name
+
+
+def test_tables_of_the_toolkit_are_left_to_it_with_their_file_and_its_trust(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    user = home / ".config/harness/config.toml"
+    user.parent.mkdir(parents=True)
+    project.mkdir()
+    user.write_text('session = "mine"\n[permissions]\nmode = "auto"\n')
+    (project / "harness.toml").write_text('[permissions]\nmode = "strict"\n')
+    env = {"HOME": str(home)}
+    assert load_settings(environ=env, directory=project).config.session == "mine"
+    tables = load_tables("permissions", environ=env, directory=project)
+    assert [(table.values, table.trusted) for table in tables] == [
+        ({"mode": "auto"}, True),
+        ({"mode": "strict"}, False),
+    ]
+    user.write_text(f"trusted_dirs = ['{project}']\n")
+    assert [table.trusted for table in load_tables("permissions", environ=env, directory=project)] == [True]
+    user.write_text("permissions = 3\n")
+    with pytest.raises(ConfigError, match="permissions is not a table"):
+        load_tables("permissions", environ=env, directory=project)
