@@ -31,6 +31,7 @@ __all__ = [
     "Choices",
     "Settings",
     "SettingsTable",
+    "is_trusted",
     "load_config",
     "load_settings",
     "load_tables",
@@ -108,7 +109,7 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
-TOOLKIT_TABLES = frozenset({"permissions"})
+TOOLKIT_TABLES = frozenset({"mcp", "permissions"})
 """Tables of the same files that the toolkit reads by itself, with :func:`load_tables`: commands do not pay for them."""
 
 
@@ -235,7 +236,7 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
     if project.exists() and not _same(project, user) and not (explicit and _same(project, Path(explicit))):
         layer = _read(project, check_owner=True)
         names = next((_value(_merge([one]), "trusted_dirs", ()) for one in layers), ())
-        trusted = any(_covers(name, project.parent.resolve()) for name in names)
+        trusted = is_trusted(project.parent, names)
         if not trusted:
             _check_trust(layer, project)
         layers.append(replace(layer, trusted=trusted))
@@ -289,6 +290,11 @@ def _check_trust(layer: _Layer, path: Path) -> None:
             f"{path}: {', '.join(risky)} may choose hosts or run programs, and this directory is not trusted",
             hint=f"after reading the file, add {str(here)!r} to trusted_dirs in your own settings, or use --config",
         )
+
+
+def is_trusted(directory: Path, trusted_dirs: Iterable[str]) -> bool:
+    """Whether ``trusted_dirs`` cover a directory: its files may then run programs on this machine."""
+    return any(_covers(name, directory.resolve()) for name in trusted_dirs)
 
 
 def _covers(trusted: str, directory: Path) -> bool:
