@@ -7,7 +7,7 @@ for it without a bound, because to lose a question or an end would leave somebod
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -202,22 +202,28 @@ class EventBus:
     def __init__(self, session_id: str = "") -> None:
         self.session_id = session_id
         self._number = 0
-        self._subscribers: list[Subscription] = []
+        self._listeners: list[Callable[[Event], None]] = []
 
     def publish(self, event: Event) -> Event:
         """Give the event its number and hand it on; returns it as it was handed on."""
         self._number += 1
         numbered = replace(event, number=self._number, session_id=event.session_id or self.session_id)
-        for subscriber in self._subscribers:
-            subscriber.put(numbered)
+        for listener in tuple(self._listeners):
+            listener(numbered)
         return numbered
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """A subscription to what is published inside."""
         subscription = Subscription()
-        self._subscribers.append(subscription)
-        try:
+        with self.listening(subscription.put):
             yield subscription
+
+    @contextmanager
+    def listening(self, listener: Callable[[Event], None]) -> Iterator[None]:
+        """Call ``listener`` with what is published inside, before publishing returns. It may not raise."""
+        self._listeners.append(listener)
+        try:
+            yield
         finally:
-            self._subscribers.remove(subscription)
+            self._listeners.remove(listener)
