@@ -1,0 +1,241 @@
+"""Results of calls that change nothing, remembered until something may have changed.
+
+A result is remembered for one target, as it was, one directory, one tool and its arguments. It is not given when
+
+* a mutating call has run on that target since the call began that made it (the generation is another);
+* a command of ours goes on there in the background: it may change anything at any moment;
+* it is older than the time limit;
+* a file that it depends on is another one. A tool names those files in its result's ``metadata["depends"]``, made by
+  :func:`depends_on`; each is looked at with one question to the target before the result is given again.
+
+What people and other programs do on the target is noticed by the last two alone, so a tool that can name its files
+should.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..context import ExecutionContext
+from ..errors import FileError, HarnessError
+from ..results import FileContent, FileStat, Status
+from .context import ToolContext
+from .events import Event, JobExited, JobStarted
+from .seams import Results
+from .values import Json, JsonObject, ToolCall, ToolResult
+
+__all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]
+
+CAPACITY = 100
+TIME_LIMIT = 300.0
+DEPENDS = "depends"
+DEPENDS_LIMIT = 8
+"""Files that a result may name: each costs a round trip before it is given again, so more are not worth it."""
+PENDING = 1_000
+JOBS_LOOK = 2.0
+"""Seconds between two questions whether jobs still run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counts since the start: ``evictions`` are results that had to make room for others."""
+
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    size: int = 0
+    capacity: int = CAPACITY
+
+
+def depends_on(*files: FileContent | FileStat) -> JsonObject:
+    """Metadata that says which files a result was made of: contents that were read, or what ``stat`` says.
+
+    A content is compared by its version, exactly; a directory or a special file by its type, size, mode and time.
+    """
+    named: list[Json] = [
+        [item.path, item.version if isinstance(item, FileContent) else stamp_of(item)] for item in files
+    ]
+    return {DEPENDS: named}
+
+
+def stamp_of(stat: FileStat) -> str:
+    """What is known of a file without its content, as a version."""
+    return f"stamp:{stat.type}:{stat.size}:{stat.mode}:{stat.mtime!r}"
+
+
+def _dependencies(result: ToolResult) -> list[tuple[str, str]] | None:
+    """The files that a result names; None when the names are wrong or too many, so that it is not remembered."""
+    named = result.metadata.get(DEPENDS, [])
+    if not isinstance(named, list) or len(named) > DEPENDS_LIMIT:
+        return None
+    pairs = [(item[0], item[1]) for item in named if isinstance(item, list) and len(item) == 2]
+    found = [(path, version) for path, version in pairs if isinstance(path, str) and isinstance(version, str)]
+    return found if len(found) == len(named) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    result: ToolResult
+    expires: float
+    generation: int
+    depends: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is known of one target: how often it was changed, and the jobs of ours that go on there."""
+
+    generation: int = 0
+    jobs: set[str] = field(default_factory=set)
+    asked: float = 0.0
+
+
+class ResultCache(Results):
+    """The results of one process, least recently used first out.
+
+    Args:
+        capacity: results that are kept.
+        time_limit: seconds for which a result holds at most.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        capacity: int = CAPACITY,
+        time_limit: float = TIME_LIMIT,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._time_limit = time_limit
+        self._clock = clock
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._pending: OrderedDict[str, int] = OrderedDict()
+        self._targets: dict[str, _Target] = {}
+        self._stats = CacheStats(capacity=capacity)
+        self._enabled = True
+
+    # -- for people
+
+    def enable(self) -> None:
+        """Remember from now on."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Forget everything, and remember nothing from now on."""
+        self._enabled = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; the counts stay."""
+        self._kept.clear()
+        self._pending.clear()
+
+    @property
+    def stats(self) -> CacheStats:
+        """The counts."""
+        return replace(self._stats, size=len(self._kept))
+
+    # -- for the pipeline
+
+    async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
+        """See :class:`Results`. A miss notes the moment: a change after it makes the result that follows worthless."""
+        if not self._enabled:
+            return None
+        key, target = _key(call, ctx), self._target(ctx.execution.identity)
+        known = None if await self._busy(target, ctx.execution) else await self._holding(key, target, ctx)
+        self._count(hit=known is not None)
+        if known is None:
+            self._note(ctx.call_id, target.generation)
+        return known
+
+    async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
+        """See :class:`Results`."""
+        began = self._pending.pop(ctx.call_id, None)
+        depends = _dependencies(result)
+        target = self._target(ctx.execution.identity)
+        if not self._enabled or result.is_error or depends is None or target.jobs or began != target.generation:
+            return
+        key = _key(call, ctx)
+        self._kept.pop(key, None)
+        self._kept[key] = _Kept(result, self._clock() + self._time_limit, began, tuple(depends))
+        while len(self._kept) > self._stats.capacity:
+            self._kept.popitem(last=False)
+            self._stats = replace(self._stats, evictions=self._stats.evictions + 1)
+
+    def changed(self, backend: str) -> None:
+        """See :class:`Results`."""
+        self._target(backend).generation += 1
+
+    def heard(self, event: Event, backend: str) -> None:
+        """Take note of the jobs that start and end on a target."""
+        if isinstance(event, JobStarted):
+            self._target(backend).jobs.add(event.job_id)
+            self.changed(backend)
+        elif isinstance(event, JobExited):
+            self._target(backend).jobs.discard(event.job_id)
+            self.changed(backend)
+
+    def _note(self, call_id: str, generation: int) -> None:
+        self._pending[call_id] = generation
+        if len(self._pending) > PENDING:  # calls that failed leave theirs behind
+            self._pending.popitem(last=False)
+
+    def _target(self, backend: str) -> _Target:
+        return self._targets.setdefault(backend, _Target())
+
+    def _count(self, *, hit: bool) -> None:
+        stats = self._stats
+        self._stats = replace(stats, hits=stats.hits + 1) if hit else replace(stats, misses=stats.misses + 1)
+
+    async def _busy(self, target: _Target, execution: ExecutionContext) -> bool:
+        """Whether jobs of ours go on there; the target is asked, but not at each call."""
+        if target.jobs and self._clock() - target.asked >= JOBS_LOOK:
+            target.asked = self._clock()
+            target.jobs -= await _ended(execution, target.jobs)
+            target.generation += 1
+        return bool(target.jobs)
+
+    async def _holding(self, key: str, target: _Target, ctx: ToolContext) -> ToolResult | None:
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        holds = kept.generation == target.generation and self._clock() < kept.expires
+        if not holds or not await _unchanged(kept.depends, ctx.execution):
+            self._kept.pop(key, None)
+            return None
+        if kept.generation != target.generation:  # changed while we asked
+            return None
+        self._kept.move_to_end(key)
+        return kept.result
+
+
+def _key(call: ToolCall, ctx: ToolContext) -> str:
+    parts = [ctx.execution.identity, ctx.cwd, call.name, call.arguments]
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
+
+
+async def _unchanged(depends: tuple[tuple[str, str], ...], execution: ExecutionContext) -> bool:
+    for path, version in depends:
+        try:
+            if version.startswith("stamp:"):
+                now = stamp_of(await execution.stat(path))
+            else:
+                now = (await execution.read_file(path, limit=0)).version
+        except FileError:
+            return False
+        if now != version:
+            return False
+    return True
+
+
+async def _ended(execution: ExecutionContext, job_ids: set[str]) -> set[str]:
+    """Those of the jobs that have ended; none when the target cannot be asked."""
+    try:
+        running = {job.job_id for job in await execution.jobs() if job.status in (Status.RUNNING, Status.UNKNOWN)}
+    except HarnessError:
+        return set()
+    return set(job_ids) - running
