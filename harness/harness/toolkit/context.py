@@ -52,6 +52,9 @@ class ToolContext:
     model: str = ""
     cwd: str | None = None
     spawner: Spawner | None = None
+    handoff: float | None = None
+    """Seconds after which a tool that can leave its work running does so and returns what names it, without an error:
+    whoever asked would not wait any longer. None waits as long as the arguments say."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
 

@@ -38,6 +38,7 @@ class Executor:
     Args:
         agent_id: the agent whose calls these are; empty for a person or a script.
         depth: 0, and one more for each sub-agent above it.
+        handoff: seconds after which a command that still runs is left running, and named in the result.
     """
 
     execution: ExecutionContext
@@ -51,6 +52,7 @@ class Executor:
     model: str = ""
     cwd: str | None = None
     spawner: Spawner | None = None
+    handoff: float | None = None
     locks: PathLocks = field(default_factory=PathLocks)
     _running: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
@@ -115,6 +117,7 @@ class Executor:
             model=self.model,
             cwd=self.cwd,
             spawner=self.spawner,
+            handoff=self.handoff,
             notes=CallNotes(),
         )
 
