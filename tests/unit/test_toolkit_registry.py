@@ -244,3 +244,17 @@ async def test_requirements_are_found_on_a_real_target(tmp_path: Any, monkeypatc
     async with connect("local:") as execution:
         missing = await found.missing_requirements(execution)
     assert missing == {"b": ("no-such; touch x",), "c": ("tmux",)}
+
+
+def test_whoever_watches_is_told_of_each_change_until_it_stops_watching() -> None:
+    found, told = registry(), list[list[str]]()
+    with found.watched(lambda: told.append(names(found))):
+        found.register(Plain("zap"))
+        found.unregister("read")
+        found.replace_source("server", [Plain("far")])
+        with pytest.raises(ValueError, match="already called"):
+            found.register(Plain("zap"))
+    found.unregister("zap")
+    assert ["zap" in seen for seen in told] == [True, True, True]
+    assert ["read" in seen for seen in told] == [True, False, False]
+    assert ["far" in seen for seen in told] == [False, False, True]

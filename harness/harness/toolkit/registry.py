@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -72,6 +73,7 @@ class Registry:
     def __init__(self, tools: Iterable[Tool[Any]] = (), *, source: str = BUILTIN) -> None:
         self._table = _Table().plus(_Entry(tool, source) for tool in tools)
         self._changing = threading.Lock()
+        self._watchers: list[Callable[[], None]] = []
 
     # -- changes
 
@@ -84,11 +86,13 @@ class Registry:
         with self._changing:
             table = self._table.without(lambda entry: entry.tool.name == tool.name) if replace else self._table
             self._table = table.plus([_Entry(tool, source)])
+        self._tell()
 
     def unregister(self, name: str) -> None:
         """Remove the tool of that name; nothing happens when there is none."""
         with self._changing:
             self._table = self._table.without(lambda entry: entry.tool.name == name)
+        self._tell()
 
     async def register_source(self, source: ToolSource) -> None:
         """Fetch a set of tools and add it, or, when it is already there, put it in the old one's place.
@@ -112,10 +116,24 @@ class Registry:
                 raise ValueError(f"{entry.tool.name} of {name} requires {', '.join(gaps)}, which its schema lacks")
         with self._changing:
             self._table = self._table.without(lambda entry: entry.source == name).plus(entries)
+        self._tell()
 
     def remove_source(self, name: str) -> None:
         """Remove everything that came from there; nothing happens when nothing did."""
         self.replace_source(name, ())
+
+    @contextmanager
+    def watched(self, changed: Callable[[], None]) -> Iterator[None]:
+        """``changed`` is called after each change that is made inside, in the thread that made it."""
+        self._watchers.append(changed)
+        try:
+            yield
+        finally:
+            self._watchers.remove(changed)
+
+    def _tell(self) -> None:
+        for changed in tuple(self._watchers):
+            changed()
 
     # -- looking up
 
