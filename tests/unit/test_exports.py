@@ -62,6 +62,7 @@ CONTEXT = {
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *("attach_command", "attach_command_read_only", "capabilities", "describe", "target", "has_terminal", "files"),
+    "identity",
 }
 
 RESULT = {
