@@ -1,0 +1,43 @@
+"""Between the toolkit and the APIs of models: plain dictionaries in and out, and no client library.
+
+::
+
+    anthropic = provider("anthropic")
+    request = {"model": ..., "messages": messages, **anthropic.request(tools)}
+    turn = anthropic.calls(response, tools)
+    outcomes = await executor.batch(turn.calls)
+    messages += anthropic.results([*outcomes, *turn.withheld], tools)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ...errors import ConfigError
+from .base import Provider, Turn
+
+__all__ = ["PROVIDERS", "Provider", "Turn", "provider"]
+
+_MODULES = {
+    "anthropic": ("anthropic", "Anthropic"),
+    "openai": ("openai", "OpenAI"),
+    "openai-strict": ("openai_strict", "OpenAIStrict"),
+    "openai-responses": ("openai_responses", "OpenAIResponses"),
+    "gemini": ("gemini", "Gemini"),
+    "generic": ("generic", "Generic"),
+}
+PROVIDERS = tuple(_MODULES)
+"""The names that :func:`provider` knows."""
+
+
+def provider(name: str) -> Provider:
+    """The adapter of that name; see :data:`PROVIDERS`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in _MODULES:
+        raise ConfigError(f"there is no provider {name!r}", hint=f"there are: {', '.join(PROVIDERS)}")
+    module, kind = _MODULES[name]
+    made: Provider = getattr(import_module(f".{module}", __package__), kind)()
+    return made

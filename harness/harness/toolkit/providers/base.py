@@ -1,0 +1,161 @@
+"""The seam of the providers, and what their adapters share."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ToolError
+from ..tool import Tool
+from ..values import CallOutcome, CallStatus, Image, Json, JsonObject, Text, ToolCall, ToolResult
+
+__all__ = [
+    "CUT",
+    "Pieces",
+    "Provider",
+    "Turn",
+    "arguments_of",
+    "ended",
+    "member",
+    "not_run",
+    "objects",
+    "pieces",
+    "required",
+    "turn",
+    "well_formed",
+]
+
+NO_OUTPUT = "(no output)"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The calls of one response of a model.
+
+    ``calls`` are to be run, in this order. ``withheld`` must not run: each is an outcome already, which says why, and
+    which the model is owed like any other result.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    withheld: tuple[CallOutcome, ...] = ()
+
+
+class Provider(ABC):
+    """How one API writes tools, calls and results. Adapters keep no state.
+
+    ``tools`` is wherever it appears the same list: names that an API does not take are shown under another one, and
+    the way back needs all of them.
+    """
+
+    @abstractmethod
+    def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
+        """The value of the request's ``tools``; empty without tools."""
+
+    def request(self, tools: Iterable[Tool[Any]]) -> JsonObject:
+        """What goes into a request: ``{"tools": [...]}``, and nothing at all without tools, as the APIs want it."""
+        found: list[Json] = [dict(definition) for definition in self.definitions(tools)]
+        return {"tools": found} if found else {}
+
+    @abstractmethod
+    def calls(self, response: JsonObject, tools: Iterable[Tool[Any]] = ()) -> Turn:
+        """The calls of a whole (not streamed) response, as its JSON object.
+
+        Calls of a response that did not come to its proper end (the length limit, a filter) are withheld: their
+        arguments may be cut.
+
+        Raises:
+            ToolError: this is no response of that API.
+        """
+
+    @abstractmethod
+    def results(self, outcomes: Sequence[CallOutcome], tools: Iterable[Tool[Any]] = ()) -> list[JsonObject]:
+        """The messages that bring the results of one response back, in the order in which they are appended."""
+
+
+# -- reading responses
+
+
+def member(value: object, *names: str) -> Any:
+    """The first of these members that is there; None otherwise."""
+    found = value if isinstance(value, Mapping) else {}
+    return next((found[name] for name in names if name in found), None)
+
+
+def objects(value: object) -> Iterator[Mapping[str, Any]]:
+    """The objects of a list."""
+    yield from (item for item in (value if isinstance(value, list | tuple) else ()) if isinstance(item, Mapping))
+
+
+def required(response: JsonObject, api: str, *names: str) -> Any:
+    """A member without which this is not the API's response."""
+    value = member(response, *names)
+    if not isinstance(value, list | tuple):
+        raise ToolError(f"this is no response of {api}: it has no list {names[0]!r}")
+    return value
+
+
+def arguments_of(value: object) -> JsonObject | str:
+    """Arguments as they came; what is neither an object nor text is text that says so to the model."""
+    return value if isinstance(value, str | Mapping) else json.dumps(value) if value is not None else ""
+
+
+def turn(calls: Iterable[ToolCall], why_not: str = "") -> Turn:
+    """The calls, to be run, or with a reason all of them withheld."""
+    if why_not:
+        return Turn(withheld=tuple(not_run(call, why_not) for call in calls))
+    return Turn(tuple(calls))
+
+
+def not_run(call: ToolCall, reason: str) -> CallOutcome:
+    """The outcome of a call that is withheld."""
+    result = ToolResult.failure("not_run", f"not run: {reason}; nothing happened")
+    return CallOutcome(call, result, CallStatus.ERROR)
+
+
+CUT = "the response was cut off at its length limit, so the arguments may be incomplete; say it in fewer words"
+
+
+def ended(reason: object, proper: frozenset[str], by_length: frozenset[str], *, given: bool) -> str:
+    """Why calls of a response with this stop reason are withheld; empty when they may run. ``given``: it has one."""
+    if not given or (isinstance(reason, str) and reason in proper):
+        return ""
+    if isinstance(reason, str) and reason in by_length:
+        return CUT
+    return "the response has not ended" if reason is None else f"the response ended with {reason!r}"
+
+
+# -- writing results
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A result as a model gets it: one text, which is never empty, and the pictures that the API takes."""
+
+    text: str
+    images: tuple[Image, ...]
+
+
+def pieces(result: ToolResult, media_types: frozenset[str]) -> Pieces:
+    """Error text and output in one, ``(no output)`` for none, and a line for each picture that cannot be sent."""
+    images = tuple(block for block in result.content if isinstance(block, Image))
+    parts = [block.text for block in result.content if isinstance(block, Text)]
+    parts += [
+        f"[a picture of type {image.media_type} was left out]"
+        for image in images
+        if image.media_type not in media_types
+    ]
+    sent = tuple(image for image in images if image.media_type in media_types)
+    text = well_formed("\n".join(parts))
+    if not text.strip():
+        text = (result.error_code or "failed") if result.is_error else "(a picture)" if sent else NO_OUTPUT
+    return Pieces(text, sent)
+
+
+def well_formed(text: str) -> str:
+    """The text as an API takes it: what is no character (bytes that were no UTF-8) becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
