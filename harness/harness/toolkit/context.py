@@ -29,6 +29,8 @@ class CallNotes:
     """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
     partial: str = ""
     """The end of what it produced so far, for a call that is cancelled or runs out of time."""
+    on_job: Callable[[str], None] | None = None
+    """Told at once which job it is, so that the ledger knows also when harness is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +73,5 @@ class ToolContext:
     def started_job(self, job_id: str) -> None:
         """Say which job on the target does the work of this call."""
         self.notes.job_id = job_id
+        if self.notes.on_job is not None:
+            self.notes.on_job(job_id)

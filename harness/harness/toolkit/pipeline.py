@@ -28,6 +28,8 @@ END_LIMIT = 10.0
 """Seconds that the record of a call's end may take."""
 SUMMARY = 2_000
 """Characters of a result that the ledger keeps."""
+OVERLAP = 8_000
+"""Characters beyond them that redaction looks at, so that no half of a secret is left at the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Pipeline:
             backend=self.ctx.execution.identity,
             mutating=prepared.traits.mutating,
             started=self.ctx.clock(),
-            verdict=verdict,
+            verdict=replace(verdict, reason=self.services.redactor.text(verdict.reason)),
             details=redact(_details(prepared.call.arguments)),
         )
 
@@ -138,6 +140,8 @@ class Pipeline:
     async def _recorded(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:
         await self.services.ledger.begin(self._entry(prepared, verdict))
         mutating = prepared.traits.mutating
+        if mutating:
+            self.ctx.notes.on_job = partial(self.services.ledger.started, self.ctx.call_id)
         try:
             result, error = await self._locked(prepared)
         except BaseException:
@@ -151,7 +155,7 @@ class Pipeline:
         return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
 
     async def _end(self, status: CallStatus, result: ToolResult) -> None:
-        summary = self.services.redactor.text(result.text[:SUMMARY])
+        summary = self.services.redactor.text(result.text[: SUMMARY + OVERLAP])[:SUMMARY]
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
             await self.services.ledger.end(self.ctx.call_id, status, summary, self.ctx.notes.job_id)
 

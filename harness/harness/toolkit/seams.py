@@ -105,6 +105,9 @@ class Ledger(ABC):
     async def refused(self, entry: CallEntry) -> None:
         """Keep in the audit that a call was refused; there is no intent for it. Never raises."""
 
+    def started(self, call_id: str, job_id: str) -> None:  # noqa: B027  # optional: a ledger may not care
+        """Keep which job on the target does the work of a running call. Never waits or raises."""
+
 
 class Hook:
     """Code of the operator around every call, on this machine."""
