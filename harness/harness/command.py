@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 __all__ = ["Capture", "Command", "Keys", "OnTimeout", "check_text", "parse_duration"]
@@ -52,6 +53,7 @@ class Command:
 
     ``on_output`` gets every byte of standard output in order, as it arrives, and of standard error too unless
     ``on_stderr`` takes that where it is a stream of its own. Neither is cut by ``max_output``.
+    ``stdin`` as a path is a regular file of this machine, which is never held in memory as a whole.
     """
 
     command: str
@@ -60,7 +62,7 @@ class Command:
     on_timeout: OnTimeout = "keep"
     cwd: str | None = None
     env: tuple[tuple[str, str], ...] = ()
-    stdin: bytes | None = None
+    stdin: bytes | Path | None = None
     user: str | None = None
     pane: str | None = None
     tty: bool | None = None

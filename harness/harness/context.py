@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
@@ -62,7 +63,7 @@ class ExecutionContext:
         on_timeout: OnTimeout | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes | str | None = None,
+        stdin: bytes | str | Path | None = None,
         user: str | None = None,
         pane: str | None = None,
         tty: bool | None = None,
@@ -83,7 +84,8 @@ class ExecutionContext:
                 default is keep with a terminal, kill without.
             cwd: directory for this command alone.
             env: extra environment for this command alone.
-            stdin: its standard input; without it, the terminal's keyboard, or nothing when there is no terminal.
+            stdin: its standard input; without it, the terminal's keyboard, or nothing when there is no terminal. A
+                ``Path`` is a regular file of this machine, which is sent in pieces.
             user: run it as this user (needs root or password-less sudo).
             pane: a managed pane's name or tmux id, instead of the default one.
             tty: False asks for separate, byte-exact streams in a terminal context.
@@ -95,6 +97,7 @@ class ExecutionContext:
             ConnectionLost: the link was lost before the command was dispatched.
             PaneBusy: the pane is held by somebody else's command or an unfinished job.
             UnsupportedOperation: the target cannot honour one of the options.
+            FileError: ``stdin`` is a file that cannot be read.
             ValueError: an argument is out of range.
         """
         waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
@@ -105,7 +108,7 @@ class ExecutionContext:
             on_timeout=policy,
             cwd=check_text(cwd or "", "a directory") or (self._config.cwd if self._terminal is None else None),
             env=_env(self._config.env if self._terminal is None else (), env),
-            stdin=stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin,
+            stdin=_input(stdin),
             user=user,
             pane=pane or self._pane,
             tty=tty,
@@ -416,6 +419,10 @@ def _seconds(value: float | str) -> float:
     if seconds <= 0:
         raise ValueError(f"a timeout must be positive, not {value!r}")
     return seconds
+
+
+def _input(stdin: bytes | str | Path | None) -> bytes | Path | None:
+    return stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
 
 
 def _env(base: tuple[tuple[str, str], ...], extra: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
 import signal
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,36 @@ def test_options_hold_for_the_command(program: Program) -> None:
         "run", "--cwd", "/usr", "--env", "A=x y", "--env", "B=", "--stdin", 'pwd; echo "$A|$B"; cat', stdin=b"\0in"
     )
     assert done.stdout == b"/usr\nx y|\n\0in"
+
+
+@pytest.mark.parametrize("way", [(), ("--tmux",)])
+def test_a_large_standard_input_is_passed_on_and_never_held_whole(program: Program, way: tuple[str, ...]) -> None:
+    size = 300_000_000
+    program.environ["HARNESS_TMUX_SOCKET"] = socket = f"hx-{uuid.uuid4().hex[:8]}"
+    with (program.home / "large").open("w+b") as file:
+        file.truncate(size)
+        try:
+            with program.start(*way, "run", "--stdin", "sha256sum", stdin=file) as process:
+                assert process.stdout is not None
+                text = process.stdout.read()
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
+    digest = hashlib.sha256()
+    for _ in range(size // 1_000_000):
+        digest.update(bytes(1_000_000))
+    assert (process.returncode, text.decode()) == (0, f"{digest.hexdigest()}  -\n")
+    assert usage.ru_maxrss < 120_000, "kilobytes"
+
+
+def test_an_input_that_finds_no_space_here_is_an_error_and_nothing_runs(program: Program) -> None:
+    ran = program.home / "ran"
+    limited = ["sh", "-c", 'ulimit -f 4096; exec "$@"', "sh", program.path, "run", "--stdin", f"echo ran >{ran}"]
+    done = subprocess.run(limited, input=bytes(8 << 20), env=program.environ, cwd=program.home, capture_output=True)
+    assert done.returncode == 125, done
+    assert b"could not be stored on this machine" in done.stderr
+    assert not ran.exists()
 
 
 def test_without_stdin_the_command_reads_nothing(program: Program) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import time
+from pathlib import Path
 
 import anyio
 import pytest
@@ -67,7 +68,7 @@ async def test_files_work_on_a_busybox_and_fail_as_files_do_on_a_read_only_root(
                 await ctx.write_file("/etc/passwd", "x")
 
 
-async def test_an_image_with_a_shell_alone_runs_commands_and_says_what_is_lost(way: Way) -> None:
+async def test_an_image_with_a_shell_alone_runs_commands_and_says_what_is_lost(way: Way, tmp_path: Path) -> None:
     with container(way.engine, "only-sh") as one:
         async with way.connect(one) as ctx:
             result = await ctx.run_shell("printf '%s|' \"$HARNESS_JOB\" \"$A\"; read x; echo $x; echo e >&2; exit 7",
@@ -79,6 +80,11 @@ async def test_an_image_with_a_shell_alone_runs_commands_and_says_what_is_lost(w
                 await ctx.run_shell("pwd", cwd="/nowhere")
             with pytest.raises(UnsupportedOperation, match="no tools for files"):
                 await ctx.read_file("/bin/sh")
+            (tmp_path / "input").write_text("a line\n" * 100_000)
+            counting = "n=0; while read -r x; do n=$((n + 1)); done; echo $n"
+            assert (await ctx.run_shell(counting, stdin=tmp_path / "input")).stdout == "100000\n"
+            with pytest.raises(FileNotFoundError):
+                await ctx.run_shell("echo no", stdin=tmp_path / "missing")
             assert (await ctx.run_shell("exit 3\n" + "#" * 1_000_000)).exit_code == 3
             assert await run_program(ctx._backend.transport, ["sh", "-c", "echo on"]) == (0, b"on\n", b"")
 

@@ -14,6 +14,7 @@ import shlex
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import anyio
@@ -22,6 +23,7 @@ from harness.backend import Jobs
 from harness.command import Command
 from harness.errors import (
     ConnectionLost,
+    FileError,
     FileNotFound,
     HarnessError,
     JobNotFound,
@@ -32,6 +34,7 @@ from harness.errors import (
 from harness.results import Job, ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobinput import pieces
 from ..posix.joboutput import HeadTail, cut
 from ..posix.jobscript import SIGNALS
 from .process import ENDING, ContainedProcess
@@ -129,10 +132,16 @@ class DirectJobs(Jobs):
 
     async def _feed(self, job: _Direct, order: bytes) -> None:
         try:
-            await job.process.send(order + (job.command.stdin or b""))
+            await job.process.send(order)
+            async with aclosing(pieces(job.command.stdin or b"")) as chunks:
+                async for data in chunks:
+                    await job.process.send(data)
             await job.process.send_eof()
         except BrokenPipeError:
             return  # it ended without reading; its status tells
+        except FileError as error:  # it must not take the end of what could be read for the end of its input
+            job.error = error
+            await self._kill(job, Status.INTERRUPTED)
 
     async def _drive(self, job: _Direct) -> None:
         """Collect the streams and wait for the end; then the process is closed, whatever holds its streams."""

@@ -24,7 +24,8 @@ from .fileread import copy_content, open_file, read_file
 from .filescript import Refusal, call
 from .filestore import FileWriter, WriteRequest
 from .filetree import Search, glob_paths, list_entries, search
-from .localcopy import open_source, replace_local
+from .localcopy import replace_local
+from .localsource import open_source
 from .shell import HeldShell
 from .transfer import collect
 

@@ -32,6 +32,7 @@ from harness.transport import Transport
 
 from . import joboutput, jobscript
 from .jobfollow import CallbackError, JobFollower, callbacks_of, pane_uid
+from .jobinput import in_memory, store_input
 from .joboutput import JobOutput, Kept, cut
 from .jobscript import SIGNALS, Fault, Launch, Outcome
 from .jobshell import PROLOGUE
@@ -183,17 +184,18 @@ class PosixJobs(Jobs):
 
     async def _prepare(self, job_id: str, command: Command) -> Launch:
         record = render_record(self._record(job_id, command))
-        stdin, start = command.stdin, jobscript.start_text(command.env)
+        parts, start = () if command.stdin is None else (command.stdin,), jobscript.start_text(command.env)
         if command.user is not None and self._changes_user(command):
             program = change_user(command.user, self._probe.capabilities, self._target)
             preamble = account_text(command.user) + jobscript.preamble(command.env)
             text = f"{preamble}\n{command.command}".encode("utf-8", "surrogateescape")
-            stdin, start = text + (stdin or b""), jobscript.start_text_as(program, len(text))
+            parts, start = (text, *parts), jobscript.start_text_as(program, len(text))
         feed = ""
-        if stdin is not None and len(stdin) <= SMALL_STDIN:
-            feed = jobscript.write_bytes(stdin, f'"$hx_jobs/{job_id}.in"')
-        elif stdin is not None:
-            await self._upload(self._store.path(job_id, "in"), stdin)
+        small = in_memory(parts, SMALL_STDIN)
+        if parts and small is not None:
+            feed = jobscript.write_bytes(small, f'"$hx_jobs/{job_id}.in"')
+        elif parts:
+            await store_input(self._transport, self._store.path(job_id, "in"), *parts)
         limit = joboutput.INLINE + 1 if command.wait else 0
         return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait)
 
@@ -212,17 +214,6 @@ class PosixJobs(Jobs):
         if cwd == "~" or (cwd or "").startswith("~/"):
             return home + (cwd or "")[1:]
         return cwd or ""
-
-    async def _upload(self, path: str, data: bytes) -> None:
-        script = 'umask 077; exec cat >"$0"'
-        async with await self._transport.open_process(["sh", "-c", script, path]) as process:
-            try:
-                await process.send(data)
-                await process.send_eof()
-            except BrokenPipeError:
-                pass  # its exit code tells why
-            if await process.wait() != 0:
-                raise NoSpace("the command's input could not be stored", target=self._target, hint="free some space")
 
     async def _acknowledge(self, run: _Run) -> ShellResult:
         try:

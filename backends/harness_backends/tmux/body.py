@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.command import Command
 from harness.errors import UnsupportedOperation
@@ -26,7 +27,7 @@ class Body:
     """``run`` is the wrapper file, or None when the command's own file is read; ``stdin`` is to be uploaded."""
 
     run: str | None = None
-    stdin: bytes | None = None
+    stdin: bytes | Path | None = None
 
 
 def compose(command: Command, job_id: str, store: JobStore, kind: str, target: object) -> Body:

@@ -1,15 +1,14 @@
-"""What a command is given beside its text: standard input, and another user's name."""
+"""What a command is given beside its text: another user's name."""
 
 from __future__ import annotations
 
 import shlex
 
 from harness.errors import UnsupportedOperation
-from harness.transport import Transport
 
 from ..posix.shell import HeldShell
 
-__all__ = ["check_user", "upload"]
+__all__ = ["check_user"]
 
 
 async def check_user(shell: HeldShell, user: str) -> None:
@@ -28,12 +27,3 @@ async def check_user(shell: HeldShell, user: str) -> None:
             target=shell.transport.target,
             hint="it needs root, or sudo without a password",
         )
-
-
-async def upload(transport: Transport, data: bytes, path: str) -> None:
-    """Write a command's standard input to a private file on the target."""
-    process = await transport.open_process(["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path])
-    async with process:
-        await process.send(data)
-        await process.send_eof()
-        await process.wait()

@@ -14,6 +14,7 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy,
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobinput import store_input
 from ..posix.jobscript import Outcome, recorded
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
@@ -181,15 +182,8 @@ class PlainRunner:
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip()
             raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
-        if body.stdin is None:
-            return
-        path = self.store.path(job_id, "in")
-        async with await self.tmux.transport.open_process(
-            ["sh", "-c", 'umask 077; exec cat >"$1"', "sh", path]
-        ) as process:
-            await process.send(body.stdin)
-            await process.send_eof()
-            await process.wait()
+        if body.stdin is not None:
+            await store_input(self.tmux.transport, self.store.path(job_id, "in"), body.stdin)
 
     def _action(self, known: PlainPane, job: PaneJob, body: Body) -> Dispatch:
         slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")

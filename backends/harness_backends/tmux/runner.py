@@ -24,22 +24,22 @@ from harness.errors import (
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobinput import store_input
 from ..posix.shell import HeldShell
-from ..posix.state import JobRecord, JobStore
+from ..posix.state import JobStore
 from .adopt import adopt, until_prompt
-from .body import Body, compose
+from .body import compose
 from .bystander import NOTICE, person_typed
 from .control import REPLY_TIMEOUT, AnswerLost
 from .ending import TERM_GRACE, Ending
 from .foreground import Foreground, inspect
-from .given import check_user, upload
+from .given import check_user
 from .job import PaneJob
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .link import READY_TIMEOUT, Link
-from .naming import record_text
-from .nested import command_lines
 from .output import OutputCollector
 from .pane import Pane
+from .plan import plan
 from .protocol import Block
 from .rescue import see_started
 from .rotate import due, rotate_log
@@ -208,8 +208,8 @@ class PaneRunner:
             await check_user(self.shell, command.user)
         body = compose(command, job_id, self.store, pane.shell.kind, self._target)
         if body.stdin is not None:
-            await upload(self.shell.transport, body.stdin, self.store.path(job_id, "in"))
-        action, files = self._action(pane, job, body)
+            await store_input(self.shell.transport, self.store.path(job_id, "in"), body.stdin)
+        action, files = plan(self.link.setup, self.store, self.owner, pane, job, body, self._target)
         pane.jobs.append(job)
         on_job(pane, job)
         try:
@@ -245,45 +245,6 @@ class PaneRunner:
         files = " ".join(shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "in"))
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
             await self.shell.call(f"rm -f {files}")
-
-    def _action(self, pane: Pane, job: PaneJob, body: Body) -> tuple[Dispatch, list[SavedFile]]:
-        """What to type, and the commands that write its files first."""
-        record = JobRecord(
-            job_id=job.job_id,
-            command=job.command.command,
-            kind="pane",
-            owner=self.owner,
-            pane=pane.pane_id,
-            cwd=pane.cwd,
-            log=job.log,
-            host=self.link.setup.host,
-            offset=job.offset,
-            nonce=job.nonce,
-        )
-        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record, pane.shell.kind))]
-        action = Dispatch(
-            pane=pane.pane_id,
-            window=pane.window_id,
-            job_id=job.job_id,
-            kind=pane.shell.kind,
-            slot=f"{self.link.setup.pane_dir(pane.uid)}/next",
-            lock=self.link.setup.config.keyboard_lock,
-        )
-        if not pane.shell.files:
-            self._check_plain(body)
-            return replace(action, lines=tuple(command_lines(pane.shell.kind, job.job_id, job.command.command))), files
-        if body.run is None:
-            return action, files
-        files.append(SavedFile(self.store.path(job.job_id, "run"), body.run))
-        return replace(action, suffix="run"), files
-
-    def _check_plain(self, body: Body) -> None:
-        if body.run is not None:
-            raise TerminalError(
-                "cwd, env, stdin, user and tty=False cannot be given in a nested shell",
-                target=self._target,
-                hint="write them into the command, or leave the nested shell first",
-            )
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
         """Type it; returns who holds the pane when it was not typed."""

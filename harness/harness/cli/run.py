@@ -11,8 +11,9 @@ from ..context import ExecutionContext
 from ..results import ShellResult, Status
 from .commands import command
 from .exits import exit_code_of
-from .output import note, print_json, read_stdin, result_json
+from .output import note, print_json, result_json
 from .runtime import Needs, Session, on_target, session_of
+from .spool import given_input
 from .streams import Interruption, StreamWriter
 from .values import Size, time_limit_option
 
@@ -71,7 +72,7 @@ def run(
     session.invocation.passes_codes = True
     if session.settings.config.image:
         on_timeout = _on_timeout_in_throw_away(on_timeout, no_wait=no_wait)
-    text, given = command_text(words), read_stdin() if stdin else None
+    text = command_text(words)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         out, err = (None, None) if no_wait else _writers(session, interruption)  # then stdout is the job id alone
@@ -82,7 +83,7 @@ def run(
             on_timeout=on_timeout or ("keep" if timeout is None else None),
             cwd=cwd,
             env=environment,
-            stdin=given,
+            stdin=given if stdin else None,
             user=user,
             on_output=out.write if out else None,
             on_stderr=err.write if err else None,
@@ -90,7 +91,8 @@ def run(
         )
         return await _finish(session, target, result, (out, err), waited=not no_wait)
 
-    return on_target(session, work, Needs(create=True))
+    with given_input(read=stdin) as given:
+        return on_target(session, work, Needs(create=True))
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import tempfile
+from pathlib import Path
 
 import anyio
 
@@ -189,6 +191,24 @@ async def stdin_is_exact(ctx: ExecutionContext) -> None:
         result = completed(await ctx.run_shell("cat", stdin=data, tty=False, max_output=8 * MIB))
         assert result.stdout_bytes == data
     completed(await ctx.run_shell("cat >/dev/null; (exit 5)", stdin="text"), 5)
+
+
+@check("A file of this machine can be standard input; one that cannot be read is an error, and nothing runs.")
+async def stdin_from_a_file(ctx: ExecutionContext) -> None:
+    data = bytes(range(256)) * 10_000
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        result = completed(await ctx.run_shell("cat", stdin=Path(file.name), tty=False, max_output=8 * MIB))
+        assert result.stdout_bytes == data
+    async with scratch(ctx) as directory:
+        try:
+            result = await ctx.run_shell(f"echo ran >{directory}/ran", stdin=Path(file.name))
+        except FileNotFoundError:
+            assert await ctx.list_dir(directory) == []
+        else:
+            raise AssertionError(f"the file is gone, and this was run: {result}")
+    await usable(ctx)
 
 
 @check("A command that ignores its standard input ends as usual.")
