@@ -1,0 +1,84 @@
+"""A command's outcome as a result for a model: what happened first, then everything that it wrote."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Collection
+
+from ..results import ShellResult, Status
+from .context import ToolContext
+from .events import JobStarted
+from .values import Json, ToolResult
+
+__all__ = ["note_job", "progress_of", "shell_result"]
+
+CODES = {
+    Status.TIMED_OUT: "timed_out",
+    Status.INTERRUPTED: "interrupted",
+    Status.UNKNOWN: "unknown",
+}
+"""The results of commands that did not come to an end of their own."""
+
+
+def shell_result(done: ShellResult, *, success: Collection[int] = (0,)) -> ToolResult:
+    """The result. A command that goes on is none of the errors: its job can be asked later. Pure.
+
+    Args:
+        success: the exit codes that are no error.
+    """
+    text = "\n".join([_headline(done), *_streams(done), *(f"notice: {notice}" for notice in done.notices)])
+    code = CODES.get(done.status, "" if done.exit_code is None or done.exit_code in success else "exit_code")
+    return ToolResult.failure(code, text, data=_data(done)) if code else ToolResult.of(text, data=_data(done))
+
+
+def _headline(done: ShellResult) -> str:
+    if done.exit_code is not None and done.status not in CODES:
+        return f"exit code: {done.exit_code}"
+    job = f"job {done.job_id}" if done.job_id else "the command"
+    return {
+        Status.RUNNING: f"{job} goes on running",
+        Status.TIMED_OUT: f"ended at its time limit, after {done.duration:.0f} s",
+        Status.INTERRUPTED: "interrupted",
+    }.get(done.status, f"the outcome of {job} is unknown: it may have happened; look before you repeat it")
+
+
+def _streams(done: ShellResult) -> list[str]:
+    found = [
+        f"{name}:\n{text.removesuffix(chr(10))}"
+        for name, text in (("stdout", done.stdout), ("stderr", done.stderr))
+        if text
+    ]
+    left_out = [f"[{done.truncated} bytes of output were left out; the job has all of it]"] if done.truncated else []
+    return (found or ["(no output)"]) + left_out
+
+
+def _data(done: ShellResult) -> Json:
+    return {
+        "status": str(done.status),
+        "exit_code": done.exit_code,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+        "truncated": done.truncated,
+        "seconds": round(done.duration, 3),
+        "job_id": done.job_id,
+        "notices": list(done.notices),
+    }
+
+
+def note_job(done: ShellResult, ctx: ToolContext) -> None:
+    """Tell the ledger which job did the work, and everybody when it goes on."""
+    if done.job_id:
+        ctx.started_job(done.job_id)
+    if done.job_id and done.status in (Status.RUNNING, Status.UNKNOWN):
+        ctx.publish(JobStarted(job_id=done.job_id, command=ctx.redactor.text(done.command)))
+
+
+def progress_of(ctx: ToolContext) -> Callable[[bytes], None]:
+    """A function that shows a command's output as it comes: for ``on_output``."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def show(chunk: bytes) -> None:
+        if text := decoder.decode(chunk):
+            ctx.progress(text)
+
+    return show
