@@ -1,0 +1,265 @@
+"""What each session has read of each file, and how tools write: nobody overwrites what he has not seen.
+
+A tool that changes a file asks :func:`expectation`, or lets :func:`guarded_write` do the whole of it:
+
+* a file that is not there may be written, as a new one only;
+* one that was never read is refused with ``not_read``, also when only a part of it was read and all of it would be
+  replaced;
+* one that is no longer what was read is refused with ``stale``. The last comparison is made on the target, in the same
+  step as the replacement, so an editor on the host is noticed as well as another harness.
+
+Files are known by their content, so that equal times and sizes hide nothing, and by their real path, so that a link and
+what it leads to are one file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ..backend import WriteMode
+from ..context import ExecutionContext
+from ..errors import FileError, FileNotFound, StaleFileError
+from ..results import FileContent, WriteResult
+from .context import ToolContext
+from .seams import FileVersions
+from .values import ToolResult
+
+__all__ = [
+    "Expected",
+    "ReadTracker",
+    "SessionReads",
+    "Written",
+    "expectation",
+    "guarded_edit",
+    "guarded_write",
+    "read_seen",
+    "target_path",
+]
+
+FILES_KEPT = 10_000
+"""Files that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    version: str
+    whole: bool
+
+
+@dataclass(slots=True)
+class ReadTracker:
+    """What was read by every session of this process.
+
+    Args:
+        partial_read_counts: a file of which a part was read may be replaced as a whole.
+    """
+
+    partial_read_counts: bool = False
+    _known: OrderedDict[tuple[str, str, str], _Seen] = field(default_factory=OrderedDict)
+
+    def of(self, session_id: str, execution: ExecutionContext) -> SessionReads:
+        """What one session has read on one target. A sub-agent is a session of its own: it reads for itself."""
+        return SessionReads(self, session_id, execution)
+
+    def saw(self, key: tuple[str, str, str], seen: _Seen) -> None:
+        """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
+        before = self._known.pop(key, None)
+        whole = seen.whole or (before is not None and before.whole and before.version == seen.version)
+        self._known[key] = _Seen(seen.version, whole)
+        if len(self._known) > FILES_KEPT:
+            self._known.popitem(last=False)
+
+    def seen(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
+        """The version, when enough of it was read."""
+        known = self._known.get(key)
+        if known is None or (whole and not known.whole and not self.partial_read_counts):
+            return None
+        self._known.move_to_end(key)
+        return known.version
+
+    def forget(self, key: tuple[str, str, str]) -> None:
+        """Know nothing of it any more."""
+        self._known.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReads(FileVersions):
+    """The part of a tracker that belongs to one session on one target."""
+
+    tracker: ReadTracker
+    session_id: str
+    execution: ExecutionContext
+
+    def _key(self, path: str) -> tuple[str, str, str]:
+        return (self.session_id, self.execution.identity, path)  # asked anew: a container may have been made anew
+
+    def saw(self, path: str, version: str, *, whole: bool) -> None:
+        self.tracker.saw(self._key(path), _Seen(version, whole))
+
+    def seen(self, path: str, *, whole: bool) -> str | None:
+        return self.tracker.seen(self._key(path), whole=whole)
+
+    def forget(self, path: str) -> None:
+        self.tracker.forget(self._key(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What must still be there when a file is written: ``version`` for ``write_file(expect=...)``, None for no file."""
+
+    path: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was written. ``path`` is its real path; ``before`` is what was read for it, None of what is new."""
+
+    path: str
+    result: WriteResult
+    before: FileContent | None = None
+
+
+def target_path(ctx: ToolContext, path: str) -> str:
+    """The path that a call means: a relative one starts from the call's directory, else from the user's home."""
+    return path if ctx.cwd is None or path.startswith("~") else posixpath.join(ctx.cwd, path)
+
+
+async def read_seen(ctx: ToolContext, path: str, *, offset: int = 0, limit: int | None = None) -> FileContent:
+    """Read a file for the model, and remember that it has seen it. Offset and limit are in bytes.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    content = await ctx.execution.read_file(target_path(ctx, path), offset=offset, limit=limit)
+    ctx.reads.saw(content.path, content.version, whole=offset == 0 and len(content.data) >= content.size)
+    return content
+
+
+async def expectation(ctx: ToolContext, path: str, *, whole: bool) -> Expected | ToolResult:
+    """What to expect of a file that is about to be changed, or the refusal. ``whole``: all of it is replaced.
+
+    It does not ask whether the file has changed: the write does, on the target.
+
+    Raises:
+        FileError: other than that there is no such file.
+    """
+    where = target_path(ctx, path)
+    try:
+        real = (await ctx.execution.stat(where)).path
+    except FileNotFound:
+        return Expected(where, None)
+    version = ctx.reads.seen(real, whole=whole)
+    return Expected(real, version) if version is not None else _not_read(ctx, path, real)
+
+
+def _not_read(ctx: ToolContext, path: str, real: str) -> ToolResult:
+    if ctx.reads.seen(real, whole=False) is not None:
+        text = f"{path} was read in part only: read all of it before you replace it, or edit it"
+    else:
+        text = f"{path} exists and you have not read it: read it before you change it"
+    return ToolResult.failure("not_read", text)
+
+
+def _stale(path: str, expected: Expected) -> ToolResult:
+    if expected.version is None:
+        return ToolResult.failure("stale", f"{path} has come into being meanwhile: read it before you change it")
+    return ToolResult.failure("stale", f"{path} has changed since you read it: read it again. Nothing was written")
+
+
+async def guarded_write(
+    ctx: ToolContext,
+    path: str,
+    content: bytes,
+    *,
+    mode: WriteMode = "overwrite",
+    parents: bool = True,
+    permissions: int | None = None,
+) -> Written | ToolResult:
+    """Write ``content`` over a file, to a new one, or at its end; or the refusal.
+
+    To overwrite needs that all of it was read, to append that a part was, and ``create`` that there is none. The writer
+    has then seen what it wrote.
+
+    Raises:
+        FileError: it cannot be written; ``FileExists`` with ``create``.
+    """
+    expected = await _expected(ctx, path, mode)
+    if isinstance(expected, ToolResult):
+        return expected
+    whole = mode != "append" or expected.version is None or ctx.reads.seen(expected.path, whole=True) is not None
+
+    async def write() -> WriteResult:
+        return await ctx.execution.write_file(
+            expected.path, content, mode=mode, expect=expected.version, parents=parents, permissions=permissions
+        )
+
+    return await _write(ctx, path, expected, write, whole=whole)
+
+
+async def _expected(ctx: ToolContext, path: str, mode: WriteMode) -> Expected | ToolResult:
+    if mode == "create":  # that the file is there already is for the target to say
+        return Expected(target_path(ctx, path), None)
+    return await expectation(ctx, path, whole=mode == "overwrite")
+
+
+async def guarded_edit(
+    ctx: ToolContext, path: str, make_content: Callable[[FileContent], bytes | ToolResult]
+) -> Written | ToolResult:
+    """Replace a file's content by what ``make_content`` makes of it, or the refusal. A part of it must have been read.
+
+    ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then.
+
+    Raises:
+        FileError: it is not there, or cannot be read or written.
+    """
+    expected = await expectation(ctx, path, whole=False)
+    if isinstance(expected, ToolResult):
+        return expected
+    current = await ctx.execution.read_file(expected.path)
+    if expected.version is None or _differ(expected.version, current.version):
+        return _stale(path, expected)
+    made = make_content(current)
+    if isinstance(made, ToolResult):
+        return made
+    whole = ctx.reads.seen(current.path, whole=True) is not None
+
+    async def write() -> WriteResult:
+        return await ctx.execution.write_file(current.path, made, expect=expected.version, parents=False)
+
+    return await _write(ctx, path, expected, write, whole=whole, before=current)
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two versions are of different contents; one of another kind (``stat:``) is left to the target."""
+    same_kind = one.partition(":")[0] == other.partition(":")[0]
+    return same_kind and one != other
+
+
+async def _write(
+    ctx: ToolContext,
+    path: str,
+    expected: Expected,
+    write: Callable[[], Awaitable[WriteResult]],
+    *,
+    whole: bool,
+    before: FileContent | None = None,
+) -> Written | ToolResult:
+    try:
+        result = await write()
+    except StaleFileError:
+        return _stale(path, expected)
+    real = expected.path if expected.version is not None else await _real(ctx, expected.path)
+    ctx.reads.saw(real, result.version, whole=whole)
+    return Written(real, result, before)
+
+
+async def _real(ctx: ToolContext, path: str) -> str:
+    """The real path of a file that was just made; it has been written whatever this finds."""
+    try:
+        return (await ctx.execution.stat(path)).path
+    except FileError:
+        return path
