@@ -1,0 +1,1 @@
+"""Who may do what, and where: rules, grants, hard denials, and the question to a person when nothing decides."""

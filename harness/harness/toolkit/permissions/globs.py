@@ -1,0 +1,89 @@
+"""Patterns of rules. Pure.
+
+In paths ``*`` and ``?`` stay within one name, ``**`` is any number of names (none, too), and a pattern without a ``/``
+is one of the last name. In URLs the host's ``*`` ends with the host. Elsewhere ``*`` is any text. No text takes long.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+__all__ = ["Kind", "has_wildcard", "literal_prefix", "matches"]
+
+Kind = Literal["path", "text", "url"]
+WILD = re.compile(r"[*?\[]")
+ANY_NAMES = "**"
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Whether the pattern matches more than itself."""
+    return WILD.search(pattern) is not None
+
+
+def literal_prefix(pattern: str) -> str:
+    """What each text begins with that the pattern matches; empty for a path pattern of the last name."""
+    found = WILD.search(pattern)
+    return pattern[: found.start()] if found else pattern
+
+
+def matches(pattern: str, text: str, kind: Kind = "text") -> bool:
+    """Whether the whole text matches."""
+    if kind == "path":
+        return _path_matches(pattern, text)
+    if kind == "url":
+        return _url_matches(pattern, text)
+    return _compiled(pattern).match(text) is not None
+
+
+@lru_cache(maxsize=32_768)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    if "/" not in pattern:
+        return _compiled(pattern).match(path.rstrip("/").rpartition("/")[2]) is not None
+    return _names_match(_names(pattern), path.rstrip("/").split("/"))
+
+
+@lru_cache(maxsize=32_768)
+def _names(pattern: str) -> tuple[str, ...]:
+    names = pattern.rstrip("/").split("/")
+    return tuple(name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name])
+
+
+def _names_match(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Compare name by name, with every place where the pattern may stand: no more steps than the two lengths' product."""
+    places = _skipped({0}, patterns)
+    for name in names:
+        following = {place for place in places if place < len(patterns) and patterns[place] == ANY_NAMES}
+        following |= {
+            place + 1
+            for place in places
+            if place < len(patterns) and patterns[place] != ANY_NAMES and _compiled(patterns[place]).match(name)
+        }
+        places = _skipped(following, patterns)
+        if not places:
+            return False
+    return len(patterns) in places
+
+
+def _skipped(places: set[int], patterns: Sequence[str]) -> set[int]:
+    """With the places behind a ``**`` that stands for no name."""
+    return places | {place + 1 for place in places if place < len(patterns) and patterns[place] == ANY_NAMES}
+
+
+def _url_matches(pattern: str, url: str) -> bool:
+    wanted, given = _url_parts(pattern, "/"), _url_parts(url, "/\\?#")
+    return all(_compiled(one).match(other) for one, other in zip(wanted, given, strict=True))
+
+
+def _url_parts(url: str, ends: str) -> tuple[str, str, str]:
+    """Scheme, authority, and the rest from one of ``ends`` on: a browser takes a backslash there, so it counts."""
+    scheme, _, rest = url.partition("://")
+    host = re.split(f"[{re.escape(ends)}]", rest, maxsplit=1)[0]
+    return scheme.lower(), host.lower(), rest[len(host) :] or "/"

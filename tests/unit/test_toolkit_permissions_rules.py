@@ -1,0 +1,352 @@
+"""Rules, patterns and their index; settings; names that are not what they seem."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.settings import SettingsTable
+from harness.toolkit.permissions.blocklist import BLOCKED, blocked
+from harness.toolkit.permissions.globs import Kind, matches
+from harness.toolkit.permissions.lookalikes import fold, odd_characters
+from harness.toolkit.permissions.ruleindex import RuleIndex
+from harness.toolkit.permissions.rules import Action, Match, Rule, Subjected
+from harness.toolkit.permissions.secretpaths import PROTECTED, SECRETS, SecretPaths
+from harness.toolkit.permissions.settings import Mode, PermissionSettings, settings_of
+
+HOME = "/home/ann"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "kind", "expected"),
+    [
+        ("git *", "git status -s", "text", True),
+        ("git *", "git", "text", False),
+        ("git *", "digit *", "text", False),
+        ("*.pem", "/a/b/x.pem", "path", True),
+        ("*.pem", "/a/x.pem/y", "path", False),
+        ("/srv/*", "/srv/a", "path", True),
+        ("/srv/*", "/srv/a/b", "path", False),
+        ("/srv/**", "/srv/a/b", "path", True),
+        ("/srv/**", "/srv", "path", True),
+        ("/srv/**", "/srv2/a", "path", False),
+        ("**/.ssh/**", "/home/ann/.ssh/id_rsa", "path", True),
+        ("**/.ssh/**", "/home/ann/ssh/id_rsa", "path", False),
+        ("/a/**/z", "/a/z", "path", True),
+        ("/a/**/z", "/a/b/c/z", "path", True),
+        ("/a/**/**/z", "/a/b/z", "path", True),
+        ("/a/[bc]/z", "/a/c/z", "path", True),
+        ("/a/[!bc]/z", "/a/c/z", "path", False),
+        ("https://example.com/*", "https://example.com/a/b?c", "url", True),
+        ("https://example.com/*", "https://EXAMPLE.com", "url", True),
+        ("https://*.example.com/*", "https://a.example.com/x", "url", True),
+        ("https://*.example.com/*", "https://evil.net/.example.com/x", "url", False),
+        ("https://*.example.com/*", "https://evil.net\\.example.com/x", "url", False),
+        ("https://*.example.com/*", "https://evil.net?.example.com/x", "url", False),
+        ("https://*.example.com/*", "https://evil.net#.example.com/", "url", False),
+        ("https://example.com/*", "https://example.com@evil.net/", "url", False),
+        ("https://example.com/*", "http://example.com/", "url", False),
+    ],
+)
+def test_patterns(pattern: str, text: str, kind: Kind, expected: bool) -> None:
+    assert matches(pattern, text, kind) is expected
+
+
+@given(st.text(alphabet="a*?[]!/-.", max_size=40), st.text(alphabet="ab/.", max_size=60))
+def test_no_pattern_fails_on_any_text(pattern: str, text: str) -> None:
+    for kind in ("path", "text", "url"):
+        matches(pattern, text, kind)  # type: ignore[arg-type]  # the kinds, one by one
+
+
+@pytest.mark.parametrize("kind", ["path", "text", "url"])
+def test_no_pattern_takes_long(kind: Kind) -> None:
+    begin = time.perf_counter()
+    matches("/" + "*a" * 12 + "b", "/" + "a" * 4000, kind)
+    matches("/" + "**/a/" * 12 + "b", "/a" * 2000, kind)
+    assert time.perf_counter() - begin < 2
+
+
+def subjected(text: str, **more: Any) -> Subjected:
+    return Subjected("ssh://ann@web1:22#k1", more.pop("tool", "run_shell"), text, **more)
+
+
+@pytest.mark.parametrize(
+    ("rule", "what", "expected"),
+    [
+        (Rule(Action.ALLOW), subjected("ls"), True),
+        (Rule(Action.ALLOW, "ssh://ann@web1:22"), subjected("ls"), True),
+        (Rule(Action.ALLOW, "ssh://ann@web1:22#k1"), subjected("ls"), True),
+        (Rule(Action.ALLOW, "ssh://ann@web1:22#k2"), subjected("ls"), False),
+        (Rule(Action.ALLOW, "ssh://ann@web2:22"), subjected("ls"), False),
+        (Rule(Action.ALLOW, "ssh://*@web1*"), subjected("ls"), True),
+        (Rule(Action.ALLOW, tool="run_shell"), subjected("ls"), True),
+        (Rule(Action.ALLOW, tool="run_*"), subjected("ls"), True),
+        (Rule(Action.ALLOW, tool="read_file"), subjected("ls"), False),
+        (Rule(Action.ALLOW, argument="ls"), subjected("ls"), True),
+        (Rule(Action.ALLOW, argument="ls"), subjected("ls; rm x"), False),
+        (Rule(Action.ALLOW, argument="ls *"), subjected("ls; rm x"), False),
+        (Rule(Action.ALLOW, argument="ls *"), subjected("ls a"), False),
+        (Rule(Action.ALLOW, argument="ls *", match=Match.GLOB), subjected("ls a"), True),
+        (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/srv"), True),
+        (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/"), False),
+        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a/b", kind="path"), True),
+        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv2/a", kind="path"), False),
+        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a", kind="text"), False),
+        (Rule(Action.ALLOW), subjected("x", allows="broad"), True),
+        (Rule(Action.ALLOW), subjected("x", allows="exact"), False),
+        (Rule(Action.ALLOW, argument="x"), subjected("x", allows="exact"), True),
+        (Rule(Action.ALLOW, argument="x"), subjected("x", allows="none"), False),
+        (Rule(Action.ALLOW, argument="x*", match=Match.GLOB), subjected("x", allows="broad"), False),
+        (Rule(Action.DENY, argument="x*", match=Match.GLOB), subjected("x", allows="none"), True),
+    ],
+)
+def test_what_a_rule_covers(rule: Rule, what: Subjected, expected: bool) -> None:
+    assert rule.covers(what) is expected
+    assert (RuleIndex([rule]).first([what]) is rule) is expected
+
+
+PARTS = st.sampled_from(
+    ["a", "b", "/a", "/a/b", "a b", "*", "a*", "/a/*", "/a/**", "*.b", "**/b", "https://a.b/*", "~/a"]
+)
+RULES = st.builds(
+    Rule,
+    st.sampled_from(list(Action)),
+    st.sampled_from(["*", "ssh://ann@web1:22", "ssh://ann@web1:22#k1", "ssh://*", "local:"]),
+    st.sampled_from(["*", "run_shell", "read_*", "read_file"]),
+    st.none() | PARTS,
+    st.sampled_from(list(Match)),
+)
+TEXTS = st.sampled_from(["a", "b", "/a", "/a/b", "/A/x.b", "a b", "/b", "https://A.b/c", "~/a", "/a/b/c", ""])
+WHATS = st.builds(
+    Subjected,
+    st.sampled_from(["ssh://ann@web1:22#k1", "local:"]),
+    st.sampled_from(["run_shell", "read_file"]),
+    TEXTS,
+    st.sampled_from(["path", "text", "url"]),
+)
+
+
+@given(st.lists(RULES, max_size=12), st.lists(WHATS, min_size=1, max_size=3))
+def test_the_index_finds_what_a_search_through_all_rules_finds(rules: list[Rule], whats: list[Subjected]) -> None:
+    expected = next((rule for rule in rules if any(rule.covers(what) for what in whats)), None)
+    assert RuleIndex(rules).first(whats) is expected
+
+
+def many_rules(count: int) -> list[Rule]:
+    pick = random.Random(1)
+    words = [f"tool{pick.randrange(10**9)} --flag" for _ in range(count)]
+    ways = [Match.LITERAL, Match.GLOB]
+    return [
+        Rule(Action.ALLOW, f"ssh://host{number % 50}:22", "run_shell", f"{word} *", ways[number % 2])
+        for number, word in enumerate(words)
+    ]
+
+
+def least_seconds(index: RuleIndex, what: Subjected) -> float:
+    times = []
+    for _ in range(30):
+        begin = time.perf_counter()
+        for _ in range(50):
+            index.first([what])
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def test_ten_thousand_rules_cost_no_more_than_twice_what_ten_cost() -> None:
+    few, many = RuleIndex(many_rules(10)), RuleIndex(many_rules(10_000))
+    what = subjected("tool1 --flag x")
+    assert least_seconds(many, what) < 2 * least_seconds(few, what) + 50 * 5e-6
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/ann/.ssh/id_rsa",
+        "/home/ann/.ssh",
+        "/root/.ssh/some-key",
+        "/etc/shadow",
+        "/etc/shadow-",
+        "/etc/../etc/shadow",
+        "//etc/shadow",
+        "/proc/self/root/etc/shadow",
+        "/proc/1/root/proc/2/root/etc/shadow",
+        "/proc/self/task/7/root/etc/shadow",
+        "/proc/1/environ",
+        "/srv/app/.env",
+        "/srv/app/.ENV",
+        "/srv/app/.env.production",
+        "/srv/app/.e\u200bnv",
+        "/srv/app/\uff0eenv",
+        "/srv/tls/server.pem",
+        "/home/ann/.aws/credentials",
+        "/home/ann/.kube/config",
+        "/run/secrets/db",
+    ],
+)
+def test_a_secret_is_known_by_its_path(path: str) -> None:
+    assert SecretPaths(SECRETS).matching(path, HOME)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/ann/.ssh/id_rsa.pub",
+        "/home/ann/.ssh/config",
+        "/etc/ssl/certs/ca-certificates.pem",
+        "/srv/app/.env.example",
+        "/srv/environment",
+        "/srv/.envoy.yaml",
+        "/etc/passwd",
+        "/proc/1/status",
+        "/srv/shadow",
+    ],
+)
+def test_what_is_no_secret(path: str) -> None:
+    assert SecretPaths(SECRETS).matching(path, HOME) == ""
+
+
+def test_patterns_may_name_the_home_and_take_back_earlier_ones() -> None:
+    secrets = SecretPaths(("~/notes/**", "!~/notes/public/**"))
+    assert secrets.matching("/home/ann/notes/x", HOME) == "~/notes/**"
+    assert secrets.matching("/home/bob/notes/x", HOME) == ""
+    assert secrets.matching("/home/ann/notes/public/x", HOME) == ""
+
+
+def test_files_that_give_rights_are_protected() -> None:
+    protected = SecretPaths(PROTECTED)
+    for path in ("/srv/.aiexclude", "/home/ann/.config/harness/config.toml", "/x/harness/permissions.json"):
+        assert protected.matching(path, HOME)
+
+
+# -- blocked commands
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("rm", "-rf", "/"), True),
+        (("/bin/rm", "-fr", "//"), True),
+        (("rm", "-r", "-f", "--", "/*"), True),
+        (("rm", "--recursive", "/../"), True),
+        (("rm", "-rf", "/srv"), False),
+        (("rm", "-f", "/"), False),
+        (("rm", "-rf", "./*"), False),
+        (("rm", "-rf", "*"), False),
+        (("harness", "permissions", "add", "--allow", "x"), True),
+        (("/usr/local/bin/harness", "permissions", "remove", "1"), True),
+        (("harness", "permissions", "list"), False),
+        (("security", "find-generic-password", "-w"), True),
+        ((), False),
+    ],
+)
+def test_blocked_commands(argv: tuple[str, ...], expected: bool) -> None:
+    assert bool(blocked(argv, BLOCKED)) is expected
+
+
+# -- look-alikes
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("/etc/pаsswd", "CYRILLIC and LATIN"),
+        ("/etc/pass\u200bwd", "U+200B"),
+        ("/etc/\u202epasswd", "U+202E"),
+        ("/etc/\uff50asswd", "looks like 'p'"),
+        ("/etc/passwd\x1b[2K", "U+001B"),
+    ],
+)
+def test_a_text_that_is_not_what_it_seems_is_named(text: str, what: str) -> None:
+    assert what in odd_characters(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["/etc/passwd", "/home/josé/x", "/home/анна/файл", "/tmp/日本", "two\nlines\tand more", ""]
+)
+def test_plain_names_are_plain(text: str) -> None:
+    assert odd_characters(text) == ""
+
+
+@given(st.text(max_size=60))
+def test_folding_is_idempotent_and_never_fails(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+    odd_characters(text)
+
+
+# -- settings
+
+
+def table(origin: str = "mine", *, trusted: bool = True, **values: object) -> SettingsTable:
+    return SettingsTable(origin, values, trusted)
+
+
+def test_files_add_up_and_the_later_one_comes_first() -> None:
+    settings = settings_of(
+        [
+            table(mode="auto", allow=["git *", {"tool": "write_file", "argument": "~/out/**"}], deny=["rm *"]),
+            table("second", mode="ask", ask=[{"tool": "read_file", "target": "ssh://prod*"}], secrets=["*.crt"]),
+        ]
+    )
+    assert settings.mode is Mode.ASK
+    assert [str(rule) for rule in settings.rules] == [
+        "ask read_file on ssh://prod*",
+        "deny run_shell 'rm *'",
+        "allow run_shell 'git *'",
+        "allow write_file '~/out/**'",
+    ]
+    assert [rule.origin for rule in settings.rules] == ["second", "mine", "mine", "mine"]
+    assert settings.secrets[-1] == "*.crt"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"allow": ["ls"]},
+        {"mode": "auto"},
+        {"secrets": ["!.env"]},
+        {"timeout": 600.0},
+        {"aiexclude_seconds": 100.0},
+    ],
+)
+def test_a_file_that_is_not_trusted_may_not_loosen(values: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="would allow more"):
+        settings_of([SettingsTable("theirs", values, trusted=False)])
+
+
+def test_a_file_that_is_not_trusted_may_tighten() -> None:
+    theirs = table(
+        "theirs", trusted=False, mode="strict", deny=["rm *"], ask=["git *"], secrets=["*.x"], only=["read_file", "x"]
+    )
+    settings = settings_of([table(only=["read_file", "run_shell"], allow=["git *"]), theirs])
+    assert (settings.mode, settings.only) == (Mode.STRICT, ("read_file",))
+    assert [rule.action for rule in settings.rules] == [Action.DENY, Action.ASK, Action.ALLOW]
+    assert settings_of([table(only=["a"]), table(trusted=False, only=["b"])]).only == ("",)
+    assert settings_of([table(trusted=False, only=["b"])]).only == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mod": "auto"}, "permissions.mod"),
+        ({"mode": "yolo"}, "permissions.mode"),
+        ({"allow": [{"tool": "x", "arg": "y"}]}, "permissions.allow"),
+        ({"deny": "rm *"}, "permissions.deny"),
+        ({"timeout": 0}, "permissions.timeout"),
+    ],
+)
+def test_a_mistake_names_file_and_key(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"mine: {message}"):
+        settings_of([SettingsTable("mine", values)])
+
+
+def test_no_file_is_the_default() -> None:
+    assert settings_of([]) == PermissionSettings()
