@@ -7,45 +7,80 @@
 
 from __future__ import annotations
 
-from . import errors as _errors
-from .backend import ANY, Capabilities
-from .config import Config
-from .context import ExecutionContext, connect
-from .errors import *  # noqa: F403  # the error tree is public as a whole; its __all__ is pinned by a test
-from .results import (
-    DirEntry,
-    FileContent,
-    FileStat,
-    Job,
-    PaneInfo,
-    SessionInfo,
-    ShellResult,
-    Status,
-    WriteResult,
-)
-from .settings import load_config
-from .target import Hop, Target
+TYPE_CHECKING = False  # typing's own is slow to load, and the program is to answer a C-c from its first moment on
+if TYPE_CHECKING:
+    from . import errors as _errors
+    from .backend import ANY, Capabilities
+    from .config import Config
+    from .context import ExecutionContext, connect
+    from .errors import *  # noqa: F403  # the error tree is public as a whole; its __all__ is pinned by a test
+    from .results import (
+        DirEntry,
+        FileContent,
+        FileStat,
+        Job,
+        PaneInfo,
+        SessionInfo,
+        ShellResult,
+        Status,
+        WriteResult,
+    )
+    from .settings import load_config
+    from .target import Hop, Target
+
+    __all__ = [
+        "ANY",
+        "Capabilities",
+        "Config",
+        "DirEntry",
+        "ExecutionContext",
+        "FileContent",
+        "FileStat",
+        "Hop",
+        "Job",
+        "PaneInfo",
+        "SessionInfo",
+        "ShellResult",
+        "Status",
+        "Target",
+        "WriteResult",
+        "__version__",
+        "connect",
+        "load_config",
+    ]
+    __all__ += _errors.__all__
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ANY",
-    "Capabilities",
-    "Config",
-    "DirEntry",
-    "ExecutionContext",
-    "FileContent",
-    "FileStat",
-    "Hop",
-    "Job",
-    "PaneInfo",
-    "SessionInfo",
-    "ShellResult",
-    "Status",
-    "Target",
-    "WriteResult",
-    "__version__",
-    "connect",
-    "load_config",
-]
-__all__ += _errors.__all__
+_NAMES = {
+    "backend": ("ANY", "Capabilities"),
+    "config": ("Config",),
+    "context": ("ExecutionContext", "connect"),
+    "results": (
+        *("DirEntry", "FileContent", "FileStat", "Job", "PaneInfo"),
+        *("SessionInfo", "ShellResult", "Status", "WriteResult"),
+    ),
+    "settings": ("load_config",),
+    "target": ("Hop", "Target"),
+}
+_MODULES = (*_NAMES, "command", "discovery", "errors", "terminal", "transport")
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """Modules and their names are loaded when they are first asked for."""
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        errors = import_module(".errors", __name__)
+        if name == "__all__":
+            return [*sorted([*(name for names in _NAMES.values() for name in names), "__version__"]), *errors.__all__]
+        home = next((module for module, names in _NAMES.items() if name in names), "")
+        if not home and name not in errors.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{home or 'errors'}", __name__), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES, *__getattr__("__all__")})

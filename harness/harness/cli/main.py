@@ -18,6 +18,7 @@ from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 from .options import Invocation, invocation_of
 from .output import as_json, error_json, note, print_json, report
 from .standard import UNWRITABLE, abandon_stdout, prepare_streams
+from .start import Unwinding
 
 __all__ = ["cli", "main"]
 
@@ -102,7 +103,8 @@ def _invoke(words: list[str], invocation: Invocation) -> int:
 
 def _run(words: list[str], invocation: Invocation) -> int:
     try:
-        return _invoke(words, invocation)
+        with Unwinding():
+            return _invoke(words, invocation)
     except BrokenPipeError:
         raise
     except click.exceptions.Exit as done:
