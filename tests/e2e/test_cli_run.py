@@ -121,7 +121,7 @@ def test_a_time_limit_ends_the_command_and_keeps_its_output(program: Program) ->
     done = program.run("run", "--timeout", "500ms", "echo $$; exec sleep 600")
     assert done.returncode == 124
     assert gone(int(done.stdout))
-    assert b"time limit" in done.stderr
+    assert b"ended at its time limit of 0.5 s\n" in done.stderr
 
 
 def test_a_command_that_may_go_on_is_named_as_a_job(program: Program) -> None:

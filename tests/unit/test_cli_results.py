@@ -11,10 +11,32 @@ from hypothesis import strategies as st
 
 from harness.cli.exits import exit_code_of, failure_code
 from harness.cli.output import as_json, readable, result_json
-from harness.cli.run import brief, command_text
+from harness.cli.run import brief, command_text, outcome_sentence
 from harness.cli.tailing import JsonLines, whole_characters
 from harness.errors import ConnectError, FileNotFound, HarnessError, JobNotFound, PaneBusy
 from harness.results import Job, ShellResult, Status
+
+
+@pytest.mark.parametrize(
+    ("status", "duration", "limit", "said"),
+    [
+        (Status.RUNNING, 1.99, 2.0, "still running as job 7 after its 2 s (harness jobs wait 7)"),
+        (Status.RUNNING, 1.3, 2.0, "still running as job 7 after 1.3 of its 2 s, as it waits for somebody (harness"),
+        (Status.RUNNING, 61.0, None, "still running as job 7 after 61 s (harness jobs wait 7)"),
+        (Status.TIMED_OUT, 1.2, 0.5, "ended at its time limit of 0.5 s"),
+        (Status.TIMED_OUT, 1.2, None, "ended at its time limit, after 1 s"),
+        (Status.INTERRUPTED, 1.2, 2.0, "the command was interrupted"),
+        (Status.UNKNOWN, 1.2, 2.0, "the outcome of job 7 is unknown (harness jobs wait 7)"),
+        (Status.COMPLETED, 1.2, 2.0, ""),
+        (Status.SHELL_EXITED, 1.2, 2.0, ""),
+    ],
+)
+def test_each_outcome_without_a_code_is_said_with_its_time_limit(
+    status: Status, duration: float, limit: float | None, said: str
+) -> None:
+    sentence = outcome_sentence(ShellResult("x", status, None, duration=duration, job_id="7"), limit)
+    assert sentence.startswith(said)
+    assert bool(sentence) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from .spool import given_input
 from .streams import Interruption, StreamWriter
 from .values import Size, time_limit_option
 
-__all__ = ["brief", "command_text", "explain", "run"]
+__all__ = ["brief", "command_text", "explain", "outcome_sentence", "run"]
 
 SHOWN_LINES = 4
 """Lines of a screen that a notice shows."""
@@ -72,14 +72,14 @@ def run(
     session.invocation.passes_codes = True
     if session.settings.config.image:
         on_timeout = _on_timeout_in_throw_away(on_timeout, no_wait=no_wait)
-    text = command_text(words)
+    text, limit = command_text(words), timeout or session.settings.timeout
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         out, err = (None, None) if no_wait else _writers(session, interruption)  # then stdout is the job id alone
         result = await target.run_shell(
             text,
             wait=not no_wait,
-            timeout=timeout or session.settings.timeout,
+            timeout=limit,
             on_timeout=on_timeout or ("keep" if timeout is None else None),
             cwd=cwd,
             env=environment,
@@ -89,7 +89,7 @@ def run(
             on_stderr=err.write if err else None,
             max_output=max_output,
         )
-        return await _finish(session, target, result, (out, err), waited=not no_wait)
+        return _finish(session, target, result, None if no_wait else limit)
 
     with given_input(read=stdin) as given:
         return on_target(session, work, Needs(create=True))
@@ -121,15 +121,15 @@ def _writers(session: Session, interruption: Interruption) -> _Writers:
     return StreamWriter(1, interruption), StreamWriter(2, interruption)
 
 
-async def _finish(
-    session: Session, target: ExecutionContext, result: ShellResult, writers: _Writers, *, waited: bool
-) -> int:
+def _finish(session: Session, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:
+    """``limit`` None: it was not waited for."""
+    waited = limit is not None
     if session.json:
         print_json(result_json(result))
     elif not waited:
         click.echo(result.job_id)
     if not session.json:
-        explain(result, str(target.target), waited=waited)
+        explain(result, str(target.target), waited=waited, limit=limit)
     return exit_code_of(result, waited=waited)
 
 
@@ -140,16 +140,36 @@ def brief(notice: str) -> list[str]:
     return [first, *(f"  {line}" for line in lines[-SHOWN_LINES:])]
 
 
-def explain(result: ShellResult, target: str, *, waited: bool = True) -> None:
-    """Say on stderr what the exit code alone does not."""
+def explain(result: ShellResult, target: str, *, waited: bool = True, limit: float | None = None) -> None:
+    """Say on stderr what the exit code alone does not. ``limit`` is how long it was waited for at most, in seconds."""
     for notice in result.notices:
         note(*brief(notice))
+    sentence = outcome_sentence(result, limit)
+    if sentence and (waited or result.status is not Status.RUNNING):
+        note(f"{target.removesuffix(':')}: {sentence}")
+
+
+def outcome_sentence(result: ShellResult, limit: float | None) -> str:
+    """What a result is, where it has no exit code that says so."""
     again = f"harness jobs wait {result.job_id}"
-    sentences = {
-        Status.RUNNING: f"still running as job {result.job_id} after {result.duration:.0f} s ({again})",
-        Status.TIMED_OUT: f"ended at its time limit, after {result.duration:.0f} s",
-        Status.INTERRUPTED: "the command was interrupted",
-        Status.UNKNOWN: f"the outcome of job {result.job_id} is unknown ({again})",
-    }
-    if result.status in sentences and (waited or result.status is not Status.RUNNING):
-        note(f"{target.removesuffix(':')}: {sentences[result.status]}")
+    match result.status:
+        case Status.RUNNING:
+            return f"still running as job {result.job_id} {_how_long(result.duration, limit)} ({again})"
+        case Status.TIMED_OUT:
+            return (
+                f"ended at its time limit{f', after {result.duration:.0f} s' if limit is None else f' of {limit:g} s'}"
+            )
+        case Status.INTERRUPTED:
+            return "the command was interrupted"
+        case Status.UNKNOWN:
+            return f"the outcome of job {result.job_id} is unknown ({again})"
+        case _:
+            return ""
+
+
+def _how_long(duration: float, limit: float | None) -> str:
+    if limit is None:
+        return f"after {duration:.0f} s"
+    if duration >= limit * 0.95:
+        return f"after its {limit:g} s"
+    return f"after {duration:.1f} of its {limit:g} s, as it waits for somebody"
