@@ -28,7 +28,7 @@ OWNERS = {
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),
-    "pydantic": ("harness/harness/settings", "harness/harness/toolkit/"),
+    "pydantic": ("harness/harness/settings", "harness/harness/toolkit/", "tools/harness_tools/"),
 }
 HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools")
 

@@ -214,7 +214,8 @@ class ResultCache(Results):
 
 
 def _key(call: ToolCall, ctx: ToolContext) -> str:
-    parts = [ctx.execution.identity, ctx.cwd, call.name, call.arguments]
+    """A session has its own results: one that gets another's would not have read the file that it then may write."""
+    parts = [ctx.execution.identity, ctx.session_id, ctx.agent_id, ctx.cwd, call.name, call.arguments]
     return json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
 
 

@@ -1,0 +1,43 @@
+"""Checks of what models write, so that a mistake is told as one of the arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from harness.command import check_text, parse_duration
+
+__all__ = ["Content", "Duration", "Line", "seconds_of"]
+
+
+def _encodable(text: str) -> str:
+    text.encode("utf-8", "surrogateescape")  # a UnicodeEncodeError is a ValueError
+    return text
+
+
+def _line(text: str) -> str:
+    return check_text(text, "it")
+
+
+def _duration(value: float | str) -> float | str:
+    if seconds_of(value) < 0:
+        raise ValueError("it is negative")
+    return value
+
+
+def seconds_of(value: float | str) -> float:
+    """Seconds from a number, or from a text such as ``30s``.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    return parse_duration(value)
+
+
+Line = Annotated[str, Field(min_length=1), AfterValidator(_line)]
+"""A command or a path: not empty, without NUL."""
+Content = Annotated[str, AfterValidator(_encodable)]
+"""What bytes can stand for."""
+Duration = Annotated[float | str, AfterValidator(_duration)]
+"""Seconds, or a text such as ``500ms``, ``30s``, ``10m``, ``1h``."""
