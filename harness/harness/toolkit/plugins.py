@@ -1,0 +1,188 @@
+"""Tools and hooks of installed packages, found by entry point: ``harness.tools`` and ``harness.hooks``.
+
+::
+
+    [project.entry-points."harness.tools"]
+    weather = "my_package.weather:tools"     # a list of tools, or a function that returns one
+
+    [project.entry-points."harness.hooks"]
+    guard = "my_package.guard:hook"          # a Hook, or a function that returns one
+
+A package's tools are one source of the registry, named after the package and the entry point, so that they are removed
+and replaced together. One that cannot be loaded is reported and left out; the others work. A hook that cannot be loaded
+refuses every call instead: it may have been installed to guard them.
+
+Nothing is imported before it is asked for. What is disabled is not imported at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from .context import ToolContext
+from .seams import Hook
+from .tool import Tool, Traits
+from .values import Category, JsonObject, Subject, ToolCall, ToolResult
+
+__all__ = ["HOOKS", "OWN", "TOOLS", "Loaded", "Plugin", "PluginFailure", "adopted", "find", "load_hooks", "load_tools"]
+
+TOOLS = "harness.tools"
+HOOKS = "harness.hooks"
+OWN = "harness-ops"
+"""The distribution whose tools are builtin."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point: the package that has it, its name there, and what it names (``module:attribute``)."""
+
+    distribution: str
+    name: str
+    value: str
+
+    @property
+    def source(self) -> str:
+        """Under this name the registry keeps its tools: ``builtin:core``, ``plugin:my-package:weather``."""
+        return f"builtin:{self.name}" if self.distribution == OWN else f"plugin:{self.distribution}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFailure:
+    """A plugin that could not be loaded, and why."""
+
+    plugin: Plugin
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """What was found, by plugin, and what failed."""
+
+    found: tuple[tuple[Plugin, T], ...] = ()
+    failures: tuple[PluginFailure, ...] = ()
+
+
+def find(group: str, *, disabled: Collection[str] = ()) -> tuple[Plugin, ...]:
+    """The entry points of a group, ours first, then by package and name; nothing of them is imported.
+
+    Args:
+        disabled: packages, or sources as :attr:`Plugin.source`, to leave out.
+    """
+    from importlib.metadata import entry_points  # slow to load
+
+    found = {
+        Plugin(point.dist.name if point.dist else "", point.name, point.value.partition("[")[0].strip())
+        for point in entry_points(group=group)
+    }
+    kept = (one for one in found if one.distribution not in disabled and one.source not in disabled)
+    return tuple(sorted(kept, key=lambda one: (one.distribution != OWN, one.distribution, one.name, one.value)))
+
+
+def load_tools(plugins: Iterable[Plugin]) -> Loaded[tuple[Tool[Any], ...]]:
+    """Import the plugins' tools; those of other packages are :func:`adopted`."""
+
+    def tools(plugin: Plugin) -> tuple[Tool[Any], ...]:
+        named = _named(plugin)
+        made = named() if callable(named) and not isinstance(named, Tool) else named
+        listed = tuple(made) if isinstance(made, Iterable) else (made,)
+        for tool in listed:
+            if not isinstance(tool, Tool):
+                raise TypeError(f"{tool!r} is no tool")
+        return listed if plugin.distribution == OWN else tuple(adopted(tool) for tool in listed)
+
+    return _load(plugins, tools)
+
+
+def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
+    """Import the plugins' hooks. In the place of one that cannot be loaded stands one that refuses every call."""
+
+    def hook(plugin: Plugin) -> Hook:
+        named = _named(plugin)
+        made = named if isinstance(named, Hook) else named()
+        if not isinstance(made, Hook):
+            raise TypeError(f"{made!r} is no hook")
+        return made
+
+    loaded = _load(plugins, hook)
+    refusing = tuple((one.plugin, _Refusing(one)) for one in loaded.failures)
+    return replace(loaded, found=loaded.found + refusing)
+
+
+def _named(plugin: Plugin) -> Any:
+    module, _, path = plugin.value.partition(":")
+    found: Any = import_module(module)
+    for name in path.split(".") if path else ():
+        found = getattr(found, name)
+    return found
+
+
+def _load(plugins: Iterable[Plugin], make: Callable[[Plugin], T]) -> Loaded[T]:
+    found: list[tuple[Plugin, T]] = []
+    failures: list[PluginFailure] = []
+    for plugin in plugins:
+        try:
+            found.append((plugin, make(plugin)))
+        except (Exception, SystemExit) as error:  # whatever it does on import, it is its own failure
+            failures.append(PluginFailure(plugin, f"{type(error).__name__}: {error}"))
+    return Loaded(tuple(found), tuple(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusing(Hook):
+    failure: PluginFailure
+
+    async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+        plugin = self.failure.plugin
+        return (
+            f"the hook {plugin.source} could not be loaded ({self.failure.reason}); "
+            f"repair it, or add {plugin.source!r} to disabled in [tools] of the settings"
+        )
+
+
+def adopted(tool: Tool[Any]) -> Tool[Any]:
+    """A tool of another package with careful traits: one that states no category is of the category ``plugin``.
+
+    It changes something then, runs alone, and is not remembered. A tool that states its category is believed.
+    """
+    return tool if tool.traits.category is not Category.NONE else _Adopted(tool)
+
+
+def _careful(traits: Traits) -> Traits:
+    if traits.category is not Category.NONE:
+        return traits
+    return replace(traits, category=Category.PLUGIN, mutating=True, parallelizable=False, cacheable=False)
+
+
+class _Adopted(Tool[Any]):
+    """Another's tool, with traits of ours."""
+
+    def __init__(self, inner: Tool[Any]) -> None:
+        super().__init__(inner.name, inner.description, inner.arguments, _careful(inner.traits))
+        self._inner = inner
+
+    @property
+    def schema(self) -> JsonObject:
+        return self._inner.schema
+
+    def parse(self, raw: JsonObject) -> Any:
+        return self._inner.parse(raw)
+
+    def traits_of(self, args: Any) -> Traits:
+        return _careful(self._inner.traits_of(args))
+
+    def subjects(self, args: Any) -> tuple[Subject, ...]:
+        return self._inner.subjects(args)
+
+    def requires_approval(self, args: Any) -> bool:
+        return self.traits_of(args).mutating or self._inner.requires_approval(args)
+
+    def paths(self, args: Any) -> tuple[str, ...]:
+        return self._inner.paths(args)
+
+    async def run(self, args: Any, ctx: ToolContext) -> ToolResult:
+        return await self._inner.run(args, ctx)
