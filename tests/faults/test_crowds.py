@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -11,7 +12,8 @@ import pytest
 from tests.faults.children import Child, child
 from tests.faults.rig import Place, lines, opened, usable, within
 
-from harness import ExecutionContext, Status
+from harness import ExecutionContext, Status, connect
+from harness.errors import TerminalError
 
 TASKS, EACH = 20, 10
 
@@ -161,3 +163,24 @@ async def test_the_nonce_is_not_in_the_environment_of_commands(here: Place) -> N
     assert nonce
     assert nonce not in result.stdout
     assert os.stat(here.state).st_mode & 0o077 == 0
+
+
+async def test_harnesses_that_make_sessions_in_one_instant_keep_to_their_limit_together(here: Place) -> None:
+    made: list[str] = []
+    refused: list[str] = []
+
+    async def make(number: int) -> None:
+        try:
+            async with connect(here.target, tmux=f"s{number}", config=config):
+                made.append(f"s{number}")
+        except TerminalError as error:
+            refused.append(error.message)
+
+    config = replace(here.config, tmux_socket=here.socket, max_sessions=2)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for number in range(6):
+                tasks.start_soon(make, number)
+    assert sorted(here.tmux("list-sessions", "-F", "#{session_name}").split()) == sorted(made)
+    assert len(made) == 2
+    assert ["max_sessions = 2" in message for message in refused] == [True] * 4
