@@ -1,0 +1,97 @@
+"""Dropping old records, so that the audit stays within its limits and the rest can still be proved.
+
+First a record says up to which one the older ones go; then they go, a few thousand in each transaction, so that no
+call waits for long. A call without an outcome is kept, and everything after it, until it is too old by age.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from .records import Kind
+from .store import Item, Store
+
+__all__ = ["Retention", "apply_step", "plan"]
+
+DAY = 86400.0
+STEP = 5_000
+"""Records that one transaction drops."""
+ROOM = 0.9
+"""How full the audit is after it was too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept: seconds, and bytes of the database."""
+
+    max_age: float = 366 * DAY
+    max_bytes: int = 1 << 30
+
+
+def plan(store: Store, limits: Retention, now: float) -> int:
+    """The number of the last record that is to go, after saying so in the chain; 0 when all may stay."""
+    db = store.connection
+    first, last = db.execute("SELECT first, last FROM chain").fetchone()
+    through = max(_by_age(db, now - limits.max_age), _by_size(db, limits.max_bytes, first, last))
+    oldest = db.execute(
+        "SELECT min(u.number) FROM unsettled u JOIN records r ON r.seq = u.number WHERE r.at >= ?",
+        (now - limits.max_age,),
+    ).fetchone()[0]
+    through = min(through, (oldest or last) - 1, last - 1)
+    if through < first:
+        return _announced(db, first)
+    (text,) = db.execute("SELECT hash FROM records WHERE seq = ?", (through,)).fetchone()
+    (forgotten,) = db.execute("SELECT count(*) FROM unsettled WHERE number <= ?", (through,)).fetchone()
+    fields = {"kind": Kind.RETENTION, "at": round(now, 6), "through": through, "hash": text, "unsettled": forgotten}
+    store.write([Item(fields, durable=True)])
+    return int(through)
+
+
+def _by_age(db: sqlite3.Connection, before: float) -> int:
+    """The last record before the first young one; clocks that went back make it keep more, never less."""
+    young = db.execute("SELECT seq FROM records WHERE at >= ? ORDER BY seq LIMIT 1", (before,)).fetchone()
+    (last,) = db.execute("SELECT last FROM chain").fetchone()
+    return int(young[0] if young else last) - 1
+
+
+def _by_size(db: sqlite3.Connection, limit: int, first: int, last: int) -> int:
+    pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGES)
+    used = (pages - free) * size
+    if used <= limit:
+        return 0
+    return first + int((last - first + 1) * (1 - ROOM * limit / used)) - 1
+
+
+_PAGES = ("page_count", "freelist_count", "page_size")
+
+
+def _announced(db: sqlite3.Connection, first: int) -> int:
+    """What an earlier plan announced and was not carried out to its end."""
+    row = db.execute("SELECT body FROM records WHERE kind = ? ORDER BY seq DESC LIMIT 1", (Kind.RETENTION,)).fetchone()
+    if row is None:
+        return 0
+    through = int(json.loads(row[0])["through"])
+    return through if through >= first else 0
+
+
+def apply_step(store: Store, through: int) -> bool:
+    """Drop some of the records up to ``through``; True when there are more."""
+    db = store.connection
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        (first,) = db.execute("SELECT first FROM chain").fetchone()
+        end = min(through, first + STEP - 1)
+        if end >= first:
+            db.execute("UPDATE chain SET first = ?", (end + 1,))
+            db.execute("DELETE FROM unsettled WHERE number <= ?", (end,))
+            db.execute("DELETE FROM records WHERE seq <= ?", (end,))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    for _ in db.execute("PRAGMA incremental_vacuum"):  # each row frees a page
+        pass
+    return bool(end < through)

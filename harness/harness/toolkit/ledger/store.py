@@ -1,0 +1,359 @@
+"""The database of the audit: one connection, used by one thread at a time. Everything here blocks.
+
+Several processes write one file. Each transaction takes the write lock first, reads where the chain ends, and goes on
+from there, so that the chain stays one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote
+
+from ...errors import HarnessError
+from ..values import Json, JsonObject
+from .place import Head, Place, write_head
+from .process import ProcessId
+from .records import GENESIS, Kind, canonical, digest, storable
+from .schema import SCHEMA, VERSION
+
+__all__ = ["BUSY_LIMIT", "Item", "Store", "Unsettled", "connect", "damage", "open_store", "unusable"]
+
+logger = logging.getLogger(__name__)
+
+BUSY_LIMIT = 5.0
+"""Seconds to wait for another process that writes."""
+
+_INSERT = (
+    "INSERT INTO records (seq, kind, number, at, status, backend, tool, session_id, body, hash)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One record that is to be written. ``about`` is the call that it is about, when that is another record."""
+
+    fields: JsonObject
+    durable: bool = False
+    """It is on the disk before the write returns, whatever happens to the machine."""
+    about: Item | None = None
+    number: int = 0
+    """The number of a call of the past that it is about; of a call that is to be written, once it is."""
+    void: bool = False
+    """It was given up before it was written: nothing about it is written either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A call of which nobody knows yet what came of it."""
+
+    number: int
+    state: str
+    mutating: bool
+    process: ProcessId
+    job_id: str
+    record: JsonObject = field(default_factory=dict)
+    """What was written before it ran."""
+
+
+class Store:
+    """An open audit, for one thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, head_file: int, place: Place, process: ProcessId) -> None:
+        self._db = connection
+        self._head_file = head_file
+        self._place = place
+        self.process = process
+        self._is_full = True
+        self._is_compared = False
+        self._is_behind = False
+
+    # -- writing
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Write all of these, in their order, or none.
+
+        Raises:
+            sqlite3.Error, OSError: nothing was written.
+        """
+        durable = any(item.durable for item in items)
+        self._synchronous(full=durable)
+        with self._transaction() as chain:
+            numbers = [(item, chain.add(item)) for item in items if not _is_void(item)]
+        for item, number in numbers:
+            item.number = number
+        self._is_behind = not durable
+        if durable and chain.head.count:
+            write_head(self._head_file, chain.head)
+
+    def finish(self) -> None:
+        """Bring onto the disk what was written without waiting for it, and the head into its second place.
+
+        Raises:
+            sqlite3.Error, OSError: it could not be done; what was written is still there.
+        """
+        if not self._is_behind:
+            return
+        self._synchronous(full=True)
+        with self._transaction() as chain:
+            pass
+        write_head(self._head_file, chain.head)
+        self._is_behind = False
+
+    def _synchronous(self, *, full: bool) -> None:
+        if full != self._is_full:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._is_full = full
+
+    @contextmanager
+    def _transaction(self) -> Iterator[_Chain]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            chain = _Chain(self._db, self.process)
+            self._compare(chain)
+            yield chain
+            chain.close()
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _compare(self, chain: _Chain) -> None:
+        """Keep it in the chain when its end is not where the second place has it: the next write would hide that."""
+        if self._is_compared:
+            return
+        self._is_compared = True
+        if what := damage(self._db, self._place):
+            logger.error("the audit in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
+            chain.append({"kind": Kind.DAMAGE, "at": round(time.time(), 6), "text": what})
+
+    # -- what is not settled
+
+    def unsettled(self, backend: str | None = None) -> list[Unsettled]:
+        """Calls without a known outcome, oldest first; of one target, or of all."""
+        rows = self._db.execute(
+            "SELECT u.number, u.state, u.mutating, u.process, u.job_id, r.body FROM unsettled u"
+            " LEFT JOIN records r ON r.seq = u.number WHERE ?1 IS NULL OR u.backend = ?1 ORDER BY u.number",
+            (backend,),
+        )
+        return [
+            Unsettled(number, state, bool(mutating), ProcessId.from_text(process), job_id, json.loads(body or "{}"))
+            for number, state, mutating, process, job_id, body in rows
+        ]
+
+    def siblings(self, call: Unsettled) -> list[tuple[JsonObject, str]]:
+        """The other calls of the same process to the same tool on the same target, each with its job, if known."""
+        record = call.record
+        rows = self._db.execute(
+            "SELECT seq, body FROM records WHERE kind = 'intent' AND backend = ? AND tool = ? AND seq != ?"
+            " AND kind IN ('intent', 'refused') AND instr(body, ?)",
+            (record["backend"], record["tool"], call.number, canonical({"owner": record["owner"]})[1:-1]),
+        ).fetchall()
+        return [(json.loads(body), self._job_of(number)) for number, body in rows]
+
+    def _job_of(self, number: int) -> str:
+        rows = self._db.execute("SELECT body FROM records WHERE number = ? AND seq > number", (number,))
+        known = [json.loads(body).get("job_id", "") for (body,) in rows]
+        return next((job_id for job_id in known if job_id), "")
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, for :mod:`.retention`."""
+        return self._db
+
+
+def damage(db: sqlite3.Connection, place: Place) -> str:
+    """What does not fit between the end of the chain and the head in the second place; empty when all does."""
+    try:
+        head = place.read_head()
+    except (OSError, ValueError) as error:
+        return f"the file {place.head_file.name!r} cannot be read: {error}"
+    if head is None:
+        return ""
+    (last,) = db.execute("SELECT last FROM chain").fetchone()
+    if head.count > last:
+        return f"{head.count} records were written, and {last} are there"
+    found = db.execute("SELECT hash FROM records WHERE seq = ?", (head.count,)).fetchone()
+    if found and found[0] != head.hash:
+        return f"record {head.count} is another than the one that was written"
+    return ""
+
+
+def _is_void(item: Item) -> bool:
+    return item.void or (item.about is not None and item.about.void)
+
+
+class _Chain:
+    """The chain inside one transaction."""
+
+    def __init__(self, db: sqlite3.Connection, process: ProcessId) -> None:
+        self._db = db
+        self._process = process
+        last, text = db.execute("SELECT last, hash FROM chain").fetchone()
+        self.head = Head(last, text)
+        self._numbers: dict[int, int] = {}
+
+    def add(self, item: Item) -> int:
+        """Append a record; returns the number of the call that it is about, 0 when it was not needed any more."""
+        kind, fields = str(item.fields["kind"]), item.fields
+        number = self._about(item)
+        if kind in _SETTLING and not self._settle(number, fields):
+            return 0
+        seq = self.append(fields, number)
+        if kind == Kind.INTENT:
+            self._open(seq, fields)
+        elif kind == Kind.JOB:
+            job_id = storable(str(fields["job_id"]))
+            self._db.execute("UPDATE unsettled SET job_id = ? WHERE number = ?", (job_id, number))
+        self._numbers[id(item)] = seq
+        return number or seq
+
+    def _about(self, item: Item) -> int:
+        if item.about is not None:
+            return self._numbers.get(id(item.about)) or item.about.number
+        return item.number
+
+    def append(self, fields: JsonObject, number: int = 0) -> int:
+        """Append a record, and nothing else."""
+        seq, kind = self.head.count + 1, str(fields["kind"])
+        body = canonical({**fields, "seq": seq, "prev": self.head.hash, **({"number": number} if number else {})})
+        text = digest(body)
+        found = (_text(fields.get(name)) for name in ("status", "backend", "tool", "session_id"))
+        self._db.execute(_INSERT, (seq, kind, number or None, fields["at"], *found, body, text))
+        self.head = Head(seq, text)
+        return seq
+
+    def _open(self, number: int, fields: JsonObject) -> None:
+        self._db.execute(
+            "INSERT INTO unsettled (number, state, mutating, backend, process) VALUES (?, 'running', ?, ?, ?)",
+            (number, int(bool(fields["mutating"])), _text(fields["backend"]), self._process.to_text()),
+        )
+
+    def _settle(self, number: int, fields: JsonObject) -> bool:
+        """Take a call out of those without an outcome; False when somebody else did so before."""
+        if fields["status"] == "unknown":  # one that changes nothing may be run again: nobody needs to look at it
+            job_id = storable(str(fields.get("job_id", "")))
+            kept = self._db.execute(
+                "UPDATE unsettled SET state = 'unknown', job_id = CASE ?1 WHEN '' THEN job_id ELSE ?1 END"
+                " WHERE number = ?2 AND state = 'running' AND mutating",
+                (job_id, number),
+            )
+            if kept.rowcount:
+                return True
+            gone = self._db.execute("DELETE FROM unsettled WHERE number = ? AND NOT mutating", (number,))
+        else:
+            gone = self._db.execute("DELETE FROM unsettled WHERE number = ?", (number,))
+        return bool(gone.rowcount)
+
+    def close(self) -> None:
+        """Say where the chain ends now."""
+        self._db.execute("UPDATE chain SET last = ?, hash = ?", (self.head.count, self.head.hash))
+
+
+_SETTLING = frozenset({Kind.OUTCOME, Kind.RESOLVED})
+
+
+def _text(value: Json) -> str | None:
+    return storable(value) if isinstance(value, str) and value else None
+
+
+# -- opening
+
+
+@contextmanager
+def open_store(place: Place, process: ProcessId) -> Iterator[Store]:
+    """Open the audit to write, and make it when there is none.
+
+    Raises:
+        HarnessError: it cannot be opened; nothing may run then.
+    """
+    place.prepare()
+    try:
+        connection = connect(place, "rw")
+    except sqlite3.Error as error:
+        raise unusable(place, error) from error
+    with closing(connection):
+        try:
+            _set_up(connection, place)
+        except sqlite3.Error as error:
+            raise unusable(place, error) from error
+        head_file = place.open_head()
+        try:
+            yield Store(connection, head_file, place, process)
+        finally:
+            os.close(head_file)
+
+
+def connect(place: Place, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+    """A connection without implicit transactions; it may wander between threads, one at a time."""
+    uri = f"file:{quote(str(place.database))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
+
+
+def _set_up(connection: sqlite3.Connection, place: Place) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise place.failure(f"a newer harness made it (version {version})", "use that harness, or another directory")
+    if not version:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    mode = _patiently(connection, "PRAGMA journal_mode = WAL")
+    if mode != "wal":
+        raise place.failure(f"its file system gives no write-ahead log ({mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")
+    if not version:
+        _create(connection)
+
+
+def _patiently(connection: sqlite3.Connection, pragma: str) -> object:
+    """SQLite does not wait by itself when two processes turn the log on at once."""
+    give_up = time.monotonic() + BUSY_LIMIT
+    while True:
+        try:
+            return connection.execute(pragma).fetchone()[0]
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been faster
+            for statement in _statements(SCHEMA):
+                connection.execute(statement)
+            connection.execute("INSERT INTO chain (one, first, last, hash) VALUES (1, 1, 0, ?)", (GENESIS,))
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterable[str]:
+    """The statements of a script; unlike ``executescript`` inside the transaction that is open."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def unusable(place: Place, error: Exception) -> HarnessError:
+    """The error for a database that does not work."""
+    if "not a database" in str(error) or "malformed" in str(error):
+        hint = f"move {place.database} away to begin a new one, and find out who changed it"
+        return place.failure(f"the file is damaged ({error})", hint)
+    return place.failure(str(error), "free some space there, or set XDG_STATE_HOME to another directory")

@@ -1,0 +1,174 @@
+"""What waits to be written, and the one task that writes it: in order, one transaction for all of it, in a thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from ...errors import ToolError
+from ..values import CallStatus
+from .place import Place
+from .records import Kind, outcome_fields
+from .store import Item, Store
+
+__all__ = ["BEGIN_LIMIT", "WAITING_LIMIT", "Writer"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WAITING_LIMIT = 10_000
+"""Records that wait in memory while nothing can be written; then nothing runs any more."""
+BATCH = 500
+BEGIN_LIMIT = 15.0
+"""Seconds that the record of an intent may take before the call is refused."""
+END_LIMIT = 10.0
+RETRY = 1.0
+"""Seconds between attempts while nothing can be written."""
+CLOSE_LIMIT = 10.0
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    item: Item
+    must: bool = False
+    """It is given up when it cannot be written at once."""
+    tried: anyio.Event = field(default_factory=anyio.Event)
+    """It was written, or that failed."""
+    error: Exception | None = None
+
+
+class Writer:
+    """The owner of the store while the ledger is open."""
+
+    def __init__(self, store: Store, place: Place) -> None:
+        self._store = store
+        self._place = place
+        self._waiting: list[_Waiting] = []
+        self._more = anyio.Event()
+        self._turn = anyio.Lock(fast_acquire=True)
+        self._in_trouble = False
+
+    def put(self, item: Item) -> None:
+        """Have it written soon."""
+        self._put(_Waiting(item))
+
+    async def keep(self, item: Item) -> None:
+        """Have it written, and wait until that was tried; when it failed it is tried again later. Never raises."""
+        waiting = _Waiting(item)
+        self._put(waiting)
+        with anyio.move_on_after(END_LIMIT):
+            await waiting.tried.wait()
+
+    async def must(self, item: Item) -> None:
+        """Write it now.
+
+        Raises:
+            ToolError: it was not written, and will not be.
+        """
+        waiting = _Waiting(item, must=True)
+        self._put(waiting)
+        try:
+            with anyio.fail_after(BEGIN_LIMIT):
+                await waiting.tried.wait()
+        except TimeoutError:
+            self._withdraw(waiting)
+            raise self.refusal(f"the disk gave no answer for {BEGIN_LIMIT:g} s") from None
+        except anyio.get_cancelled_exc_class():
+            self._withdraw(waiting)
+            raise
+        if waiting.error is not None:
+            raise self.refusal(str(waiting.error)) from waiting.error
+
+    def check_room(self) -> None:
+        """Refuse a call whose records could only wait, when too many of them do.
+
+        Raises:
+            ToolError: there are.
+        """
+        if len(self._waiting) >= WAITING_LIMIT:
+            raise self.refusal(f"{len(self._waiting)} records wait to be written")
+
+    def refusal(self, what: str) -> ToolError:
+        """The error for a call that may not run, because there would be no record of it."""
+        return ToolError(
+            f"the audit on this machine could not be written, so nothing was run: {what}",
+            hint=f"free some space for {self._place.directory}, or find out why it cannot be written",
+        )
+
+    async def in_turn(self, work: Callable[..., T], *args: object) -> T:
+        """Do something else with the store, in the worker thread, between two writes."""
+        async with self._turn:
+            with anyio.CancelScope(shield=True):  # no two threads at once on one connection
+                result = await to_thread.run_sync(partial(work, *args))
+        return result
+
+    async def run(self) -> None:
+        """Write what waits, whenever something does; run by the owner until it is cancelled."""
+        while True:
+            with anyio.move_on_after(RETRY if self._waiting else None):
+                await self._more.wait()
+            self._more = anyio.Event()
+            while self._waiting and await self._write_some():
+                pass
+
+    async def close(self) -> None:
+        """Write what waits, within a limit."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+            while (self._waiting or self._turn.locked()) and await self._write_some():
+                pass
+            try:
+                await to_thread.run_sync(self._store.finish, abandon_on_cancel=True)
+            except Exception as error:  # what was written is there, if the machine lives on
+                logger.warning("the end of the audit in %s may not be on the disk: %s", self._place.directory, error)
+        if lost := len(self._waiting):
+            logger.error("%d records of the audit in %s could not be written", lost, self._place.directory)
+
+    def _put(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._more.set()
+
+    def _withdraw(self, waiting: _Waiting) -> None:
+        """The call will not run. When its intent may be on the disk already, that is kept as well."""
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+            waiting.item.void = True
+        elif waiting.item.fields["kind"] == Kind.INTENT:
+            fields = outcome_fields(time.time(), CallStatus.CANCELLED, "it was given up before it ran", "")
+            self.put(Item(fields, about=waiting.item))
+
+    async def _write_some(self) -> bool:
+        async with self._turn:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            if not batch:
+                return True
+            try:
+                await to_thread.run_sync(self._store.write, [one.item for one in batch], abandon_on_cancel=True)
+            except Exception as error:  # whatever it is, a call that changes something must not run
+                self._failed(batch, error)
+                return False
+            finally:
+                for one in batch:
+                    one.tried.set()
+        if self._in_trouble:
+            self._in_trouble = False
+            logger.warning("the audit in %s is written again", self._place.directory)
+        return True
+
+    def _failed(self, batch: list[_Waiting], error: Exception) -> None:
+        kept = [one for one in batch if not one.must]
+        for one in batch:
+            if one.must:
+                one.error, one.item.void = error, True
+        self._waiting[:0] = kept
+        if not self._in_trouble:
+            self._in_trouble = True
+            what = "the audit in %s cannot be written: %s; nothing that changes something runs until it can"
+            logger.warning(what, self._place.directory, error)

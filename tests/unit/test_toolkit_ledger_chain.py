@@ -1,0 +1,230 @@
+"""The chain of records: one canonical text, one hash, and a check that finds whatever was done to it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.audits import checked, ended_process, entry, tamper, write_as
+
+from harness.toolkit import CallStatus
+from harness.toolkit.ledger import Filters, Head, Place, open_ledger, open_reader, records, this_process, verify
+from harness.toolkit.ledger.records import GENESIS, canonical, digest, shortened
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+OBJECTS = st.dictionaries(st.text(), JSON, max_size=5)
+
+
+@given(OBJECTS)
+def test_the_canonical_text_says_the_same_and_is_the_same_whatever_the_order(value: dict[str, object]) -> None:
+    text = canonical(value)  # type: ignore[arg-type]  # JSON
+    assert json.loads(text) == value
+    assert text == canonical(dict(reversed(value.items())))  # type: ignore[arg-type]  # JSON
+    assert text.isascii()
+    assert canonical(json.loads(text)) == text
+
+
+@given(st.recursive(st.none() | st.floats() | st.binary() | st.text(), lambda inner: st.lists(inner, max_size=3)))
+def test_what_is_no_json_has_a_canonical_text_all_the_same(value: object) -> None:
+    json.loads(canonical({"value": value}), parse_constant=pytest.fail)  # type: ignore[dict-item]  # not JSON
+
+
+@given(OBJECTS)
+def test_short_arguments_are_kept_as_they_are(value: dict[str, object]) -> None:
+    assert shortened(value) == value  # type: ignore[arg-type]  # JSON
+
+
+def test_a_long_text_is_cut_and_says_what_it_was() -> None:
+    text = "a" * 20_000
+    kept = shortened({"content": text})["content"]
+    assert isinstance(kept, str)
+    assert kept.startswith("a" * 16_384 + "[... 3616 characters left out")
+    assert digest(text) in kept
+
+
+def test_arguments_nested_without_end_are_kept_to_a_depth() -> None:
+    value: list[object] = []
+    value.append(value)
+    assert "[too deep]" in canonical(shortened({"value": value}))  # type: ignore[dict-item]  # endless
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Five calls of a dead process with outcomes: ten records."""
+    made = Place(tmp_path / "audit")
+    write_as(made, ended_process(), *(entry(f"c{number}") for number in range(5)), outcome=CallStatus.OK)
+    return made
+
+
+def test_an_untouched_chain_is_whole(place: Place) -> None:
+    report = verify(place)
+    assert (report.records, report.first, report.unsettled, report.problems) == (10, 1, 0, [])
+    assert report.head == place.read_head()
+
+
+def test_each_record_holds_the_hash_of_the_one_before_it(place: Place) -> None:
+    with open_reader(place) as db:
+        lines = list(records(db, Filters(), this_process()))
+    before = GENESIS
+    for number, (body, text) in enumerate(lines, 1):
+        record = json.loads(body)
+        assert (record["prev"], record["seq"]) == (before, number)
+        assert digest(canonical(record)) == text
+        before = text
+
+
+LAST = "SELECT hash FROM records WHERE seq = {}"
+ATTACKS = {
+    "an edited record": (["UPDATE records SET body = replace(body, 'echo c2', 'rm') WHERE seq = 5"], "5 was changed"),
+    "an edited hash": (["UPDATE records SET hash = replace(hash, 'a', 'b') WHERE seq = 5"], "5 was changed"),
+    "an edited column": (["UPDATE records SET tool = 'time' WHERE seq = 5"], "5 is listed under something else"),
+    "a hidden call": (["UPDATE records SET kind = 'note' WHERE seq = 5"], "5 is listed under something else"),
+    "a removed record": (["DELETE FROM records WHERE seq = 5"], "missing: 5"),
+    "removed records": (["DELETE FROM records WHERE seq IN (5, 6, 7)"], "missing: 5 to 7"),
+    "a removed beginning": (["DELETE FROM records WHERE seq < 3"], "missing: 1 to 2"),
+    "a removed beginning, renumbered": (
+        ["DELETE FROM records WHERE seq < 3", "UPDATE chain SET first = 3"],
+        "no record says that they were dropped",
+    ),
+    "a removed tail": (["DELETE FROM records WHERE seq > 8"], "the chain should end with 10, and ends with 8"),
+    "a removed tail, with the chain's end": (
+        ["DELETE FROM records WHERE seq > 8", f"UPDATE chain SET last = 8, hash = ({LAST.format(8)})"],
+        "10 records were written, as the file 'head' knows, and 8 are there",
+    ),
+    "a moved record": (
+        ["UPDATE records SET seq = 50 WHERE seq = 3", "UPDATE records SET seq = 3 WHERE seq = 5",
+         "UPDATE records SET seq = 5 WHERE seq = 50"],
+        "record 3 is in another's place: it was written as 5",
+    ),
+    "a forgotten orphan": (
+        ["INSERT INTO unsettled (number, state, mutating, backend, process) VALUES (3, 'unknown', 1, 'b', '[]')"],
+        "call 3 is listed as one without a known outcome",
+    ),
+}  # fmt: skip  # one attack, its statements and its sign together
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_it_finds(place: Place, attack: str) -> None:
+    statements, sign = ATTACKS[attack]
+    tamper(place, *statements)
+    problems = verify(place).problems
+    assert any(sign in problem for problem in problems), problems
+
+
+def rewrite(place: Place, seq: int, old: str, new: str) -> None:
+    """What somebody does who knows how the chain is made: change a record, and every hash after it."""
+    with closing(sqlite3.connect(place.database)) as db:
+        rows = db.execute("SELECT seq, body, hash FROM records WHERE seq >= ? ORDER BY seq", (seq,)).fetchall()
+    before, statements = None, []
+    for number, body, _ in rows:
+        record = json.loads(body.replace(old, new))
+        record["prev"] = before or record["prev"]
+        text = canonical(record)
+        before = digest(text)
+        quoted = text.replace("'", "''")
+        statements.append(f"UPDATE records SET body = '{quoted}', hash = '{before}' WHERE seq = {number}")
+    tamper(place, *statements, f"UPDATE chain SET hash = '{before}'")
+
+
+def test_it_finds_a_chain_that_was_made_anew_by_the_head_in_the_second_place(place: Place) -> None:
+    rewrite(place, 5, "echo c2", "echo x")
+    assert verify(place).problems == ["record 10 is another than the one that the file 'head' knows"]
+
+
+def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: Place) -> None:
+    receipt = verify(place).head
+    rewrite(place, 5, "echo c2", "echo x")
+    with closing(sqlite3.connect(place.database)) as db:
+        (text,) = db.execute("SELECT hash FROM chain").fetchone()
+    place.head_file.write_text(f"{10:20d} {text}\n")
+    assert verify(place).is_whole  # the same user can do that: only what is kept elsewhere shows it
+    assert "record 10 is another than the one that the receipt knows" in verify(place, receipt).problems
+    assert "99 records were written" in str(verify(place, Head(99, GENESIS)).problems)
+
+
+def test_it_finds_that_the_database_is_gone(place: Place) -> None:
+    place.database.unlink()
+    assert "records were written: the head was 10:" in str(verify(place).problems)
+
+
+def test_it_finds_that_the_second_place_is_gone_or_unreadable(place: Place) -> None:
+    place.head_file.write_text("something\n")
+    assert "no head" in str(verify(place).problems)
+    place.head_file.unlink()
+    assert "the file 'head' beside the database is missing" in str(verify(place).problems)
+
+
+def test_it_finds_a_damaged_file(place: Place) -> None:
+    with place.database.open("r+b") as file:
+        file.write(b"x" * 200)
+    assert "damaged" in str(verify(place).problems)
+
+
+def test_no_audit_is_nothing_wrong(tmp_path: Path) -> None:
+    report = checked(tmp_path / "none")
+    assert (report.records, report.problems) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE records SET body = '{}' WHERE seq = 1",
+        "DELETE FROM records WHERE seq = 1",
+        "DELETE FROM records",
+        "INSERT OR REPLACE INTO records (seq, kind, at, body, hash) VALUES (1, 'x', 0, '{}', '')",
+        "INSERT INTO records (seq, kind, at, body, hash) VALUES (-1, 'x', 0, '{}', '')",
+        "UPDATE chain SET last = 3",
+        "DELETE FROM chain",
+    ],
+)
+def test_records_are_not_changed_by_mistake(place: Place, statement: str) -> None:
+    with closing(sqlite3.connect(place.database)) as db, pytest.raises(sqlite3.IntegrityError, match="audit"):
+        db.execute(statement)
+
+
+async def test_a_process_that_finds_the_tail_gone_says_so_in_the_chain(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    tamper(place, "DELETE FROM records WHERE seq > 8", f"UPDATE chain SET last = 8, hash = ({LAST.format(8)})")
+    async with open_ledger(place.directory) as ledger:
+        await ledger.begin(entry("next"))
+        await ledger.end("next", CallStatus.OK, "")
+    assert "is damaged: 10 records were written, and 8 are there" in caplog.text
+    assert verify(place).problems == ["record 9 says that damage was found: 10 records were written, and 8 are there"]
+
+
+async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place: Place) -> None:
+    place.database.unlink()
+    async with open_ledger(place.directory) as ledger:
+        await ledger.begin(entry("next"))
+        await ledger.end("next", CallStatus.OK, "")
+    assert "10 records were written, and 0 are there" in str(verify(place).problems)
+
+
+async def test_the_second_place_knows_the_end_of_a_ledger_that_was_closed(tmp_path: Path) -> None:
+    async with open_ledger(tmp_path / "audit") as ledger:
+        await ledger.begin(entry("c1", mutating=False))
+        await ledger.end("c1", CallStatus.OK, "")
+    head = Place(tmp_path / "audit").read_head()
+    assert head == checked(tmp_path / "audit").head
+    assert head is not None
+    assert head.count == 2
+
+
+@pytest.mark.parametrize("text", ["", "12", "x:" + GENESIS, "1:abc", f"-1:{GENESIS}"])
+def test_what_is_no_receipt_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="COUNT:HASH"):
+        Head.parse(text)
+
+
+def test_a_receipt_is_read_as_it_is_printed() -> None:
+    assert Head.parse(str(Head(7, "a" * 64))) == Head(7, "a" * 64)
