@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.faults.rig import Place, opened, private_place, usable, within
+from tests.faults.rig import Place, feed, opened, private_place, usable, within
 from tests.support.sshd import MakeSshd
 
 from harness import ExecutionContext, Status
@@ -35,18 +36,42 @@ async def test_a_full_disk_is_a_clear_error_or_a_right_result(here: Place, tmux:
     with small_disk(here.state):
         async with opened(here, tmux=tmux) as ctx:
             await usable(ctx)
-            filler = here.state / "filler"
-            filler.write_bytes(b"")
-            with filler.open("wb", buffering=0) as full:
-                while True:
-                    try:
-                        full.write(b"x" * 4096)
-                    except OSError:
-                        break
+            filler = fill(here.state)
             for _ in range(3):
                 await honest_when_full(ctx)
             with pytest.raises(NoSpace):
                 await within(30, ctx.run_shell("echo never", wait=False))
+            filler.unlink()
+            await usable(ctx)
+        here.end()
+
+
+def fill(directory: Path) -> Path:
+    """Leave no space there; returns the file that takes it."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as full:
+        while True:
+            try:
+                full.write(b"x" * 4096)
+            except OSError:
+                return filler
+
+
+async def test_a_job_whose_exit_code_found_no_space_is_unknown_and_not_waited_for(here: Place) -> None:
+    if os.getuid() != 0:
+        pytest.skip("a file system of the test's own needs root")
+    go = here.path("go")
+    os.mkfifo(go)
+    with small_disk(here.state):
+        async with opened(here) as ctx, opened(here) as other:
+            job = await ctx.run_shell(f"read x <{go}; (exit 4)", wait=False)
+            filler = fill(here.state)
+            await feed(go, b"on\n")
+            with anyio.fail_after(20):
+                result = await other.wait(job.job_id or "", timeout=20)
+            assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+            assert any("the disk of the target was full" in notice for notice in result.notices), result
+            assert [item.status for item in await other.jobs() if item.job_id == job.job_id] == [Status.UNKNOWN]
             filler.unlink()
             await usable(ctx)
         here.end()

@@ -23,7 +23,7 @@ from .joboutput import HeadTail, Kept
 from .jobtable import JobTable, KeptJob
 from .panelog import LAG, PaneLog, PaneOutput, late_bytes, read_log
 from .shell import HeldShell, Reply, open_held_shell
-from .state import JobRecord, JobStore, LogPlace
+from .state import JobRecord, JobStore, LogPlace, pane_uid
 
 __all__ = ["CallbackError", "JobFollower", "callbacks_of"]
 
@@ -323,12 +323,6 @@ def callbacks_of(command: Command) -> Callbacks | None:
 
 def _ignore(data: bytes) -> None:
     pass
-
-
-def pane_uid(record: JobRecord) -> str:
-    """The lasting id of the pane that a job runs in; it is the name of the log's folder."""
-    parts = record.log.split("/")
-    return parts[1] if record.kind == "pane" and len(parts) > 1 else ""
 
 
 def call_back(callback: OutputCallback, data: bytes, failures: list[CallbackError]) -> bool:

@@ -31,7 +31,7 @@ from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript
-from .jobfollow import CallbackError, JobFollower, callbacks_of, pane_uid
+from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
 from .joboutput import JobOutput, Kept, cut
 from .jobscript import SIGNALS, Fault, Launch, Outcome
@@ -43,7 +43,7 @@ from .markers import from_keyboard
 from .paneend import PaneEnding
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
-from .state import JobRecord, JobStore, render_record
+from .state import JobRecord, JobStore, pane_uid, render_record
 
 __all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
 
@@ -59,6 +59,7 @@ GUARD_AFTER = 0.5
 """A command that ends sooner than this is not watched for how much it writes."""
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
+UNWRITTEN = "it has ended, and its exit code could not be stored: the disk of the target was full"
 NO_LOG_END = "the log of its pane does not hold its end: the output may lack its end"
 LOST = (ConnectionLost, ConnectError)
 """After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
@@ -393,7 +394,8 @@ class PosixJobs(Jobs):
         by_keys = kept.record.kind == "pane" and from_keyboard(job.exit_code, output.stdout.data)
         status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
         outcome = Outcome(status, job.exit_code)
-        notices = ("it is gone and left no exit code",) if job.status is Status.UNKNOWN else ()
+        gone = UNWRITTEN if kept.unwritten else "it is gone and left no exit code"
+        notices = (gone,) if job.status is Status.UNKNOWN else ()
         if not whole:
             notices = (*notices, NO_LOG_END)
         if not (output.stdout.data or self._follower.can_read(kept.record)):

@@ -290,6 +290,7 @@ hx_going() {
 # hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
 # or we are. A job in a pane has no process group of its own: it is gone when its pane is.
 # hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
+# hx_unwritten JOB: it has ended, and the disk was full: N.exit is there and stays empty.
 _WATCH = r"""
 hx_pane() {
   [ -p "$hx_root/panes/$1/alive" ] || return 1
@@ -298,7 +299,13 @@ hx_pane() {
   { read -r hx_shell <"$hx_root/panes/$1/pid"; } 2>/dev/null
   kill -0 "$hx_shell" 2>/dev/null
 }
+hx_unwritten() {
+  [ -e "$hx_jobs/$1.exit" ] || return 1
+  [ -s "$hx_jobs/$1.exit" ] || hx_nap 0.3
+  [ ! -s "$hx_jobs/$1.exit" ]
+}
 hx_gone() {
+  hx_unwritten "$1" && return 0
   if [ -s "$hx_jobs/$1.pid" ]; then
     ! hx_going "$1"
   else

@@ -13,7 +13,7 @@ from harness.transport import Transport
 from .jobclean import clean_script
 from .jobscript import recorded
 from .shell import HeldShell
-from .state import JobRecord, JobStore, parse_record
+from .state import JobRecord, JobStore, pane_uid, parse_record
 
 __all__ = ["JobTable", "KeptJob", "list_script", "parse_table"]
 
@@ -22,11 +22,16 @@ LISTED_COLUMNS = 2000
 SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
 
-# For each record: "job N STATE CODE STATUS", STATE being ended, alive, gone or pane; then times; then the records.
+# For each record: "job N STATE CODE STATUS", STATE being ended, unwritten, alive, gone or pane; then "pane UID" for
+# each that is there; then times; then the records.
 _LIST = r"""
 hx_state_of() {
   hx_c= hx_w= hx_s=gone
   if [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+    hx_s=ended
+  elif hx_unwritten "$1"; then
+    hx_s=unwritten
+  elif [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
     hx_s=ended
   elif [ ! -e "$1.pid" ] && [ ! -e "$1.out" ]; then
     hx_s=pane
@@ -65,10 +70,11 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class KeptJob:
-    """A job and its record."""
+    """A job and its record. ``unwritten``: it has ended, and the disk was too full for its exit code."""
 
     job: Job
     record: JobRecord
+    unwritten: bool = False
 
 
 def list_script(socket: str, job_id: str | None = None) -> str:
@@ -124,7 +130,8 @@ class _Table:
         for job_id, words in self.states.items():
             record = parse_record("\n".join(self.records.get(job_id, [])))
             if record is not None:
-                found.append(KeptJob(self._job(job_id, words, record), record))
+                job = self._job(job_id, words, record)
+                found.append(KeptJob(job, record, words[:1] == ["unwritten"]))
         return found
 
     def _job(self, job_id: str, words: list[str], record: JobRecord) -> Job:
@@ -144,9 +151,8 @@ class _Table:
         )
 
     def _unended(self, state: list[str], record: JobRecord) -> Status:
-        if record.kind == "pane":
-            uid = record.log.split("/")[1:2]
-            return Status.RUNNING if uid and uid[0] in self.panes else Status.UNKNOWN
+        if record.kind == "pane" and state != ["unwritten"]:
+            return Status.RUNNING if pane_uid(record) in self.panes else Status.UNKNOWN
         return Status.RUNNING if state in (["alive"], ["pane"]) else Status.UNKNOWN
 
 

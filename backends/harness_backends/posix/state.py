@@ -37,6 +37,7 @@ __all__ = [
     "NoStateDirectory",
     "keep_job_store",
     "open_job_store",
+    "pane_uid",
     "parse_record",
     "parse_report",
     "render_record",
@@ -231,6 +232,12 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
         user=fields.get("user", ""),
         host=fields.get("host", ""),
     )
+
+
+def pane_uid(record: JobRecord) -> str:
+    """The lasting id of the pane that a job runs in; it is the name of the log's folder."""
+    parts = record.log.split("/")
+    return parts[1] if record.kind == "pane" and len(parts) > 1 else ""
 
 
 def _number(text: str) -> float | None:
