@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from ..context import ExecutionContext
 from .events import Event, EventBus, ToolCallProgress
 from .seams import FileVersions, Redactor, Spawner
+from .secrets_stream import StreamRedactor
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -27,10 +28,17 @@ class CallNotes:
 
     job_id: str = ""
     """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
-    partial: str = ""
-    """The end of what it produced so far, for a call that is cancelled or runs out of time."""
+    shown: str = ""
+    """The end of the progress that was shown so far, redacted."""
+    streams: dict[str, StreamRedactor] = field(default_factory=dict)
+    """What redacts each stream of progress: it holds back what may be the beginning of a secret."""
     on_job: Callable[[str], None] | None = None
     """Told at once which job it is, so that the ledger knows also when harness is killed."""
+
+    @property
+    def partial(self) -> str:
+        """The end of what it produced so far, for a call that is cancelled or runs out of time."""
+        return (self.shown + "".join(stream.rest for stream in self.streams.values()))[-PARTIAL_KEPT:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,28 @@ class ToolContext:
     notes: CallNotes = field(default_factory=CallNotes)
 
     def progress(self, text: str, stream: Literal["stdout", "stderr", "note"] = "stdout") -> None:
-        """Show people a piece of output while the call runs; models never see it."""
-        shown = self.redactor.text(text)
-        self.notes.partial = (self.notes.partial + shown)[-PARTIAL_KEPT:]
-        self.events.publish(ToolCallProgress(call_id=self.call_id, text=shown, stream=stream))
+        """Show people a piece of output while the call runs; models never see it.
+
+        A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the beginning of a secret is shown with
+        what follows it. A note is whole.
+        """
+        if stream == "note":
+            self._show(self.redactor.text(text), stream)
+            return
+        if stream not in self.notes.streams:
+            self.notes.streams[stream] = StreamRedactor(self.redactor)
+        self._show(self.notes.streams[stream].feed(text), stream)
+
+    def finish_progress(self) -> None:
+        """Show what was held back; the executor does this when the tool has ended."""
+        for stream in ("stdout", "stderr"):
+            if stream in self.notes.streams:
+                self._show(self.notes.streams[stream].flush(), stream)
+
+    def _show(self, text: str, stream: Literal["stdout", "stderr", "note"]) -> None:
+        if text:
+            self.notes.shown = (self.notes.shown + text)[-PARTIAL_KEPT:]
+            self.events.publish(ToolCallProgress(call_id=self.call_id, text=text, stream=stream))
 
     def publish(self, event: Event) -> None:
         """Publish an event of this session."""

@@ -15,6 +15,7 @@ from .events import Failure
 from .failures import cancelled, failure_of, redacted, refused, status_of, timed_out
 from .limits import cut_result
 from .locks import PathLocks, lock_keys
+from .redaction import redact_head
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
 from .tool import Intent, Tool, Traits
@@ -28,8 +29,6 @@ END_LIMIT = 10.0
 """Seconds that the record of a call's end may take."""
 SUMMARY = 2_000
 """Characters of a result that the ledger keeps."""
-OVERLAP = 8_000
-"""Characters beyond them that redaction looks at, so that no half of a secret is left at the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Pipeline:
         return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
 
     async def _end(self, status: CallStatus, result: ToolResult) -> None:
-        summary = self.services.redactor.text(result.text[: SUMMARY + OVERLAP])[:SUMMARY]
+        summary = redact_head(self.services.redactor.text, result.text, SUMMARY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
             await self.services.ledger.end(self.ctx.call_id, status, summary, self.ctx.notes.job_id)
 
@@ -172,6 +171,8 @@ class Pipeline:
                 return await prepared.tool.run(prepared.args, self.ctx), None
         except Exception as error:  # the two axes: a result for the model, an error for the operator
             return failure_of(error, prepared.tool.name, self.ctx.notes.partial)
+        finally:
+            self.ctx.finish_progress()
         assert scope.cancelled_caught
         return timed_out(limit or 0, self.ctx.notes.partial), None
 

@@ -137,6 +137,12 @@ class Redactor(ABC):
 
         return redact_result(result, self.text)
 
+    def complete(self, text: str) -> int:
+        """How many characters of a text, whose end has not come, can be shown: nothing after them changes that."""
+        from .secrets_stream import safe_end
+
+        return safe_end(text)
+
     def json(self, value: JsonObject) -> JsonObject:
         """An object with every text of it redacted."""
         from .redaction import redact_object

@@ -1,0 +1,115 @@
+"""Redacting output while it comes: a secret that arrives in two pieces is still taken out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .secrets_named import TRIGGER, lowered
+from .secrets_names import MARK
+
+if TYPE_CHECKING:
+    from .seams import Redactor
+
+__all__ = ["HELD", "StreamRedactor", "safe_end"]
+
+HELD = 8 << 10
+"""Characters of one line that are held back, at most."""
+KEY_HELD = 64 << 10
+"""Characters of a private key that has not ended."""
+CONTEXT = 2 << 10
+"""Characters of the line that were shown already and are looked at again with what follows."""
+_LAST_WORD = re.compile(r"\S*\Z")
+_OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
+
+
+def safe_end(text: str) -> int:
+    """How much of a text, whose end has not come, can be shown: what follows will not make a secret of it. Pure.
+
+    Whole lines are, but for a private key that has not ended. Of the last line it is all but its last word, and only
+    what stands before the first name of a secret, or right after that.
+    """
+    line = text.rfind("\n") + 1
+    tail = text[line:]
+    word = max(tail.rfind(" "), tail.rfind("\t"), tail.rfind("\r")) + 1
+    trigger = TRIGGER.search(lowered(tail))
+    end = line + (min(word, trigger.end()) if trigger else word)
+    begin = text.rfind("-----BEGIN")
+    if begin >= 0 and (begin >= line or _OPEN_KEY.match(text, begin)):
+        end = min(end, begin)
+    return end
+
+
+class StreamRedactor:
+    """One stream of one call. Not for several tasks at once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._raw = ""
+        """The line that has begun: first what was shown of it, then what is held."""
+        self._shown = ""
+        """What was shown of it, redacted."""
+        self._done = 0
+        """How much of it was shown."""
+        self._swallow = False
+
+    def feed(self, text: str) -> str:
+        """The next piece; returns what can be shown now, redacted."""
+        self._raw += self._after_secret(text)
+        end = self._redactor.complete(self._raw)
+        limit = KEY_HELD if "-----BEGIN" in self._raw else HELD
+        if len(self._raw) - max(end, self._done) > limit:
+            end = self._forced()
+        if end <= self._done:
+            return ""
+        return self._show(end)
+
+    @property
+    def rest(self) -> str:
+        """What is held, redacted as if nothing followed."""
+        return self._new(self._redactor.text(self._raw))
+
+    def flush(self) -> str:
+        """The same, as the end of the stream: nothing is held any more."""
+        rest = self.rest
+        self._raw = self._shown = ""
+        self._done = 0
+        self._swallow = False
+        return rest
+
+    def _new(self, redacted: str) -> str:
+        return redacted[_alike(redacted, self._shown) :]
+
+    def _show(self, end: int) -> str:
+        redacted = self._redactor.text(self._raw[:end])
+        new = self._new(redacted)
+        line = max(self._raw.rfind("\n", 0, end) + 1, end - CONTEXT)
+        self._raw = self._raw[line:]
+        self._done = end - line
+        self._shown = self._redactor.text(self._raw[: self._done])
+        return new
+
+    def _forced(self) -> int:
+        """Too much is held: a place where no secret is split, or all of it."""
+        whole = self._redactor.text(self._raw)
+        for back in (HELD // 8, HELD // 4, HELD // 2):
+            end = len(self._raw) - back
+            if self._redactor.text(self._raw[:end]) + self._redactor.text(self._raw[end:]) == whole:
+                return end
+        self._swallow = whole.endswith(MARK)
+        return len(self._raw)
+
+    def _after_secret(self, text: str) -> str:
+        """The text without the rest of a secret that was too long to be held."""
+        if not self._swallow:
+            return text
+        rest = re.sub(r"\A[^\s\"']+", "", text)
+        self._swallow = not rest
+        return rest
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    if one.startswith(other):
+        return len(other)
+    return next(number for number, pair in enumerate(zip(one, other + "\0", strict=False)) if pair[0] != pair[1])

@@ -1,0 +1,117 @@
+"""Progress is redacted while it comes, wherever its pieces are cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.toolbox import toolbox
+from tests.unit.test_toolkit_redaction import KNOWN, NAMED, ORDINARY, SECRET, TOKENS, key
+
+from harness.errors import ToolError
+from harness.toolkit import Arguments, Tool, ToolCall, ToolContext, ToolResult, Traits
+from harness.toolkit.events import ToolCallProgress
+from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
+
+LINES = st.one_of(
+    st.sampled_from([text.replace("{}", SECRET) for text, _ in NAMED]),
+    st.sampled_from([*TOKENS, *(text for text in ORDINARY if len(text) < 2_000), key()]),
+    st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=40),
+    st.just(f"said {KNOWN} twice"),
+)
+
+
+def streamed(redactor: PatternRedactor, text: str, cuts: list[int]) -> str:
+    stream = StreamRedactor(redactor)
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    shown = [stream.feed(text[one:other]) for one, other in pairwise(places)]
+    return "".join([*shown, stream.flush()])
+
+
+@given(st.lists(LINES, max_size=6).map("\n".join), st.lists(st.integers(0, 10_000), max_size=12))
+def test_wherever_it_is_cut_the_same_is_shown(text: str, cuts: list[int]) -> None:
+    redactor = PatternRedactor([KNOWN])
+    assert streamed(redactor, text, cuts) == redactor.text(text)
+
+
+@pytest.mark.parametrize("text", [*TOKENS, *(text.replace("{}", SECRET) for text, _ in NAMED), key(), KNOWN])
+def test_one_character_at_a_time_shows_no_secret(text: str) -> None:
+    redactor = PatternRedactor([KNOWN])
+    assert streamed(redactor, f"a {text} b\nc", list(range(len(text) + 10))) == redactor.text(f"a {text} b\nc")
+
+
+def test_ordinary_lines_and_prompts_are_shown_at_once() -> None:
+    stream = StreamRedactor(PatternRedactor())
+    assert stream.feed("compiling\n50% ") == "compiling\n50% "
+    assert stream.feed("done\nContinue? [y/N] ") == "done\nContinue? [y/N] "
+    assert stream.feed("Password: ") == "Password: "
+    assert stream.feed("hunter2-x") == ""
+    assert stream.feed("\n") == f"{MARK}\n"
+    assert stream.flush() == ""
+
+
+def test_a_line_without_an_end_is_not_held_for_ever() -> None:
+    stream = StreamRedactor(PatternRedactor())
+    shown = "".join(stream.feed("x" * 1_000) for _ in range(100))
+    assert len(shown) > 90_000
+    assert len(shown + stream.flush()) == 100_000
+
+
+def test_a_secret_that_is_longer_than_what_is_held_leaves_nothing() -> None:
+    stream = StreamRedactor(PatternRedactor())
+    text = "ghp_" + "aB3" * 20_000 + " end\n"
+    pieces = [text[at : at + 997] for at in range(0, len(text), 997)]
+    shown = "".join([*(stream.feed(piece) for piece in pieces), stream.flush()])
+    assert "aB3" not in shown
+    assert shown.endswith(" end\n")
+
+
+# -- in a call
+
+
+class Nothing(Arguments):
+    """Nothing."""
+
+
+class Talk(Tool[Nothing]):
+    """Says a secret in two pieces, on each of its streams, and then fails or not."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__("talk", "Talk.", Nothing, Traits())
+        self.fails = fails
+
+    async def run(self, args: Nothing, ctx: ToolContext) -> ToolResult:
+        ctx.progress("working\nhun")
+        ctx.progress("on stderr hun", "stderr")
+        ctx.progress("ter2 and hun")
+        ctx.progress("ter2\n", "stderr")
+        ctx.progress("a note of hunter2", "note")
+        if self.fails:
+            raise ToolError("it broke")
+        return ToolResult.of("done")
+
+
+async def test_a_secret_in_two_pieces_of_progress_is_not_shown() -> None:
+    box = toolbox([Talk()])
+    with box.events.subscribe() as events:
+        await box.executor.call(ToolCall("talk"))
+        shown = [event for event in events.drain() if isinstance(event, ToolCallProgress)]
+    by_stream = {
+        stream: "".join(event.text for event in shown if event.stream == stream)
+        for stream in ("stdout", "stderr", "note")
+    }
+    assert by_stream == {
+        "stdout": "working\n[redacted] and hun",
+        "stderr": "on stderr [redacted]\n",
+        "note": "a note of [redacted]",
+    }
+
+
+async def test_what_was_held_is_part_of_what_a_failed_call_leaves() -> None:
+    outcome = await toolbox([Talk(fails=True)]).executor.call(ToolCall("talk"))
+    assert "it broke\nworking\n" in outcome.result.text
+    assert outcome.result.text.count(MARK) == 3
+    assert outcome.result.text.endswith("hun")
+    assert "hunter2" not in outcome.result.text
