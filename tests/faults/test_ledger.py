@@ -1,0 +1,198 @@
+"""The ledger when harness is killed at any point, and when its disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.faults.rig import until, within
+from tests.support.audits import checked, entry
+
+from harness import connect
+from harness.errors import ToolError
+from harness.toolkit import CallStatus
+from harness.toolkit.ledger import AuditCall, Filters, Place, calls, open_ledger, open_reader, this_process
+
+PROGRAM = Path(__file__).with_name("ledger_child.py")
+ROOT = Path(__file__).parents[2]
+KILLS = 30
+
+
+def kept(place: Place, **filters: str) -> dict[str, AuditCall]:
+    with open_reader(place) as db:
+        found = calls(db, Filters(**filters), this_process(), 1 << 20)  # type: ignore[arg-type]  # texts only
+    return {str(call.call["call_id"]): call for call in found}
+
+
+@contextmanager
+def child(place: Place, effects: Path, first: int) -> Iterator[subprocess.Popen[str]]:
+    """A harness that makes calls, ready to."""
+    argv = [sys.executable, str(PROGRAM), str(place.directory), str(effects), str(first)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def killed_after(process: subprocess.Popen[str], seconds: float) -> list[int]:
+    """Kill it at that moment; the numbers of the calls whose end it had said."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+        pytest.fail("it ended by itself")
+    process.send_signal(signal.SIGKILL)
+    said, _ = process.communicate(timeout=20)
+    return [int(line) for line in said.splitlines(keepends=True) if line.endswith("\n")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_kill_at_any_point_loses_no_intent_and_the_chain_stays_whole(home: Path) -> None:
+    place, effects = Place(home / "audit"), home / "effects"
+    effects.mkdir()
+    chance = random.Random(4)
+    returned: list[int] = []
+    for kill in range(KILLS):
+        with child(place, effects, first=1000 * kill) as process:
+            returned += killed_after(process, chance.uniform(0.0, 0.12))
+        report = checked(place.directory)
+        assert report.problems == [], kill
+    before = kept(place)
+    seen = {f"w{path.name}" for path in effects.iterdir()}
+    assert seen <= set(before), "every effect has its intent"
+    assert {before[f"w{number}"].status for number in returned} <= {"ok"}, "what came back has its outcome"
+    orphans = {name for name, call in before.items() if call.status == "unknown"}
+    assert orphans, "no kill fell between an intent and its outcome: the test shows nothing"
+    assert len(seen) > KILLS
+    async with connect("local:") as execution, open_ledger(place.directory) as ledger:
+        found = await ledger.reconcile(execution)
+        while found.running:
+            await execution.wait(found.running[0].job_id, timeout=20)
+            found = await ledger.reconcile(execution)
+    after = kept(place)
+    for name in orphans & seen:
+        assert after[name].status in ("ok", "unknown"), after[name]
+    assert not [name for name in orphans - seen if after[name].status == "ok" and name.startswith("w")]
+    assert any(after[name].status == "ok" for name in orphans), "the jobs on the target said nothing of any call"
+    assert checked(place.directory).problems == []
+
+
+# -- a full disk
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A file system of 1 MB; what is given fills it, for as long as it lasts."""
+    directory.mkdir(parents=True, mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "harness-test", directory], check=True)
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        path = directory / "filler"
+        with path.open("wb", buffering=0) as file:
+            for size in (4096, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+        yield
+        path.unlink()
+
+    try:
+        yield full
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True)
+
+
+@contextmanager
+def file_limit(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """No file may grow any more: the same for SQLite, where no file system can be mounted."""
+    directory.mkdir(parents=True, mode=0o700)
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        largest = max(path.stat().st_size for path in directory.iterdir() if path.name.endswith("-wal"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    yield full
+
+
+DISKS = {"limit": file_limit} | ({"mount": small_disk} if os.getuid() == 0 else {})
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_a_full_disk_stops_what_changes_something_and_loses_nothing(
+    disk: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path / "audit")
+    with DISKS[disk](place.directory) as full:
+        async with open_ledger(place.directory) as ledger:
+            await ledger.begin(entry("before"))
+            with full():
+                await within(20, ledger.end("before", CallStatus.OK, "x" * 16_000))
+                for number in range(3):
+                    arguments = {"command": f"{number}" * 16_000}
+                    with pytest.raises(ToolError, match="could not be written, so nothing was run") as refused:
+                        await within(20, ledger.begin(entry(f"refused-{number}", arguments=arguments)))
+                    assert refused.value.code == "execution_failed"
+                    assert str(place.directory) in refused.value.hint
+                await within(20, ledger.begin(entry("look", mutating=False)))
+                await within(20, ledger.end("look", CallStatus.OK, ""))
+                assert "before" not in kept(place, status="ok")
+            await within(20, ledger.begin(entry("after")))
+            await within(20, ledger.end("after", CallStatus.OK, ""))
+        assert {name: call.status for name, call in kept(place).items()} == {
+            "before": "ok",
+            "look": "ok",
+            "after": "ok",
+        }
+        report = checked(place.directory)
+        assert (report.problems, report.unsettled) == ([], 0)
+        with closing(sqlite3.connect(place.database)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert "cannot be written" in caplog.text
+    assert "is written again" in caplog.text
+
+
+async def test_an_outcome_that_waited_is_written_when_there_is_room_without_another_call(tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    with file_limit(place.directory) as full:
+        async with open_ledger(place.directory) as ledger:
+            await ledger.begin(entry("c1"))
+            with full():
+                await within(20, ledger.end("c1", CallStatus.OK, "x" * 16_000))
+                assert kept(place)["c1"].status == "running"
+            await until(lambda: kept(place)["c1"].status == "ok", "the outcome is written")
+
+
+async def test_a_process_that_holds_the_database_makes_a_call_wait_and_then_refuses_it(tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    async with open_ledger(place.directory) as ledger:
+        with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            began = time.monotonic()
+            with pytest.raises(ToolError, match="database is locked"):
+                await within(30, ledger.begin(entry("c1")))
+            assert 4 < time.monotonic() - began < 16
+            other.execute("ROLLBACK")
+        await within(20, ledger.begin(entry("c2")))
+        await within(20, ledger.end("c2", CallStatus.OK, ""))
+    assert list(kept(place)) == ["c2"]
