@@ -84,18 +84,18 @@ class ServerTable(Arguments):
     """What ``[mcp.servers.NAME]`` may hold."""
 
     command: list[str] | None = None
-    args: list[str] = []  # noqa: RUF012  pydantic copies the default
-    env: dict[str, str] = {}  # noqa: RUF012  pydantic copies the default
+    args: list[str] = []  # noqa: RUF012  # pydantic copies the default
+    env: dict[str, str] = {}  # noqa: RUF012  # pydantic copies the default
     cwd: str = ""
     pin: str = ""
     url: str = ""
-    headers: dict[str, str] = {}  # noqa: RUF012  pydantic copies the default
+    headers: dict[str, str] = {}  # noqa: RUF012  # pydantic copies the default
     ca_file: str = ""
     timeout: float = 30.0
     start_timeout: float = 10.0
     category: Category = Category.MCP
     trust_annotations: bool = False
-    read_only: bool | list[str] = []  # noqa: RUF012  pydantic copies the default
+    read_only: bool | list[str] = []  # noqa: RUF012  # pydantic copies the default
     parallelizable: bool = False
     lazy: bool = False
     disabled: bool = False

@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
-import anyio.to_thread
+import anyio.lowlevel
 from anyio.abc import Process
 
 from ..errors import ConfigError, ConnectError
@@ -41,22 +41,23 @@ def child_environment(environ: Mapping[str, str], extras: Mapping[str, str]) -> 
     return {name: value for name, value in kept.items() if not value.startswith("()")} | dict(extras)
 
 
-async def locate(program: str, search: str, cwd: str | None, pin: str, where: str) -> str:
+def locate(program: str, search: str, cwd: str | None, pin: str, where: str) -> str:
     """The file that is started for a program's name. With a ``pin``, the file itself, and only if it has that digest.
+
+    Reads files: for a worker thread.
 
     Raises:
         ConfigError: there is no such program, or it is another one than the pinned.
     """
-    base = cwd or os.getcwd()
-    name = os.path.join(base, program) if os.sep in program else program
-    found = await anyio.to_thread.run_sync(lambda: shutil.which(name, path=search))
+    name = os.path.join(cwd or os.getcwd(), program) if os.sep in program else program
+    found = shutil.which(name, path=search)
     if found is None:
         raise ConfigError(f"{where}: there is no program {program!r} that can be started on this machine")
     path = os.path.abspath(found)
     if not pin:
         return path
     path = os.path.realpath(path)
-    digest = await anyio.to_thread.run_sync(_digest, path, where)
+    digest = _digest(path, where)
     if digest != pin:
         raise ConfigError(
             f"{where}: {path} is not the pinned program: its SHA-256 is {digest}",
@@ -74,10 +75,11 @@ def _digest(path: str, where: str) -> str:
 
 
 class ChildProcess:
-    """A process in a session of its own, with pipes that are ours to close while a grandchild still holds the others."""
+    """A process in a session of its own. Our ends of its pipes can be closed while a grandchild holds the others."""
 
     def __init__(self, process: Process, stdin: int, stdout: int, stderr: int) -> None:
         self._process = process
+        self._closed = False
         self._open = {stdin, stdout, stderr}
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
         for descriptor in self._open:
@@ -87,6 +89,11 @@ class ChildProcess:
     def pid(self) -> int:
         """Its process id, which is its group's and its session's, too."""
         return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its return code, None while it runs; negative for a signal."""
+        return self._process.returncode
 
     async def read(self) -> bytes:
         """The next of its output, ``b""`` at the end."""
@@ -123,11 +130,14 @@ class ChildProcess:
                     await anyio.wait_writable(self._stdin)
 
     async def wait(self) -> int:
-        """Its return code once it has ended, whoever still holds its pipes; negative for a signal."""
+        """Its return code once it has ended, whoever still holds its pipes."""
         return await self._process.wait()
 
     async def aclose(self) -> None:
         """End it: its input is closed, then its whole group is asked to end, then killed. Bounded, never cancelled."""
+        if self._closed:  # its group's number may be another's by now
+            return
+        self._closed = True
         with anyio.CancelScope(shield=True):
             self._close(self._stdin)
             await self._ended_within(CLOSE_GRACE)
@@ -174,20 +184,16 @@ async def open_child(launch: Launch, where: str) -> AsyncIterator[ChildProcess]:
 
 async def _start(launch: Launch, ends: Sequence[int], where: str) -> Process:
     stdin, stdout, stderr = ends
-    try:
-        with anyio.CancelScope(shield=True):  # a cancel in between would lose a process that has begun
-            return await anyio.open_process(
-                list(launch.command),
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=launch.environ,
-                cwd=launch.cwd,
-                start_new_session=True,
+    command, env = list(launch.command), launch.environ
+    with anyio.CancelScope(shield=True):  # a cancel in between would lose a process that has begun
+        try:
+            process = await anyio.open_process(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=launch.cwd, start_new_session=True
             )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConnectError(f"{where}: {launch.command[0]} could not be started: {reason.lower()}") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConnectError(f"{where}: {command[0]} could not be started: {reason.lower()}") from error
+    return process
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack, *, reading: bool) -> tuple[int, int]:

@@ -1,0 +1,120 @@
+"""Messages to and from a server behind a URL (streamable HTTP). Imported only when such a server is used.
+
+The library follows a redirect only within the endpoint's origin, so that headers go nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from ..errors import ConfigError
+from .client_config import HttpEndpoint, ServerConfig, check_url
+from .client_link import Link
+from .client_log import ServerLog
+
+__all__ = ["open_http"]
+
+CONNECT_LIMIT = 10.0
+WRITE_LIMIT = 30.0
+SAID_BY_STATUS = frozenset({401, 403, 404, 407, 429})
+"""Statuses that say what happened better than what comes with them; and those from 500 on."""
+
+
+@asynccontextmanager
+async def open_http(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]) -> AsyncIterator[Link]:
+    """Make ready to speak with the server. Nothing is sent yet.
+
+    Raises:
+        ConfigError: the URL, a header's value or the file of authorities cannot be had.
+    """
+    url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
+    transport = _Bounded(await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message)
+    timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # an answer has the call's own limit
+    async with (
+        httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=config.max_message) as (read, write),
+    ):
+        yield Link(read, write, _no_stream, ServerLog(config.name))
+
+
+def _no_stream() -> None:
+    """The session is closed as a whole when a link of this kind ends."""
+
+
+def _resolve(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    where = f"server {config.name!r}"
+    url = endpoint.url.resolve(environ, f"{where}: url")
+    check_url(url, where, secret=bool(endpoint.headers))
+    headers = {name: value.resolve(environ, f"{where}: headers.{name}") for name, value in endpoint.headers}
+    for name, value in headers.items():
+        if not value.isprintable() or not value.isascii():
+            raise ConfigError(f"{where}: headers.{name} holds a character that no header can")
+    return url, {**headers, "accept-encoding": "identity"}  # what is unpacked later has no bound here
+
+
+def _transport(config: ServerConfig, endpoint: HttpEndpoint, url: str) -> httpx2.AsyncHTTPTransport:
+    try:
+        verify = ssl.create_default_context(cafile=os.path.expanduser(endpoint.ca_file)) if endpoint.ca_file else True
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"server {config.name!r}: ca_file {endpoint.ca_file}: {error}") from error
+    parts = httpx2.URL(url)
+    direct = urllib.request.proxy_bypass(parts.host)
+    proxy = None if direct else urllib.request.getproxies().get(parts.scheme)
+    return httpx2.AsyncHTTPTransport(verify=verify, proxy=proxy)
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Takes no more of an answer than is allowed, and lets the protocol's layer know the status of a refusal."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        status = response.status_code
+        if request.method == "POST" and (status in SAID_BY_STATUS or status >= 500):
+            await response.aclose()
+            return _refusal(status)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            return _refusal(415)
+        if "text/event-stream" in response.headers.get("content-type", ""):
+            return response  # each event has its own bound
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        stream = _BoundedStream(response.stream, self._limit)
+        return httpx2.Response(status, headers=response.headers, stream=stream, extensions=response.extensions)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _refusal(status: int) -> httpx2.Response:
+    error = {"code": -32000, "message": f"HTTP status {status}", "data": {"http_status": status}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 0, "error": error})
+    return httpx2.Response(max(status, 400), headers={"content-type": "application/json"}, content=body)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int) -> None:
+        self._inner = inner
+        self._left = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx2.StreamError("the answer is longer than is allowed")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -1,0 +1,110 @@
+"""What is known of a server between two runs: its tools, so that it holds nobody up, and which were accepted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .client_config import ServerConfig
+from .client_definitions import ToolDefinition, definition_from
+
+__all__ = ["DefinitionStore", "Known", "changed_tools", "state_directory"]
+
+VERSION = 1
+LIMIT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tools as they were last listed, and the digest under which each one was first seen or accepted.
+
+    ``damaged``: there was a record that cannot be read, so that nothing counts as accepted.
+    """
+
+    definitions: tuple[ToolDefinition, ...] = ()
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    seen: bool = False
+    damaged: bool = False
+
+    def accepting(self, definitions: Iterable[ToolDefinition]) -> Known:
+        """With these as they are now accepted."""
+        digests = {definition.name: definition.digest for definition in definitions}
+        return replace(self, accepted={**self.accepted, **digests}, seen=True, damaged=False)
+
+
+def changed_tools(known: Known, definitions: Iterable[ToolDefinition]) -> frozenset[str]:
+    """The tools that are others than those that were accepted. Pure.
+
+    What a server lists when it is first seen is accepted; what it adds later is as new as what it changes.
+    """
+    if not known.seen and not known.damaged:
+        return frozenset()
+    return frozenset(item.name for item in definitions if known.accepted.get(item.name) != item.digest)
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """Where records are: ``$XDG_STATE_HOME/harness/mcp``, or below ``~/.local/state``."""
+    base = environ.get("XDG_STATE_HOME", "")
+    home = Path(environ.get("HOME") or Path.home())
+    return (Path(base) if base.startswith("/") else home / ".local/state") / "harness" / "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionStore:
+    """Private files, one for each server and the way in which it is reached. Reads and writes files: for a thread."""
+
+    directory: Path
+
+    def load(self, config: ServerConfig) -> Known:
+        """What is known; nothing when there is no record."""
+        try:
+            with self._path(config).open("rb") as file:
+                return _parse(json.loads(file.read(LIMIT)))
+        except FileNotFoundError:
+            return Known()
+        except (OSError, ValueError, RecursionError):
+            return Known(damaged=True)
+
+    def save(self, config: ServerConfig, known: Known) -> None:
+        """Keep it, all or nothing.
+
+        Raises:
+            OSError: it could not be kept.
+        """
+        document = {
+            "version": VERSION,
+            "server": config.name,
+            "tools": [dict(definition.as_json()) for definition in known.definitions],
+            "accepted": dict(known.accepted),
+        }
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=self.directory)  # 0600 from the start
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(name, self._path(config))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+    def _path(self, config: ServerConfig) -> Path:
+        return self.directory / f"{config.name}-{config.identity[:16]}.json"
+
+
+def _parse(document: object) -> Known:
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise ValueError("another form of the record")
+    tools, accepted = document.get("tools"), document.get("accepted")
+    if not isinstance(tools, list) or not isinstance(accepted, dict):
+        raise ValueError("no record")
+    if not all(isinstance(digest, str) for digest in accepted.values()):
+        raise ValueError("no record")
+    return Known(tuple(definition_from(tool) for tool in tools), accepted, seen=True)

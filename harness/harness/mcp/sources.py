@@ -1,0 +1,251 @@
+"""The tools of other servers in a registry: listed from what is known, kept up to date, and removed at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ..errors import ConfigError
+from ..tasks import background_tasks
+from ..toolkit.registry import Registry
+from ..toolkit.tool import Tool
+from .client import Connection, open_connection
+from .client_config import ServerConfig
+from .client_definitions import ToolDefinition
+from .client_names import is_nameable, local_name
+from .client_schema import ArgumentSchema, SchemaMistake, usable_schema
+from .client_store import DefinitionStore, Known, changed_tools, state_directory
+from .client_tools import DisabledTool, RemoteTool
+from .supervise import ServerState, Supervision, Supervisor
+
+__all__ = ["McpSources", "Notice", "open_sources", "source_name"]
+
+logger = logging.getLogger(__name__)
+
+Notice = Callable[[str], None]
+"""Takes a sentence for people: a tool that changed, one that cannot be used, a server that is not there."""
+
+
+def source_name(server: str) -> str:
+    """The name under which a registry keeps a server's tools."""
+    return f"mcp:{server}"
+
+
+@dataclass(slots=True)
+class _Source:
+    """One server: its record, its supervisor, and its tools in the registry."""
+
+    config: ServerConfig
+    known: Known
+    supervisor: Supervisor
+    latest: tuple[ToolDefinition, ...]
+    listed: anyio.Event
+
+
+class McpSources:
+    """The servers of one registry; made by :func:`open_sources`."""
+
+    def __init__(self, registry: Registry, store: DefinitionStore, names: tuple[str, ...], notice: Notice) -> None:
+        self._registry = registry
+        self._store = store
+        self._names = names
+        self._notice = notice
+        self._sources: dict[str, _Source] = {}
+
+    @property
+    def states(self) -> Mapping[str, ServerState]:
+        """How each server is."""
+        return {name: source.supervisor.state for name, source in self._sources.items()}
+
+    def restart(self, name: str) -> None:
+        """Start a server again, also one that was given up; the calls that it works on are lost.
+
+        Raises:
+            ConfigError: there is no server of that name.
+        """
+        self._source(name).supervisor.restart()
+
+    def changed(self, name: str) -> tuple[str, ...]:
+        """The tools of a server, by their names there, that are disabled because they changed."""
+        source = self._source(name)
+        return tuple(sorted(self._disabled(source)))
+
+    async def accept(self, name: str, tools: Iterable[str] | None = None) -> None:
+        """Enable tools that changed, as they are now: those of these names there, or all.
+
+        Raises:
+            ConfigError: there is no server of that name, or the record of it could not be kept.
+        """
+        source = self._source(name)
+        wanted = None if tools is None else set(tools)
+        chosen = [item for item in source.latest if wanted is None or item.name in wanted]
+        await self._keep(source, source.known.accepting(chosen))
+        await self._publish(source)
+
+    async def wait_listed(self, timeout: float) -> bool:
+        """Wait until each server has listed its tools or was given up, for ``timeout`` seconds at most."""
+        with anyio.move_on_after(timeout):
+            for source in self._sources.values():
+                await source.listed.wait()
+            return True
+        return False
+
+    def _source(self, name: str) -> _Source:
+        if name not in self._sources:
+            known = ", ".join(sorted(self._sources)) or "none"
+            raise ConfigError(f"there is no server {name!r}", hint=f"there are: {known}")
+        return self._sources[name]
+
+    # -- one server's life, called by its task
+
+    async def add(self, config: ServerConfig, environ: Mapping[str, str], rules: Supervision | None) -> _Source:
+        """Take a server on, with the tools that are known of it."""
+        known = await anyio.to_thread.run_sync(self._store.load, config)
+        lazy = config.lazy and bool(known.definitions)
+        supervisor = Supervisor(
+            replace(config, lazy=lazy),
+            partial(open_connection, config, environ),
+            partial(self._listed, config.name),
+            rules,
+        )
+        source = _Source(config, known, supervisor, known.definitions, anyio.Event())
+        self._sources[config.name] = source
+        if known.definitions:
+            source.listed.set()
+            try:
+                await self._publish(source)
+            except ConfigError as error:
+                self._notice(str(error))
+        return source
+
+    async def look_after(self, source: _Source) -> None:
+        """Run a server until this is cancelled, and say when it is given up."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(source.supervisor.run)
+            tasks.start_soon(self._report, source)
+
+    async def _report(self, source: _Source) -> None:
+        while True:
+            state = await source.supervisor.changed()
+            if state.state == "unavailable":
+                source.listed.set()
+                self._notice(f"server {source.config.name!r} is unavailable: {state.reason}")
+
+    async def _listed(self, name: str, connection: Connection) -> None:
+        source = self._sources[name]
+        source.latest = await connection.definitions()
+        if not source.known.seen and not source.known.damaged:
+            known = source.known.accepting(source.latest)
+        else:
+            self._tell_changes(source)
+            known = source.known if source.config.pin_tools else source.known.accepting(source.latest)
+        await self._publish(source, known)
+        await self._keep(source, replace(known, definitions=source.latest), required=False)
+        source.listed.set()
+
+    def _tell_changes(self, source: _Source) -> None:
+        for name in sorted(changed_tools(source.known, source.latest)):
+            end = "it is disabled until it is accepted" if source.config.pin_tools else "it is used as it is now"
+            self._notice(f"the tool {name} of server {source.config.name!r} is new or was changed; {end}")
+
+    async def _keep(self, source: _Source, known: Known, *, required: bool = True) -> None:
+        if known == source.known:
+            return
+        try:
+            await anyio.to_thread.run_sync(self._store.save, source.config, known)
+        except OSError as error:
+            text = f"what is known of server {source.config.name!r} could not be kept: {error.strerror or error}"
+            if required:
+                raise ConfigError(text) from error
+            self._notice(text)
+        source.known = known
+
+    # -- tools
+
+    def _disabled(self, source: _Source, known: Known | None = None) -> frozenset[str]:
+        return changed_tools(known or source.known, source.latest) if source.config.pin_tools else frozenset()
+
+    async def _publish(self, source: _Source, known: Known | None = None) -> None:
+        disabled = self._disabled(source, known)
+        made = await anyio.to_thread.run_sync(self._tools, source, disabled)
+        for item in made:
+            if isinstance(item, str):
+                self._notice(item)
+        try:
+            self._registry.replace_source(
+                source_name(source.config.name), [item for item in made if isinstance(item, Tool)]
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"server {source.config.name!r}: its tools were not taken: {error}",
+                hint="give the server another name in the settings",
+            ) from error
+
+    def _tools(self, source: _Source, disabled: frozenset[str]) -> list[Tool[Any] | str]:
+        """The tools, and what is to be said of those that cannot be used. To check many schemas takes a while."""
+        twice = [name for name, count in Counter(item.name for item in source.latest).items() if count > 1]
+        if twice:
+            raise ConfigError(f"server {source.config.name!r} lists the tool {twice[0]!r} twice")
+        return [self._tool(source, definition, definition.name in disabled) for definition in source.latest]
+
+    def _tool(self, source: _Source, definition: ToolDefinition, disabled: bool) -> Tool[Any] | str:
+        config = source.config
+        if not is_nameable(definition.name):
+            return f"a tool of server {config.name!r} has a name that cannot be used: {definition.name!r:.80}"
+        name = local_name(config.name, definition.name, self._names)
+        if disabled:
+            return DisabledTool(name, definition, config)
+        try:
+            schema = usable_schema(definition.schema)
+            ArgumentSchema(schema).verify()
+        except SchemaMistake as error:
+            return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
+        return RemoteTool(name, definition, schema, source.supervisor)
+
+
+def _log(text: str) -> None:
+    logger.warning("%s", text)
+
+
+@asynccontextmanager
+async def open_sources(
+    registry: Registry,
+    servers: Iterable[ServerConfig],
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    rules: Supervision | None = None,
+    notice: Notice = _log,
+) -> AsyncIterator[McpSources]:
+    """Start the servers and put their tools into a registry; all have ended, and their tools gone, when this is left.
+
+    It waits for none of them: what is known of a server from an earlier run is listed at once, and the rest when it
+    answers (:meth:`McpSources.wait_listed`).
+
+    Args:
+        environ: where values of the settings are found; ``os.environ`` when not given.
+        directory: where records of the servers are kept; below the user's state directory when not given.
+        notice: takes sentences for people; the log when not given.
+    """
+    env = dict(os.environ) if environ is None else environ
+    used = [config for config in servers if not config.disabled]
+    store = DefinitionStore(directory or state_directory(env))
+    sources = McpSources(registry, store, tuple(config.name for config in used), notice)
+    async with background_tasks() as tasks:
+        try:
+            for config in used:
+                tasks.start_soon(sources.look_after, await sources.add(config, env, rules))
+            yield sources
+        finally:
+            for config in used:
+                registry.remove_source(source_name(config.name))

@@ -1,0 +1,82 @@
+"""Real servers of the Model Context Protocol for tests of our client, and an executor with their tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from tests.support.toolbox import Toolbox, toolbox
+
+from harness.mcp.client_config import ServerConfig, server_config
+from harness.mcp.sources import McpSources, open_sources
+from harness.mcp.supervise import Supervision
+from harness.toolkit.values import CallOutcome, ToolCall
+
+SERVERS = Path(__file__).parents[1] / "data/mcp_servers"
+QUICK = Supervision(backoff=0.05)
+
+
+def raw(*arguments: str, name: str = "raw", **settings: Any) -> ServerConfig:
+    """The server that misbehaves on request."""
+    return server_config(name, {"command": [sys.executable, str(SERVERS / "raw.py"), *arguments], **settings}, "test")
+
+
+@dataclass
+class Workbench:
+    """An executor with the tools of servers, and what was noticed about them."""
+
+    box: Toolbox
+    sources: McpSources
+    notices: list[str] = field(default_factory=list)
+
+    async def call(self, name: str, /, **arguments: Any) -> CallOutcome:
+        return await self.box.executor.call(ToolCall(name, arguments))
+
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.box.executor.registry.list()]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until the registry, a state or a notice is as it should be."""
+        await eventually(holds)
+
+
+@asynccontextmanager
+async def workbench(
+    directory: Path,
+    *servers: ServerConfig,
+    environ: dict[str, str] | None = None,
+    rules: Supervision = QUICK,
+    wait: bool = True,
+) -> AsyncIterator[Workbench]:
+    """Start servers and wait until each has listed its tools or was given up."""
+    box = toolbox([])
+    notices: list[str] = []
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory)} if environ is None else environ
+    async with open_sources(
+        box.executor.registry, servers, environ=env, directory=directory / "state", rules=rules, notice=notices.append
+    ) as sources:
+        if wait:
+            assert await sources.wait_listed(30)
+        yield Workbench(box, sources, notices)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for what nothing signals to us: the state of another process, or of a task that is not ours."""
+    with anyio.fail_after(20):
+        while not holds():  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
