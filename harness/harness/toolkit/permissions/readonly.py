@@ -1,0 +1,108 @@
+"""Whether a program with these words only reads. A positive list: what is not on it is not read-only."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .readonlydata import PROGRAMS
+from .readonlyprogram import Program
+from .readonlyspecial import CHECKS, SPECIAL
+from .shelloptions import Options, grammar, parse_options
+from .shelltypes import Word
+
+__all__ = ["Finding", "examine", "readable_path"]
+
+_DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/stdin", "/dev/fd/0"})
+_STREAMS = re.compile(r"/proc/(kmsg|kcore|.*/mem|sysrq-trigger)|/sys/kernel/(debug|tracing)(/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one command. ``reason`` is empty when it only reads. ``paths`` are the files it names."""
+
+    reason: str
+    paths: tuple[str, ...] = ()
+
+    @property
+    def read_only(self) -> bool:
+        """It only reads."""
+        return not self.reason
+
+
+def examine(name: str, words: Sequence[Word]) -> Finding:
+    """Judge a program, by its plain name, with the words behind it. Pure."""
+    if name in SPECIAL:
+        reason, paths = SPECIAL[name](tuple(words))
+        return Finding(reason or _paths(paths), tuple(path.text for path in paths))
+    program = PROGRAMS.get(name)
+    if program is None:
+        return Finding(f"{name} is not on the list of programs that only read")
+    return _judge(name, program, words)
+
+
+def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
+    if program.commands:
+        return _with_command(name, program, words)
+    options = parse_options(words, grammar(program.options, one_dash=program.one_dash), loose=program.loose)
+    if options.reason:
+        return Finding(f"{name}: {options.reason}")
+    paths = [*options.paths, *_operands_read(program, options)]
+    check = CHECKS.get(name)
+    reason = _operands(program, options) or (check(options) if check is not None else "") or _paths(paths)
+    named = options.operands if program.operands == "names" else []
+    return Finding(f"{name}: {reason}" if reason else "", tuple(path.text for path in [*paths, *named]))
+
+
+def _operands_read(program: Program, options: Options) -> list[Word]:
+    if program.operands == "paths":
+        return [word for word in options.operands if word.text != "-"]
+    if program.operands == "pattern":
+        first = 0 if options.has("-e", "-f", "--regexp", "--file", "--expression") else 1
+        return [word for word in options.operands[first:] if word.text != "-"]
+    return []
+
+
+def _operands(program: Program, options: Options) -> str:
+    if program.operands == "none" and options.operands:
+        return f"{options.operands[0].raw} is an operand, which may change something"
+    if program.most is not None and len(options.operands) > program.most:
+        return f"more than {program.most} operands"
+    if program.most is not None and any(word.spread for word in options.operands):
+        return "the number of its operands is only known at run time"
+    return ""
+
+
+def _with_command(name: str, program: Program, words: Sequence[Word]) -> Finding:
+    first = parse_options(words, grammar(program.options), permute=False)
+    if first.reason:
+        return Finding(f"{name}: {first.reason}")
+    paths = tuple(word.text for word in first.paths)
+    if not first.operands:
+        alone = "" if program.alone else f"{name} alone is not on the list"
+        return Finding(alone, paths)
+    verb = first.operands[0]
+    inner = program.commands.get(verb.text) if verb.known else None
+    if inner is None:
+        return Finding(f"{name} {verb.raw} is not on the list", paths)
+    finding = _judge(f"{name} {verb.text}", inner, first.operands[1:])
+    return Finding(finding.reason, (*paths, *finding.paths))
+
+
+def _paths(words: Sequence[Word]) -> str:
+    """Why one of the files may not be read unasked; empty when none is in the way."""
+    return next((reason for word in words if (reason := readable_path(word))), "")
+
+
+def readable_path(word: Word) -> str:
+    """Why a file is not simply read: it is not known, or to read it does something. Empty when it is."""
+    if not (word.known or word.pattern):
+        return f"the file {word.raw} is only known at run time"
+    plain = posixpath.normpath("/" + word.text.lstrip("/")) if word.text.startswith("/") else word.text
+    if plain.startswith("/dev/") and plain not in _DEVICES:
+        return f"{word.text} is a device or a connection"
+    if _STREAMS.fullmatch(plain):
+        return f"to read {word.text} takes from it, or shows the system's memory"
+    return ""

@@ -1,0 +1,490 @@
+"""Programs whose words are a language of their own, and conditions that an option grammar cannot say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from .readonlyprogram import VERSIONS
+from .readonlysed import script_only_prints
+from .shelloptions import Options, grammar, parse_options
+from .shelltypes import Word
+
+__all__ = ["CHECKS", "HARMLESS_NAME", "SPECIAL"]
+
+Special = Callable[[tuple[Word, ...]], tuple[str, tuple[Word, ...]]]
+"""The reason why a command is not read-only (empty: it is), and the files that it reads."""
+
+HARMLESS_NAME = re.compile(
+    r"[a-z]|file|name|host|line|item|dir|svc|service|pod|ns|user|unit|dev|disk|node|port|out|res|result|count|total|key"
+)
+"""Variables that nothing else looks at. (zsh gives ``path``, ``status``, ``argv`` and others a meaning.)"""
+
+_TESTS = frozenset(
+    [
+        "-b",
+        "-c",
+        "-d",
+        "-e",
+        "-f",
+        "-g",
+        "-h",
+        "-k",
+        "-L",
+        "-n",
+        "-O",
+        "-G",
+        "-S",
+        "-N",
+        "-p",
+        "-r",
+        "-s",
+        "-u",
+        "-w",
+        "-x",
+        "-z",
+    ]
+)
+_COMPARE = frozenset({"=", "!=", "-nt", "-ot", "-ef"})
+_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_INTEGER = re.compile(r"-?[0-9]{1,18}|\$\?|\$#|\"\$\?\"|\"\$#\"")
+
+
+def _condition(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """``test`` and ``[``: numbers must be numbers, for some shells compute what is compared."""
+    words = words[:-1] if words and words[-1].text in ("]", "]]") else words
+    while words and words[0].known and words[0].text == "!":
+        words = words[1:]
+    if len(words) == 2 and words[0].known and words[0].text in _TESTS:
+        return ("" if not words[1].spread else "a condition on words that are only known at run time"), ()
+    if len(words) == 3 and words[1].known and words[1].text in _COMPARE:
+        spread = words[0].spread or words[2].spread
+        return ("a condition on words that are only known at run time" if spread else ""), ()
+    if len(words) == 3 and words[1].known and words[1].text in _NUMBERS:
+        numbers = all(_INTEGER.fullmatch(word.text if word.known else word.raw) for word in (words[0], words[2]))
+        return ("" if numbers else "some shells compute what is compared here, and that may run commands"), ()
+    if len(words) == 1 and words[0].known and words[0].text[:1] not in ("-", "!"):
+        return "", ()
+    return "a condition that is not on the list", ()
+
+
+def _printf(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    if not words or not words[0].known or words[0].text.startswith("-"):
+        return "printf: its format is an option, or only known at run time", ()
+    formats = re.sub(r"%%", "", words[0].text)
+    kinds = re.findall(r"%([-+ #0]*[0-9]*(?:\.[0-9]+)?)(.)", formats, re.DOTALL)
+    if any("*" in flags or kind not in "sbqc" for flags, kind in kinds) and not _all_numbers(words[1:]):
+        return "printf: some shells compute its numbers, and that may run commands", ()
+    return "", ()
+
+
+def _all_numbers(words: tuple[Word, ...]) -> bool:
+    return all(word.known and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", word.text) for word in words)
+
+
+_FIND_FLAGS = frozenset(
+    [
+        "-H",
+        "-L",
+        "-P",
+        "-a",
+        "-and",
+        "-o",
+        "-or",
+        "-not",
+        "!",
+        "(",
+        ")",
+        ",",
+        "-empty",
+        "-readable",
+        "-writable",
+        "-executable",
+        "-nouser",
+        "-nogroup",
+        "-true",
+        "-false",
+        "-print",
+        "-print0",
+        "-ls",
+        "-prune",
+        "-quit",
+        "-xdev",
+        "-mount",
+        "-follow",
+        "-daystart",
+        "-depth",
+        "-d",
+        "-noleaf",
+        "-nowarn",
+        "-warn",
+        "-ignore_readdir_race",
+    ]
+)
+_FIND_VALUES = frozenset(
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-iwholename",
+        "-lname",
+        "-ilname",
+        "-regex",
+        "-iregex",
+        "-regextype",
+        "-type",
+        "-xtype",
+        "-size",
+        "-mtime",
+        "-mmin",
+        "-atime",
+        "-amin",
+        "-ctime",
+        "-cmin",
+        "-newer",
+        "-anewer",
+        "-cnewer",
+        "-newermt",
+        "-newerct",
+        "-newerat",
+        "-samefile",
+        "-inum",
+        "-links",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-perm",
+        "-maxdepth",
+        "-mindepth",
+        "-fstype",
+        "-printf",
+        "-used",
+        "-context",
+    ]
+)
+
+
+def _anything(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """``echo``, ``true``: whatever stands behind them is text."""
+    return "", ()
+
+
+def _find(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """``find``: its tests and prints are listed; what it executes is judged beside it."""
+    rest = list(words)
+    roots: list[Word] = []
+    while rest:
+        word = rest.pop(0)
+        if not word.known:
+            roots.append(word)
+            if not word.operand:
+                return f"find: what {word.raw} becomes is only known at run time", ()
+        elif word.text in _FIND_VALUES:
+            if not rest or rest.pop(0).spread:
+                return f"find: the value of {word.text} is missing or only known at run time", ()
+        elif word.text in ("-exec", "-execdir"):
+            while rest and not (rest[0].known and rest[0].text in (";", "+")):
+                rest.pop(0)
+            rest = rest[1:]
+        elif word.text not in _FIND_FLAGS:
+            roots.append(word)
+            if not word.operand:
+                return f"find: {word.text} is not on the list", ()
+    return "", tuple(roots)
+
+
+def _sed(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    options = parse_options(
+        words,
+        grammar(
+            "-nErsuz -e= --quiet --silent --expression= --regexp-extended --separate --unbuffered --null-data "
+            "--posix --debug --help --version"
+        ),
+    )
+    if options.reason:
+        return f"sed: {options.reason}", ()
+    scripts = [word for name, word in options.given if name in ("-e", "--expression") and word is not None]
+    files = options.operands
+    if not scripts:
+        scripts, files = files[:1], files[1:]
+    if not scripts or not all(word.known and script_only_prints(word.text) for word in scripts):
+        return "sed: its script may write, run or read more than its files", ()
+    return "", tuple(files)
+
+
+def _tar(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    if words and words[0].known and words[0].text[:1].isalpha() and words[0].text.isascii():
+        words = (Word.of("-" + words[0].text), *words[1:])  # the old form: tar tzf FILE
+    options = parse_options(
+        words,
+        grammar(
+            "-tvzjJR -f: --list --verbose --gzip --bzip2 --xz --zstd --file: --wildcards --exclude= --full-time "
+            "--numeric-owner --block-number --utc --strip-components="
+        ),
+    )
+    if options.reason:
+        return f"tar: {options.reason}", ()
+    if not options.has("-t", "--list"):
+        return "tar: it lists nothing", ()
+    if any(":" in path.text or not path.known for path in options.paths):
+        return "tar: an archive's name with a colon means another host", ()
+    return "", tuple(path for path in options.paths if path.text != "-")
+
+
+_IP_OBJECTS = frozenset(
+    [
+        "a",
+        "ad",
+        "add",
+        "addr",
+        "addre",
+        "addres",
+        "address",
+        "l",
+        "li",
+        "lin",
+        "link",
+        "r",
+        "ro",
+        "rou",
+        "rout",
+        "route",
+        "ru",
+        "rul",
+        "rule",
+        "n",
+        "ne",
+        "nei",
+        "neigh",
+        "neighbor",
+        "neighbour",
+        "maddr",
+        "maddress",
+        "mroute",
+        "tunnel",
+        "netns",
+        "vrf",
+        "netconf",
+        "token",
+        "tuntap",
+    ]
+)
+_IP_SHOW = frozenset({"show", "sho", "sh", "s", "list", "lis", "ls", "lst", "l"})
+_IP_OPTIONS = frozenset(
+    [
+        "-4",
+        "-6",
+        "-0",
+        "-br",
+        "-brief",
+        "-s",
+        "-stats",
+        "-statistics",
+        "-d",
+        "-details",
+        "-j",
+        "-json",
+        "-p",
+        "-pretty",
+        "-o",
+        "-oneline",
+        "-c",
+        "-color",
+        "-r",
+        "-resolve",
+        "-h",
+        "-human",
+        "-human-readable",
+        "-iec",
+        "-N",
+        "-Numeric",
+        "-t",
+        "-timestamp",
+        "-a",
+        "-all",
+        "-V",
+        "-Version",
+    ]
+)
+
+
+def _ip(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    if not all(word.known for word in words):
+        return "ip: its words are only known at run time", ()
+    texts = [word.text for word in words]
+    while texts and texts[0].replace("--", "-", 1) in _IP_OPTIONS:
+        texts.pop(0)
+    if not texts:
+        return "", ()
+    if texts[0] not in _IP_OBJECTS:
+        return f"ip {texts[0]} is not on the list", ()
+    if texts[1:] and texts[1] not in _IP_SHOW and not (texts[0].startswith("r") and texts[1] == "get"):
+        return f"ip {' '.join(texts[:2])} is not on the list", ()
+    return "", ()
+
+
+def _stty(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    texts = [word.text for word in words if word.known]
+    allowed = len(texts) == len(words) and texts in (["-a"], ["size"], ["-g"], [])
+    return ("" if allowed else "stty: it changes the terminal"), ()
+
+
+SPECIAL: Mapping[str, Special] = {
+    "echo": _anything,
+    "true": _anything,
+    "false": _anything,
+    ":": _anything,
+    "[": _condition,
+    "[[": _condition,
+    "test": _condition,
+    "printf": _printf,
+    "find": _find,
+    "sed": _sed,
+    "tar": _tar,
+    "ip": _ip,
+    "stty": _stty,
+}
+
+
+# -- conditions beside the option grammar
+
+
+def _date(options: Options) -> str:
+    return "" if all(word.lead.startswith("+") for word in options.operands) else "an operand without + sets the clock"
+
+
+def _ps(options: Options) -> str:
+    """The old form: ``ps auxf``. An ``e`` there shows the environment of programs."""
+    texts = [word.text for word in options.operands]
+    if any(not word.known for word in options.operands):
+        return "an operand that is only known at run time"
+    fine = all(re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+|[0-9,]+", text) for text in texts)
+    return "" if fine else "an option of the old form that is not on the list"
+
+
+def _getent(options: Options) -> str:
+    first = options.operands[0] if options.operands else None
+    known = first is not None and first.known and "shadow" not in first.text
+    return "" if known else "the database of passwords, or one that is only known at run time"
+
+
+def _read(options: Options) -> str:
+    fine = all(word.known and HARMLESS_NAME.fullmatch(word.text) for word in options.operands)
+    return "" if fine else "it sets a variable that something else may look at"
+
+
+def _sysctl(options: Options) -> str:
+    return (
+        "" if all(word.known and "=" not in word.text for word in options.operands) else "an operand may set something"
+    )
+
+
+def _needs(*names: str) -> Callable[[Options], str]:
+    def check(options: Options) -> str:
+        return "" if options.has(*names) else f"without {' or '.join(names)} it does something else"
+
+    return check
+
+
+def _listed(*names: str) -> Callable[[Options], str]:
+    """Operands make something new, unless it is told to list."""
+
+    def check(options: Options) -> str:
+        asked = options.has(*names)
+        return "" if asked or not options.operands else f"{options.operands[0].raw} would be made or changed"
+
+    return check
+
+
+def _git_config(options: Options) -> str:
+    if options.has("-l", "--list"):
+        return "" if not options.operands else "an operand with --list"
+    return (
+        ""
+        if options.has("--get", "--get-all", "--get-regexp", "--get-urlmatch")
+        else "without --get it may set a value"
+    )
+
+
+def _git_log(options: Options) -> str:
+    texts = [word.text for name, word in options.given if name in ("--format", "--pretty") and word is not None]
+    unclear = any(
+        word is not None and not word.known for name, word in options.given if name in ("--format", "--pretty")
+    )
+    return "a format that checks signatures runs a program" if unclear or any("%G" in text for text in texts) else ""
+
+
+def _jq(options: Options) -> str:
+    first = options.operands[0] if options.operands else None
+    if first is None or not first.known:
+        return "its filter is missing or only known at run time"
+    names = set(re.findall(r"[A-Za-z_]+", first.text))
+    return (
+        "its filter reads the environment or other files"
+        if names & {"env", "ENV", "import", "include", "input_filename"}
+        else ""
+    )
+
+
+def _kubectl_get(options: Options) -> str:
+    kinds = [part for word in options.operands for part in re.split(r"[,/]", word.text)]
+    if any(not word.known for word in options.operands):
+        return "what it gets is only known at run time"
+    if any(kind.lower().partition(".")[0] in ("secret", "secrets", "all-secrets") for kind in kinds):
+        return "it shows secrets"
+    output = options.value("-o", "--output")
+    return "its output may come from a file" if output is not None and "file" in output.text else ""
+
+
+def _unzip(options: Options) -> str:
+    return "" if options.has("-l", "-v", "-Z") else "without -l it writes files"
+
+
+CHECKS: Mapping[str, Callable[[Options], str]] = {
+    "date": _date,
+    "ps": _ps,
+    "getent": _getent,
+    "read": _read,
+    "sysctl": _sysctl,
+    "top": _needs("-b"),
+    "iptables": _needs("-L", "-S", "--list", "--list-rules"),
+    "ip6tables": _needs("-L", "-S", "--list", "--list-rules"),
+    "git branch": _listed("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"),
+    "git tag": _listed("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"),
+    "git remote": _listed(),
+    "git config": _git_config,
+    "git log": _git_log,
+    "git show": _git_log,
+    "git whatchanged": _git_log,
+    "git for-each-ref": _git_log,
+    "git rev-list": _git_log,
+    "jq": _jq,
+    "kubectl get": _kubectl_get,
+    "kubectl describe": _kubectl_get,
+    "oc get": _kubectl_get,
+    "oc describe": _kubectl_get,
+    "unzip": _unzip,
+    "rpm": _needs("-q", "--query", "--version"),
+    "dpkg": _needs(
+        "-l",
+        "-L",
+        "-s",
+        "-S",
+        "-p",
+        "-C",
+        "--list",
+        "--listfiles",
+        "--status",
+        "--search",
+        "--version",
+        "--print-architecture",
+        "--print-avail",
+        "--audit",
+    ),
+    "swapon": _needs("-s", "--show", "--summary"),
+    **{name: _needs("-v", "-V", "-l") for name in ("nginx", "httpd", "apachectl", "sshd")},
+    **{name: _needs("--version", "-V", "-v", "-version") for name in VERSIONS},
+}

@@ -1,0 +1,310 @@
+"""The larger tools that only read with some of their sub-commands: version control, services, containers, packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .readonlyprogram import VERSIONS, Program
+
+__all__ = ["TOOLS"]
+
+
+def _p(options: str = "", operands: str = "text", *, most: int | None = None) -> Program:
+    if operands == "none":
+        return Program(options, "none", most=most)
+    return Program(options, "names" if operands == "names" else "text", most=most)
+
+
+_DIFF = (
+    "-pusMCBwbaRzDE -UGSl= -# --stat? --numstat --shortstat --dirstat? --summary --name-only --name-status --patch "
+    "--no-patch --raw --color? --no-color --word-diff? --word-diff-regex= --unified= --minimal --patience --histogram "
+    "--ignore-all-space --ignore-space-change --ignore-blank-lines --ignore-space-at-eol --find-renames? "
+    "--find-copies? "
+    "--no-renames --diff-filter= --no-ext-diff --no-textconv --exit-code --quiet --relative? --abbrev? --full-index "
+    "--binary --submodule? --cc --pickaxe-regex --pickaxe-all --function-context --inter-hunk-context= --check "
+    "--ignore-submodules? --src-prefix= --dst-prefix= --no-prefix --text"
+)
+_LOG = (
+    "-gic -n= --oneline --graph --all --decorate? --no-decorate --author= --committer= --grep= --since= "
+    "--after= --until= "
+    "--before= --max-count= --skip= --merges --no-merges --first-parent --reverse --follow --pretty? --format= "
+    "--date= --abbrev-commit --no-abbrev-commit --topo-order --date-order --branches? --tags? --remotes? "
+    "--left-right "
+    "--cherry-pick --cherry-mark --all-match --invert-grep --regexp-ignore-case --extended-regexp --fixed-strings "
+    "--walk-reflogs --show-notes? --no-notes --source --relative-date --parents --children --no-walk? "
+    "--full-history "
+    "--simplify-by-decoration --ancestry-path --boundary --perl-regexp --min-parents= --max-parents= --not"
+)
+_GIT: Mapping[str, Program] = {
+    "status": _p(
+        "-sbvz -u? --short --branch --porcelain? --long --verbose --untracked-files? --ignored? --show-stash "
+        "--ahead-behind --no-ahead-behind --no-renames --renames --column? --no-column "
+        "--ignore-submodules?",
+        "names",
+    ),
+    "log": _p(f"{_DIFF} {_LOG}", "names"),
+    "show": _p(f"{_DIFF} {_LOG}", "names"),
+    "diff": _p(f"{_DIFF} --cached --staged --merge-base --no-index --base --ours --theirs", "names"),
+    "whatchanged": _p(f"{_DIFF} {_LOG}", "names"),
+    "diff-tree": _p(f"{_DIFF} -rtm --root --no-commit-id", "names"),
+    "rev-list": _p(f"{_LOG} --count --objects", "names"),
+    "shortlog": _p("-nsec --numbered --summary --email --since= --until= --all --no-merges --group=", "names"),
+    "branch": _p(
+        "-arvl --list --all --remotes --verbose --show-current --color? --no-color --column? --no-column "
+        "--sort= --format= --points-at= --contains= --no-contains= --merged= --no-merged= --abbrev="
+    ),
+    "tag": _p(
+        "-l -n? --list --sort= --format= --contains= --no-contains= --points-at= --merged= --no-merged= --column?"
+    ),
+    "remote": _p("-v --verbose"),
+    "stash": Program(commands={"list": _p(f"{_LOG}"), "show": _p(f"{_DIFF}")}),
+    "config": _p(
+        "-lz --list --get --get-all --get-regexp --get-urlmatch --global --system --local --worktree --bool "
+        "--int --path --type= --null --name-only --show-origin --show-scope --includes --no-includes"
+    ),
+    "rev-parse": _p(
+        "-q --abbrev-ref? --short? --show-toplevel --git-dir --absolute-git-dir --is-inside-work-tree "
+        "--is-bare-repository --is-inside-git-dir --show-prefix --show-cdup --verify --quiet --symbolic "
+        "--symbolic-full-name --all --branches? --tags? --remotes? --git-common-dir --git-path= --not"
+    ),
+    "ls-files": _p(
+        "-cdmoistkuvz -x= --cached --deleted --modified --others --ignored --stage --unmerged --killed "
+        "--exclude= --exclude-standard --full-name --error-unmatch --eol --recurse-submodules "
+        "--abbrev?",
+        "names",
+    ),
+    "ls-tree": _p("-drtlz --name-only --name-status --long --full-name --full-tree --abbrev?", "names"),
+    "cat-file": _p("-ptse --batch-check? --batch-all-objects"),
+    "blame": _p(
+        "-bcefklnstwpM -LCS= --porcelain --line-porcelain --show-name --show-number --show-email --date= "
+        "--root --abbrev=",
+        "names",
+    ),
+    "describe": _p(
+        "--tags --all --long --always --abbrev= --match= --exclude= --candidates= --dirty? --broken? "
+        "--contains --exact-match --first-parent"
+    ),
+    "merge-base": _p("-a --all --is-ancestor --octopus --independent --fork-point"),
+    "name-rev": _p("--tags --refs= --all --name-only --always"),
+    "show-ref": _p("-dsq --head --heads --tags --branches --dereference --hash? --abbrev? --verify --quiet"),
+    "for-each-ref": _p("--count= --sort= --format= --contains= --merged= --no-merged= --points-at="),
+    "count-objects": _p("-vH --verbose --human-readable", "none"),
+    "reflog": Program("", "none", commands={"show": _p(_LOG)}, alone=True),
+    "grep": _p(
+        "-EFGIPLacehilnopqvwWz -ABCe= --cached --untracked --no-index --line-number --count --ignore-case "
+        "--word-regexp --files-with-matches --files-without-match --max-depth= --extended-regexp "
+        "--fixed-strings "
+        "--and --or --not --all-match --heading --break --show-function --function-context --context= "
+        "--after-context= --before-context= --color? --no-color --column --only-matching",
+        "names",
+    ),
+    "worktree": Program(commands={"list": _p("-vz --porcelain --verbose", "none")}),
+    "submodule": Program(commands={"status": _p("--recursive --cached", "names")}),
+    "version": _p("--build-options", "none"),
+}
+
+_UNITS = (
+    "-alrq -tpnoP= --all --type= --state= --property= --value --lines= --output= --no-pager --no-legend --legend= "
+    "--failed --full --plain --user --system --quiet --recursive --reverse --after --before --show-types "
+    "--no-ask-password"
+)
+_unit = _p(_UNITS)
+_SYSTEMCTL: Mapping[str, Program] = dict.fromkeys(
+    (
+        *("status", "show", "cat", "is-active", "is-enabled", "is-failed", "is-system-running", "list-units"),
+        *("list-unit-files", "list-timers", "list-sockets", "list-paths", "list-jobs", "list-dependencies"),
+        *("list-automounts", "list-machines", "get-default"),
+    ),
+    _p(_UNITS),
+)
+_CONTAINER: dict[str, Program] = {
+    "ps": _p(
+        "-aqnls --all --quiet --no-trunc --size --latest --last= --filter= --format=",
+        "none",
+    ),
+    "logs": _p("-ft -n= --follow --timestamps --tail= --since= --until= --details"),
+    "inspect": _p("-s -f= --format= --size --type="),
+    "images": _p("-aq -f= --all --quiet --digests --no-trunc --filter= --format="),
+    "top": _p(""),
+    "port": _p(""),
+    "stats": _p("-a --all --no-stream --no-trunc --format="),
+    "version": _p("-f= --format=", "none"),
+    "info": _p("-f= --format=", "none"),
+    "history": _p("-Hq --human? --no-trunc --quiet --format="),
+    "diff": _p(""),
+    "events": _p("-f= --filter= --since= --until= --format=", "none"),
+}
+_LIST = {
+    "ls": _p("-aq -f= --all --quiet --no-trunc --filter= --format= --digests --services", "none"),
+    "list": _p("-aq -f= --all --quiet --no-trunc --filter= --format=", "none"),
+    "inspect": _p("-v -f= --format= --verbose"),
+}
+_COMPOSE = Program(
+    "-p= -f: --file: --project-name= --project-directory=",
+    commands={
+        "ps": _p("-aq --all --quiet --services --status= --filter= --format="),
+        "logs": _p("-ft -n= --follow --timestamps --tail= --since= --until= --no-color --no-log-prefix"),
+        "ls": _LIST["ls"],
+        "top": _p(""),
+        "images": _p("-q --quiet --format="),
+        "version": _p("--short --format=", "none"),
+    },
+)
+_ENGINE = Program(
+    "-v --version",
+    commands={
+        **_CONTAINER,
+        **{name: Program(commands=_LIST) for name in ("image", "network", "volume", "context", "node", "service")},
+        "container": Program(commands={**_CONTAINER, **_LIST}),
+        "system": Program(commands={"df": _p("-v --verbose --format=", "none"), "info": _CONTAINER["info"]}),
+        "compose": _COMPOSE,
+    },
+    alone=True,
+)
+
+_KUBE = "-n= --namespace= --request-timeout= -A --all-namespaces -l= --selector= --field-selector="
+_GET = (
+    f"{_KUBE} -oL= -w --output= --show-labels --sort-by= --no-headers --watch --label-columns= --ignore-not-found "
+    "--show-kind --chunk-size="
+)
+_KUBECTL: Mapping[str, Program] = {
+    "get": _p(_GET),
+    "describe": _p(f"{_KUBE} --show-events="),
+    "logs": _p(
+        f"{_KUBE} -fp -c= --follow --previous --tail= --since= --since-time= --timestamps --container= "
+        "--all-containers? --prefix --limit-bytes= --max-log-requests="
+    ),
+    "top": _p(f"{_KUBE} --containers --sort-by= --no-headers --use-protocol-buffers"),
+    "version": _p("-o= --client --output= --short", "none"),
+    "cluster-info": _p(_KUBE, "none"),
+    "api-resources": _p("-o= --namespaced= --verbs= --api-group= --no-headers --output=", "none"),
+    "api-versions": _p("", "none"),
+    "explain": _p("--recursive --api-version="),
+    "events": _p(f"{_KUBE} -w --types= --for= --watch --no-headers -o= --output="),
+    "rollout": Program(
+        commands={"status": _p(f"{_KUBE} -w --watch? --timeout= --revision="), "history": _p(f"{_KUBE} --revision=")}
+    ),
+    "auth": Program(commands={"can-i": _p(f"{_KUBE} --list -q --quiet --subresource="), "whoami": _p("", "none")}),
+    "config": Program(
+        commands={
+            "get-contexts": _p("--no-headers -o= --output="),
+            "current-context": _p("", "none"),
+            "get-clusters": _p("", "none"),
+        }
+    ),
+}
+
+_QUERY_APT = {
+    name: _p("-aqn --installed --upgradable --all-versions --full --names-only")
+    for name in ("list", "show", "search", "policy", "depends", "rdepends")
+}
+
+TOOLS: Mapping[str, Program] = {
+    "git": Program(
+        "-P -C: --no-pager --no-optional-locks --no-replace-objects --literal-pathspecs --version",
+        commands=_GIT,
+        alone=True,
+    ),
+    "systemctl": Program(_UNITS, commands=_SYSTEMCTL, alone=True),
+    "journalctl": _p(
+        "-abefklmNqrx -nuogpSUcFt= --unit= --user-unit= --lines? --output= --grep= --priority= --since= "
+        "--until= --boot? --dmesg --catalog --follow --reverse --no-pager --quiet --utc --all "
+        "--merge --system "
+        "--user --identifier= --case-sensitive? --list-boots --disk-usage --no-hostname --no-full --full "
+        "--field= --fields --output-fields= --facility= --header --verify --exclude-identifier= "
+        "--no-tail --show-cursor --pager-end --truncate-newline"
+    ),
+    "loginctl": Program(
+        "--no-pager --no-legend",
+        commands={
+            name: _p("-al -p= --no-pager --no-legend --property= --value")
+            for name in (
+                "list-sessions",
+                "list-users",
+                "list-seats",
+                "session-status",
+                "user-status",
+                "show-session",
+                "show-user",
+            )
+        },
+        alone=True,
+    ),
+    "timedatectl": Program(
+        "--no-pager",
+        commands={
+            name: _p("-a --all --no-pager --value", "none")
+            for name in ("status", "show", "list-timezones", "timesync-status")
+        },
+        alone=True,
+    ),
+    "hostnamectl": Program("--no-pager", commands={"status": _p("", "none")}, alone=True),
+    "resolvectl": Program(
+        "--no-pager", commands={"status": _p(""), "statistics": _p("", "none"), "dns": _p("", most=0)}, alone=True
+    ),
+    "networkctl": Program(
+        "-a --no-pager --no-legend --all", commands={"list": _p("-a"), "status": _p("-a -n=")}, alone=True
+    ),
+    "docker": _ENGINE,
+    "podman": _ENGINE,
+    "nerdctl": _ENGINE,
+    "docker-compose": _COMPOSE,
+    "kubectl": Program(_KUBE, commands=_KUBECTL),
+    "oc": Program(_KUBE, commands={name: _KUBECTL[name] for name in ("get", "describe", "logs", "version")}),
+    "helm": Program(
+        "-n= --namespace=",
+        commands={
+            "list": _p("-aAdqr -no= --all --all-namespaces --output=", "none"),
+            "ls": _p("-aAdqr -no= --all --all-namespaces --output=", "none"),
+            "status": _p("-no= --namespace= --output= --revision="),
+            "history": _p("-no= --namespace= --output= --max="),
+            "version": _p("--short --client", "none"),
+        },
+    ),
+    "dpkg": _p("-lLsSpC --list --listfiles --status --search --print-avail --audit --version --print-architecture"),
+    "dpkg-query": _p("-lLsSWp -f= --list --listfiles --status --search --show --showformat="),
+    "apt": Program("--installed --version", commands=_QUERY_APT),
+    "apt-cache": Program(commands=_QUERY_APT),
+    "rpm": _p(
+        "-qailcdRp --query --all --info --list --configfiles --docfiles --requires --provides --changelog --last "
+        "--whatprovides --whatrequires --scripts --file -f --queryformat= --qf= --version"
+    ),
+    "pip": Program(
+        "--version -V",
+        commands={
+            "list": _p("-ol --outdated --format= --user --local"),
+            "show": _p("-f --files"),
+            "freeze": _p("-l --all --local"),
+        },
+        alone=True,
+    ),
+    "pip3": Program(
+        "--version -V",
+        commands={
+            "list": _p("-ol --format= --user --local"),
+            "show": _p("-f --files"),
+            "freeze": _p("-l --all --local"),
+        },
+        alone=True,
+    ),
+    "zpool": Program(commands={"status": _p("-vxPLg"), "list": _p("-HPLpv -o="), "iostat": _p("-vyHp")}),
+    "zfs": Program(commands={"list": _p("-Hpr -dosStx="), "get": _p("-Hpr -dost=")}),
+    "lvs": _p("-av -oS= --noheadings --units= --options= --separator="),
+    "vgs": _p("-av -oS= --noheadings --units= --options= --separator="),
+    "pvs": _p("-av -oS= --noheadings --units= --options= --separator="),
+    "ufw": Program(commands={"status": Program(commands={"verbose": Program(), "numbered": Program()}, alone=True)}),
+    "chronyc": Program("-n", commands={name: _p("-v") for name in ("sources", "sourcestats", "tracking", "activity")}),
+    "openssl": Program(
+        commands={
+            "version": Program("-a -v -b -d -o -f -p", one_dash=True),
+            "x509": Program(
+                "-in: -noout -text -dates -enddate -startdate -subject -issuer -serial -fingerprint "
+                "-sha256 -sha1 "
+                "-checkend= -purpose -email -modulus -hash -ext= -nameopt= -inform=",
+                one_dash=True,
+            ),
+            "crl": Program("-in: -noout -text -lastupdate -nextupdate -issuer -inform=", one_dash=True),
+        }
+    ),
+    **{name: Program(options, one_dash=True) for name, options in VERSIONS.items()},
+}

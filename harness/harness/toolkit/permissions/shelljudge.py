@@ -1,0 +1,243 @@
+"""What a shell command would run, and whether all of it only reads.
+
+The text is parsed by the grammar of bash and, for the answer "it only reads", a second time by a small strict reader of
+what every shell takes in the same way: both must find the same words. Nothing is decided by searching for substrings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from .readonly import examine, readable_path
+from .readonlyspecial import HARMLESS_NAME
+from .shellchars import hidden_character, strange_letter
+from .shellpaths import Directories, named_paths
+from .shelltext import read_plainly
+from .shelltree import ShellParserMissing, scan
+from .shelltypes import Found, Redirect, Scan, Word
+from .shellvariables import harmless_assignment
+from .shellwrap import Inner, program_name, unwrap
+
+__all__ = ["MAX_LENGTH", "CommandJudgement", "SimpleCommand", "judge_command"]
+
+MAX_LENGTH = 16 << 10
+"""Characters; a longer command is not judged."""
+_DEPTH = 6
+"""Wrappers and shell texts inside one another."""
+_MOST = 400
+"""Simple commands in one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One program that would run. A wrapper (``sudo``, ``timeout``) stands beside what it runs.
+
+    ``argv`` are its words with quotes undone; what is only known at run time stands there as it is written, and
+    ``argv`` is empty for what is no program (``x=1``, ``>file``, a function). ``reason`` says why it is not read-only.
+    ``paths`` are the files it names, as written (``~``, patterns and relative ones too), and those that a ``cd`` before
+    it would make of them. ``writes`` are those that its own ``>`` opens, as written. ``privileged``: it runs as another
+    user, elsewhere, or later; then it is never read-only.
+    """
+
+    argv: tuple[str, ...]
+    text: str
+    read_only: bool
+    reason: str
+    paths: tuple[str, ...] = ()
+    privileged: bool = False
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandJudgement:
+    """The whole command. When it is not ``parsed``, it is not known what would run, and ``commands`` may lack some.
+
+    ``read_only``: every part of it only reads, in whichever shell. ``reason`` says why it is not; empty when it is.
+    """
+
+    parsed: bool
+    read_only: bool
+    commands: tuple[SimpleCommand, ...]
+    reason: str
+
+
+@lru_cache(maxsize=1024)
+def judge_command(text: str) -> CommandJudgement:
+    """Judge a command. Never raises; pure, so that answers are remembered.
+
+    Without the parser (``harness-ops[policy]``) nothing is parsed, and everything asks.
+    """
+    refused = _refused_text(text)
+    if refused:
+        return CommandJudgement(False, False, (), refused)
+    try:
+        return _judge(text)
+    except ShellParserMissing as missing:
+        return CommandJudgement(False, False, (), str(missing))
+    except RecursionError:
+        return CommandJudgement(False, False, (), "it is nested too deeply")
+
+
+def _refused_text(text: str) -> str:
+    if len(text) > MAX_LENGTH:
+        return f"it is longer than {MAX_LENGTH} characters"
+    hidden = hidden_character(text)
+    if hidden:
+        return f"it contains a character that is not seen as what it is: {hidden}"
+    return "" if text.strip(" \t\n") else "there is no command in it"
+
+
+def _judge(text: str) -> CommandJudgement:
+    court = _Court()
+    court.script(text, _Place(), 0)
+    doubt = court.doubts[0] if court.doubts else ""
+    strange = strange_letter(text)
+    if strange:
+        doubt = f"it contains a character that is easily taken for another: {strange}"
+    unsure = doubt or next(iter(court.unknown), "")
+    commands = tuple(_settled(item, court.directories, unsure) for item in court.commands)
+    reason = next(iter(court.unknown), "") or next((item.reason for item in commands if item.reason), "") or doubt
+    read_only = bool(commands) and not reason and all(item.read_only for item in commands)
+    return CommandJudgement(not court.unknown, read_only, commands, reason)
+
+
+def _settled(command: SimpleCommand, directories: Directories, unsure: str) -> SimpleCommand:
+    """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
+    reason = command.reason or unsure
+    if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
+        reason = reason or "after a cd that is only known at run time, a relative path may be any file"
+    return replace(command, read_only=not reason, reason=reason, paths=directories.of(command.paths))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a command runs: as whom (``privileged`` says why not as the caller), and inside what."""
+
+    privileged: str = ""
+    through: str = ""
+
+
+class _Court:
+    """Collects the judgement of one text and of all the texts inside it."""
+
+    def __init__(self) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.unknown: list[str] = []
+        self.doubts: list[str] = []
+        self.directories = Directories()
+
+    def script(self, text: str, place: _Place, depth: int) -> None:
+        """Judge a text for a shell."""
+        if depth > _DEPTH or len(self.commands) > _MOST:
+            self.unknown.append("it is nested too deeply, or too long to be judged")
+            return
+        if not text.strip(" \t\n"):
+            return
+        found = scan(text)
+        self.unknown += found.unknown
+        self.doubts += found.doubts
+        self._compare(text, found)
+        for item in found.found:
+            self._found(item, place, depth)
+
+    def _compare(self, text: str, found: Scan) -> None:
+        reading = read_plainly(text)
+        if reading.reason:
+            self.doubts.append(f"shells may read it differently: {reading.reason}")
+        elif [words for _, words in sorted(found.shapes)] != [words for _, words in reading.commands]:
+            self.doubts.append("two readings of it do not find the same words")
+
+    def _found(self, found: Found, place: _Place, depth: int) -> None:
+        if len(self.commands) > _MOST:
+            self.unknown.append("it runs more commands than are judged")
+            return
+        why = found.special or _assignments(found) or _redirects(found.redirects)
+        if not found.words:
+            paths = self.directories.of(word.text for word in _files(found.redirects))
+            reason = why or place.privileged
+            writes = _written(found.redirects)
+            self._add(SimpleCommand((), found.text, not reason, reason, paths, writes=writes), place)
+            return
+        self._run(found.words, found, why, place, depth)
+
+    def _run(self, words: Sequence[Word], found: Found, why: str, place: _Place, depth: int) -> None:
+        name = program_name(words[0])
+        inner = unwrap(words, found.input)
+        reason, paths = why, named_paths(words)
+        if not words[0].known:
+            self.unknown.append(f"the program {words[0].raw} is only known at run time")
+            reason = reason or self.unknown[-1]
+        elif not name:
+            reason = reason or f"{words[0].text} is a path outside the system's directories"
+        elif inner is None or name == "find":
+            finding = examine(name, words[1:])
+            reason = reason or finding.reason
+            paths = finding.paths if finding.read_only else paths
+        reason = reason or (inner.reason if inner is not None else "") or place.privileged
+        self.directories.enter(name, words)
+        away = bool(place.privileged) or (inner is not None and inner.privileged)
+        files = [word.text for word in _files(found.redirects)]
+        argv = tuple(word.text for word in words)
+        shown = found.text if words is found.words else " ".join(argv)
+        writes = _written(found.redirects)
+        self._add(SimpleCommand(argv, shown, not reason, reason, (*paths, *files), away, writes), place)
+        if inner is not None:
+            self._inside(inner, words[0].text, found, place, depth)
+
+    def _inside(self, inner: Inner, wrapper: str, found: Found, place: _Place, depth: int) -> None:
+        if inner.unknown:
+            self.unknown.append(inner.unknown)
+        if depth >= _DEPTH:
+            self.unknown.append("it is nested too deeply")
+            return
+        if inner.privileged:
+            place = _Place(f"{wrapper}: {inner.reason}", wrapper)
+        for argv in inner.argvs:
+            nested = replace(found, words=argv, assigned=(), redirects=(), special="")
+            self._run_deeper(argv, nested, place, depth + 1)
+        for script in inner.scripts:
+            if script.known:
+                self.script(script.text, place, depth + 1)
+            else:
+                self.unknown.append(f"what {wrapper} would run is only known at run time: {script.raw}")
+
+    def _run_deeper(self, argv: Sequence[Word], found: Found, place: _Place, depth: int) -> None:
+        if depth > _DEPTH:
+            self.unknown.append("it is nested too deeply")
+            return
+        self._run(argv, found, "", place, depth)
+
+    def _add(self, command: SimpleCommand, place: _Place) -> None:
+        if place.privileged and not command.privileged:
+            command = replace(command, privileged=True)
+        self.commands.append(command)
+
+
+def _assignments(found: Found) -> str:
+    for name, value in found.assigned:
+        reason = "" if HARMLESS_NAME.fullmatch(name) else harmless_assignment(name, value)
+        if reason:
+            return reason
+    return ""
+
+
+def _files(redirects: Iterable[Redirect]) -> list[Word]:
+    return [item.word for item in redirects if item.word is not None and item.word.text != "/dev/null"]
+
+
+def _written(redirects: Sequence[Redirect]) -> tuple[str, ...]:
+    return tuple(word.raw for word in _files(item for item in redirects if item.writes))
+
+
+def _redirects(redirects: Sequence[Redirect]) -> str:
+    for item in redirects:
+        if item.word is None:
+            continue
+        null = item.word.known and item.word.text == "/dev/null"
+        if item.writes and not null:
+            return f"{item.operator} writes {item.word.raw}"
+        if not item.writes and (reason := readable_path(item.word)):
+            return reason
+    return ""

@@ -1,0 +1,82 @@
+"""The files that a command names, whatever program it is, and where a ``cd`` before it leads them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from .shelltypes import Word
+
+__all__ = ["Directories", "named_paths"]
+
+_MOST = 64
+_CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
+
+
+def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
+    """Everything in the words of a command that may be a path: operands, and the tails of options. Pure.
+
+    It takes more than there is: a rule that protects a file must see it in whatever place it stands.
+    """
+    found: dict[str, None] = {}
+    for word in words[1:]:
+        for text in _candidates(word.text):
+            found[text] = None
+    return tuple(found)[:_MOST]
+
+
+def _candidates(text: str) -> Iterable[str]:
+    if not text or len(text) > 4096:
+        return
+    if not text.startswith("-"):
+        yield text
+    for mark in "=@:":
+        tail = text.partition(mark)[2]
+        if tail:
+            yield tail
+    starts = [at for at in (text.find("/"), text.find("~")) if at > 0]
+    if text.startswith("-") and starts:
+        yield text[min(starts) :]
+
+
+class Directories:
+    """The directories in which relative paths may be meant: those of every ``cd``, and of options like ``git -C``.
+
+    ``lost``: one of them is only known at run time, or what is read there are devices.
+    """
+
+    def __init__(self) -> None:
+        self._bases: list[str] = []
+        self.lost = False
+
+    def enter(self, name: str, words: Sequence[Word]) -> None:
+        """Follow what a command says of directories."""
+        if name not in _CHANGES:
+            for before, word in pairwise(words):
+                if before.known and before.text in ("-C", "--chdir", "--directory", "--git-dir", "--work-tree"):
+                    self._into(word)
+            return
+        places = [word for word in words[1:] if not (word.known and word.text in ("-L", "-P", "--"))]
+        if len(places) > 1 or name != "cd":
+            self.lost = True
+        else:
+            self._into(places[0] if places else Word.of("~"))
+
+    def _into(self, word: Word) -> None:
+        if not word.known or word.text.startswith("-") or posixpath.normpath(word.text).startswith(("/dev", "//")):
+            self.lost = True
+            return
+        chained = [posixpath.join(base, word.text) for base in self._bases]
+        kept = list(dict.fromkeys([*self._bases, *chained, word.text]))
+        self.lost = self.lost or len(kept) > _MOST
+        self._bases = kept[:_MOST]
+
+    def of(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """The paths, and what they are in those directories."""
+        found: dict[str, None] = {}
+        for path in paths:
+            found[path] = None
+            if not path.startswith(("/", "~")):
+                found.update(dict.fromkeys(posixpath.join(base, path) for base in self._bases))
+        return tuple(found)[: 4 * _MOST]

@@ -1,0 +1,330 @@
+"""Programs that run other programs: what ``sudo``, ``env``, ``xargs``, ``sh -c``, ``ssh host`` and others would run."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .shelloptions import Options, grammar, parse_options
+from .shelltypes import Input, Word
+from .shellwrapdata import CONTAINER_OPTIONS, PRIVILEGED, WRAPPERS, Wrapper
+
+__all__ = ["SYSTEM_DIRECTORIES", "Inner", "program_name", "unwrap"]
+
+SYSTEM_DIRECTORIES = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "ksh93"})
+_SHELL_OPTIONS = (
+    "-abcefhiklmnprstuvxBCEHPT -o= -O= --norc --noprofile --login --posix --rcfile= --init-file= --no-config "
+    "--restricted --verbose --command="
+)
+_HARMLESS_SHELL = frozenset({"-c", "-e", "-u", "-x", "-f"})
+_UNKNOWN_TAIL = Word.unknown("what it reads")
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What a wrapper runs: programs, shell texts, or neither.
+
+    ``reason`` says why the wrapper itself is not read-only; empty when it only passes on. ``unknown`` says why it is
+    not known what would run.
+    """
+
+    argvs: tuple[tuple[Word, ...], ...] = ()
+    scripts: tuple[Word, ...] = ()
+    reason: str = ""
+    privileged: bool = False
+    unknown: str = ""
+
+
+def program_name(word: Word) -> str:
+    """The name under which a program is known: by its plain name, or by a path in a system directory; else empty."""
+    if not word.known:
+        return ""
+    directory, name = posixpath.split(word.text)
+    if "/" not in word.text:
+        return word.text
+    return name if directory in SYSTEM_DIRECTORIES else ""
+
+
+def unwrap(words: Sequence[Word], given: Input) -> Inner | None:
+    """What a command would run beside itself; None when it is no wrapper that is known."""
+    if not words or not words[0].known:
+        return None
+    name = posixpath.basename(words[0].text)  # by any path: a rule against what it runs holds there, too
+    rest = tuple(words[1:])
+    if name in SHELLS:
+        return _shell(name, rest, given)
+    if name in _SPECIAL:
+        return _SPECIAL[name](rest, given)
+    if name in WRAPPERS:
+        return _general(name, WRAPPERS[name], rest)
+    return None
+
+
+def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...]) -> Inner:
+    options = parse_options(rest, grammar(wrapper.options), permute=wrapper.permute)
+    if options.reason:
+        return _lost(name, options.reason)
+    operands = options.operands
+    if wrapper.assignments:
+        operands = operands[_assignments(operands) :]
+        if len(operands) < len(options.operands) and not wrapper.reason:
+            wrapper = replace(wrapper, reason="it changes the environment of what it runs")
+    skipped, inner = operands[: wrapper.skip], tuple(operands[wrapper.skip :])
+    if any(not word.known and word.spread for word in skipped):
+        return _lost(name, f"what {skipped[0].raw} becomes is only known at run time")
+    reason = wrapper.reason or _unlisted(options, wrapper.harmless)
+    outcome = Inner(reason=reason, privileged=name in PRIVILEGED)
+    script = options.value(*wrapper.script)
+    if script is not None:
+        return replace(outcome, scripts=(script,))
+    if inner and (wrapper.joined or options.has(*wrapper.joins)):
+        return replace(outcome, scripts=(_joined(inner),))
+    if not inner:
+        return replace(outcome, reason=reason or wrapper.alone)
+    if wrapper.tail:
+        inner = (*(_replaced(word, options) for word in inner), _UNKNOWN_TAIL)
+    return replace(outcome, argvs=(inner,))
+
+
+def _lost(name: str, reason: str) -> Inner:
+    return Inner(unknown=f"what {name} would run is not clear: {reason}", reason=reason, privileged=name in PRIVILEGED)
+
+
+def _unlisted(options: Options, harmless: str) -> str:
+    allowed = grammar(harmless).known if harmless else {}
+    numbers = "-#" in harmless
+    odd = [name for name, _ in options.given if name not in allowed and not (name == "-#" and numbers)]
+    return f"its option {odd[0]} is not on the list" if odd else ""
+
+
+def _assignments(words: Sequence[Word]) -> int:
+    """How many of the first words set variables."""
+    for number, word in enumerate(words):
+        name = (word.text if word.known else word.lead).partition("=")
+        if not name[1] or not name[0].replace("_", "a").isalnum():
+            return number
+    return len(words)
+
+
+def _joined(words: Sequence[Word]) -> Word:
+    """Words that a shell reads once more, with a space between them."""
+    text = " ".join(word.text for word in words)
+    if all(word.known for word in words):
+        return Word.of(text)
+    return Word.unknown(text)
+
+
+def _replaced(word: Word, options: Options) -> Word:
+    """A word of xargs's command, in which a mark may be replaced by what it reads."""
+    mark = options.value("-I", "-i", "--replace")
+    marks = {mark.text if mark is not None else "{}"} if options.has("-I", "-i", "--replace") else set()
+    if any(text and text in word.text for text in marks):
+        return Word.unknown(word.raw, spread=False)
+    return word
+
+
+def _shell(name: str, rest: tuple[Word, ...], given: Input) -> Inner:
+    plain = tuple(word for word in rest if not (word.known and word.text in ("+e", "+u", "+x", "+m", "+o")))
+    options = parse_options(plain, grammar(_SHELL_OPTIONS), permute=False)
+    if options.reason:
+        return _lost(name, options.reason)
+    reason = ""
+    odd = [option for option, _ in options.given if option not in _HARMLESS_SHELL]
+    if odd or len(plain) < len(rest):
+        reason = f"{name} with other options than -c"
+    command = options.value("--command")
+    if options.has("-c") and options.operands:
+        command = options.operands[0]
+    if command is not None:
+        return Inner(scripts=(command,), reason=reason)
+    if options.has("-c"):
+        return _lost(name, "the text of its -c is missing")
+    if options.operands and not options.has("-s"):
+        return Inner(reason=f"{name} runs a file")
+    return _reads_script(name, given)
+
+
+def _reads_script(name: str, given: Input) -> Inner:
+    """A program that takes shell commands from its standard input."""
+    if given.kind == "text" and given.text is not None:
+        return Inner(scripts=(Word.of(given.text),), reason=f"{name} runs what it reads")
+    if given.kind in ("text", "pipe"):
+        return _lost(name, "it runs what it reads, which is only known at run time")
+    return Inner(reason=f"{name} waits for commands, or runs a file")
+
+
+def _eval(rest: tuple[Word, ...], given: Input) -> Inner:
+    rest = rest[1:] if rest and rest[0].known and rest[0].text == "--" else rest
+    return Inner(scripts=(_joined(rest),), reason="it reads its words as commands") if rest else Inner()
+
+
+def _trap(rest: tuple[Word, ...], given: Input) -> Inner:
+    if len(rest) > 1 and not (rest[0].known and rest[0].text in ("-", "-l", "-p", "")):
+        script = rest[1] if rest[0].known and rest[0].text == "--" else rest[0]
+        return Inner(scripts=(script,), reason="it leaves a command behind")
+    return Inner(reason="it changes what signals do")
+
+
+def _alias(rest: tuple[Word, ...], given: Input) -> Inner:
+    values = [word for word in rest if not (word.known and "=" not in word.text)]
+    scripts = tuple(Word.of(word.text.partition("=")[2]) if word.known else word for word in values)
+    return Inner(scripts=scripts, reason="it changes what names mean" if scripts else "aliases are not judged")
+
+
+def _command(rest: tuple[Word, ...], given: Input) -> Inner:
+    options = parse_options(rest, grammar("-vVp"), permute=False)
+    if options.reason:
+        return _lost("command", options.reason)
+    if options.has("-v", "-V"):
+        spread = any(not word.known for word in options.operands)
+        return Inner(reason="a name that is only known at run time" if spread else "")
+    return Inner(argvs=(tuple(options.operands),)) if options.operands else Inner()
+
+
+def _parallel(rest: tuple[Word, ...], given: Input) -> Inner:
+    marks = [number for number, word in enumerate(rest) if word.text.startswith(":::")]
+    head = rest[: marks[0]] if marks else rest
+    options = parse_options(
+        head, grammar("-jNnPaILdS= -0kqtuvXm --jobs= --dry-run --bar --keep-order --halt= --null"), permute=False
+    )
+    if options.reason:
+        return _lost("parallel", options.reason)
+    reason = "it runs commands beside one another"
+    if options.operands:
+        return Inner(scripts=(_joined(options.operands),), reason=reason)
+    scripts = tuple(word for word in rest[marks[0] + 1 :] if not word.text.startswith(":::")) if marks else ()
+    return Inner(scripts=scripts, reason=reason) if scripts else _reads_lines("parallel", given)
+
+
+def _reads_lines(name: str, given: Input) -> Inner:
+    return replace(_reads_script(name, given), reason=f"{name} runs what it reads")
+
+
+def _at(rest: tuple[Word, ...], given: Input) -> Inner:
+    options = parse_options(rest, grammar("-fqt= -mMlrdcvVb"))
+    if options.reason:
+        return _lost("at", options.reason)
+    if options.has("-f", "-l", "-d", "-r", "-c"):
+        return Inner(reason="the jobs of at are not judged", privileged=True)
+    return replace(_reads_script("at", given), privileged=True, reason="it runs later")
+
+
+def _crontab(rest: tuple[Word, ...], given: Input) -> Inner:
+    texts = [word.text for word in rest]
+    if texts == ["-l"]:
+        return Inner()
+    if any(text != "-" for text in texts):
+        return Inner(reason="it changes or shows what runs later", privileged=True)
+    if given.kind != "text" or given.text is None:
+        return replace(_lost("crontab", "the table that it reads is only known at run time"), privileged=True)
+    lines = [line.split(None, 1 if line.startswith("@") else 5) for line in given.text.splitlines()]
+    scripts = tuple(Word.of(parts[-1]) for parts in lines if len(parts) in (2, 6) and not parts[0].startswith("#"))
+    return Inner(scripts=scripts, reason="it changes what runs later", privileged=True)
+
+
+def _ssh(rest: tuple[Word, ...], given: Input) -> Inner:
+    options = parse_options(rest, grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False)
+    if options.reason or not options.operands:
+        return _lost("ssh", options.reason or "the host is missing") if options.reason else Inner(reason="no host")
+    again = parse_options(
+        options.operands[1:], grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False
+    )
+    local = tuple(_local_command(word) for name, word in [*options.given, *again.given] if name == "-o" and word)
+    scripts = tuple(word for word in local if word is not None)
+    if again.operands:
+        scripts = (*scripts, _joined(again.operands))
+    elif given.kind in ("pipe", "text"):
+        return replace(_reads_script("ssh", given), privileged=True, reason="it runs on another host")
+    return Inner(scripts=scripts, reason="it runs on another host", privileged=True, unknown=again.reason)
+
+
+def _local_command(word: Word) -> Word | None:
+    """ssh's options that run something on this side."""
+    name, _, value = word.text.replace("=", " ", 1).partition(" ")
+    if name.lower() not in ("proxycommand", "localcommand", "knownhostscommand", "remotecommand"):
+        return None
+    return Word.of(value) if word.known else word
+
+
+def _containers(rest: tuple[Word, ...], given: Input) -> Inner | None:
+    options = parse_options(
+        rest, grammar("-Hcl= -D --host= --context= --config= --log-level= --remote --url="), permute=False
+    )
+    verbs = [word.text for word in options.operands]
+    if options.reason or not verbs:
+        return None
+    at = 1
+    while verbs[at - 1] in ("container", "compose") and at < len(verbs):
+        at += 1
+    verb, after = verbs[at - 1], options.operands[at:]
+    if verb not in ("exec", "run", "create"):
+        return None
+    inner = parse_options(after, grammar(CONTAINER_OPTIONS), permute=False)
+    if inner.reason:
+        return _lost("the container's engine", inner.reason)
+    entry = inner.value("--entrypoint")
+    argv = (*((entry,) if entry is not None else ()), *inner.operands[1:])
+    return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+
+
+def _kubectl(rest: tuple[Word, ...], given: Input) -> Inner | None:
+    verbs = [number for number, word in enumerate(rest) if word.known and word.text in ("exec", "run", "debug")]
+    if not verbs:
+        return None
+    marks = [number for number, word in enumerate(rest) if word.known and word.text == "--"]
+    if marks:
+        argv = rest[marks[0] + 1 :]
+        return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+    plain = [word for word in rest[verbs[0] + 1 :] if not (word.known and word.text.startswith("-"))]
+    argv = tuple(plain[1:])  # the old form: kubectl exec POD COMMAND
+    return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+
+
+def _find(rest: tuple[Word, ...], given: Input) -> Inner | None:
+    argvs: list[tuple[Word, ...]] = []
+    at = 0
+    while at < len(rest):
+        if rest[at].known and rest[at].text in ("-exec", "-execdir", "-ok", "-okdir"):
+            ends = [n for n in range(at + 1, len(rest)) if rest[n].known and rest[n].text in (";", "+")]
+            end = next((n for n in ends if rest[n].text == ";" or rest[n - 1].text == "{}"), len(rest))
+            argvs.append(tuple(_place(word) for word in rest[at + 1 : end]))
+            at = end
+        at += 1
+    return Inner(argvs=tuple(argv for argv in argvs if argv)) if argvs else None
+
+
+def _place(word: Word) -> Word:
+    """A word of find's command: ``{}`` is a path below what it searches, never an option."""
+    if word.text == "{}":
+        return Word("{}", "{}", known=False, lead="./")
+    if "{}" in word.text:
+        return Word.unknown(word.raw, spread=False)
+    return word
+
+
+def _busybox(rest: tuple[Word, ...], given: Input) -> Inner:
+    if not rest or (rest[0].known and rest[0].text.startswith("-")):
+        return Inner(reason="busybox itself is not judged")
+    return Inner(argvs=(rest,))
+
+
+_SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
+    "eval": _eval,
+    "trap": _trap,
+    "alias": _alias,
+    "command": _command,
+    "parallel": _parallel,
+    "at": _at,
+    "batch": _at,
+    "crontab": _crontab,
+    "ssh": _ssh,
+    "docker": _containers,
+    "podman": _containers,
+    "nerdctl": _containers,
+    "kubectl": _kubectl,
+    "oc": _kubectl,
+    "find": _find,
+    "busybox": _busybox,
+}
