@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
-from .. import __version__
 from ..errors import AuthenticationError, ConfigError, ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
 from ..toolkit.values import JsonObject
 from .client_config import ServerConfig, StdioLaunch
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Progress", "ServerRefusal", "open_connection"]
 
+DISTRIBUTION = "harness-ops"
 PAGES = 100
 TOOLS = 2_000
 """Tools of one server, at most."""
@@ -236,7 +236,7 @@ async def _session(config: ServerConfig, link: Link, changed: Callable[[], None]
         link.write,
         elicitation_callback=_decline,
         message_handler=on_message,
-        client_info=Implementation(name="harness", version=__version__),
+        client_info=Implementation(name="harness", version=metadata.version(DISTRIBUTION)),
     )
     async with session:
         await _greet(config, link, session)
