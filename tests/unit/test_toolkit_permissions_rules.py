@@ -258,7 +258,7 @@ def test_blocked_commands(argv: tuple[str, ...], expected: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("/etc/pаsswd", "CYRILLIC and LATIN"),
+        ("/etc/p\u0430sswd", "CYRILLIC and LATIN"),
         ("/etc/pass\u200bwd", "U+200B"),
         ("/etc/\u202epasswd", "U+202E"),
         ("/etc/\uff50asswd", "looks like 'p'"),

@@ -57,7 +57,7 @@ def _names(pattern: str) -> tuple[str, ...]:
 
 
 def _names_match(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    """Compare name by name, with every place where the pattern may stand: no more steps than the two lengths' product."""
+    """Compare name by name, keeping every place where the pattern may stand: steps are the product of the lengths."""
     places = _skipped({0}, patterns)
     for name in names:
         following = {place for place in places if place < len(patterns) and patterns[place] == ANY_NAMES}

@@ -1,0 +1,132 @@
+"""``.aiexclude`` files on the target: what the people there keep from agents, in the syntax of ``.gitignore``."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from ...context import ExecutionContext
+from ...errors import FileError
+from .globs import matches
+
+__all__ = ["NAME", "AiExclude", "excluded", "parse_lines"]
+
+NAME = ".aiexclude"
+SIZE_LIMIT = 256 << 10
+"""Bytes of one file; a longer one excludes everything."""
+KEPT = 4096
+"""Directories whose file is remembered."""
+EVERYTHING = ("*",)
+
+
+def parse_lines(text: str) -> tuple[str, ...]:
+    """The patterns of a file, in their order. Pure."""
+    lines = (line.rstrip("\r").rstrip() for line in text.split("\n"))
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def excluded(patterns: Sequence[str], relative: str) -> str:
+    """The pattern that excludes a path below the file's directory; empty when none does. Pure.
+
+    As in ``.gitignore``: the last that matches decides, and what is in an excluded directory stays excluded.
+    """
+    names = relative.strip("/").split("/")
+    for count in range(1, len(names) + 1):
+        found = _last(patterns, "/".join(names[:count]))
+        if found:
+            return found
+    return ""
+
+
+def _last(patterns: Sequence[str], relative: str) -> str:
+    for pattern in reversed(patterns):
+        plain = pattern.removeprefix("!").replace("\\", "").rstrip("/")
+        if "/" in plain:  # from the file's directory on
+            found = matches(f"/{plain.lstrip('/')}", f"/{relative}", "path")
+        else:
+            found = matches(plain, relative, "path")
+        if found:
+            return "" if pattern.startswith("!") else pattern
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    patterns: tuple[str, ...]
+    until: float
+
+
+class AiExclude:
+    """Reads these files where the paths are, and remembers them for a moment.
+
+    Args:
+        seconds: how long a file, or that there is none, is taken for known.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    async def reason(self, path: str, execution: ExecutionContext) -> str:
+        """Which pattern of which file excludes this real path; empty when none does.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        directories = _above(path)
+        await self._learn(directories, execution)
+        for directory in directories:
+            patterns = self._known[execution.identity, directory].patterns
+            found = excluded(patterns, path[len(directory.rstrip("/")) :])
+            if found:
+                return f"{posixpath.join(directory, NAME)} excludes it ({found})"
+        return ""
+
+    async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> None:
+        if len(self._known) > KEPT:
+            self._known.clear()
+        now = self._clock()
+        old = [name for name in directories if not self._holds(execution.identity, name, now)]
+        async with anyio.create_task_group() as tasks:
+            for directory in old:
+                tasks.start_soon(self._read, directory, execution, now)
+
+    def _holds(self, identity: str, directory: str, now: float) -> bool:
+        known = self._known.get((identity, directory))
+        return known is not None and now < known.until
+
+    async def _read(self, directory: str, execution: ExecutionContext, now: float) -> None:
+        patterns = await _patterns(posixpath.join(directory, NAME), execution)
+        self._known[execution.identity, directory] = _Known(patterns, now + self._seconds)
+
+
+async def _patterns(path: str, execution: ExecutionContext) -> tuple[str, ...]:
+    """What a file says. One that is there and cannot be read might say anything, so it excludes everything."""
+    try:
+        content = await execution.read_file(path, limit=SIZE_LIMIT)
+    except FileError:
+        return EVERYTHING if await _is_there(path, execution) else ()
+    if content.size > SIZE_LIMIT:
+        return EVERYTHING
+    return parse_lines(content.text)
+
+
+async def _is_there(path: str, execution: ExecutionContext) -> bool:
+    try:
+        await execution.stat(path, follow=False)
+    except FileError:
+        return False
+    return True
+
+
+def _above(path: str) -> list[str]:
+    """The directories above an absolute path, the nearest last."""
+    found = []
+    while path != "/":
+        path = posixpath.dirname(path)
+        found.append(path)
+    return found[::-1]

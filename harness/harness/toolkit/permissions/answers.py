@@ -1,0 +1,100 @@
+"""What a person may answer, and the rules that follow from an answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..values import JsonObject, ToolCall
+from .claims import Claim
+from .rules import Action, Match, Rule
+
+__all__ = ["Answer", "Question", "Scope", "may_be_kept", "rules_of"]
+
+
+class Scope(StrEnum):
+    """How far an answer goes. None but ``always`` outlives the session, and none leaves its target."""
+
+    ONCE = "once"
+    EXACT = "exact"
+    """This, to the letter, for the session."""
+    DIRECTORY = "directory"
+    """Every file in the directory of this one, for this tool and the session."""
+    TOOL = "tool"
+    """Whatever this tool is asked, for the session."""
+    SESSION = "session"
+    """Everything, for the session."""
+    ALWAYS = "always"
+    """This, to the letter, from now on."""
+    DENY_ONCE = "deny-once"
+    DENY_SESSION = "deny-session"
+    """Never this, to the letter, in this session."""
+
+    @property
+    def allows(self) -> bool:
+        """It lets the call run."""
+        return self not in (Scope.DENY_ONCE, Scope.DENY_SESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and whose it is.
+
+    ``by`` names who answered (``operator``, a client). ``agent_id`` is set when an agent did, who may deny but never
+    allow. ``call`` is the call as the person changed it: it is judged again. ``reason`` is for the model.
+    """
+
+    scope: Scope
+    by: str = "operator"
+    reason: str = ""
+    agent_id: str = ""
+    call: ToolCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody has to decide. ``what`` is the exact text, redacted; ``details`` is what the caller says of it."""
+
+    request_id: str
+    call: ToolCall
+    what: str
+    reason: str
+    target: str
+    scopes: tuple[Scope, ...]
+    """The answers that make sense; another one counts as ``once``."""
+    details: JsonObject = field(default_factory=dict)
+    session_id: str = ""
+
+
+def may_be_kept(claims: Sequence[Claim]) -> tuple[Scope, ...]:
+    """The answers that a question about these offers."""
+    if any(claim.unkept for claim in claims):
+        return Scope.ONCE, Scope.DENY_ONCE
+    paths = (Scope.DIRECTORY,) if claims and all(claim.is_path for claim in claims) else ()
+    broad = () if any(claim.must_ask for claim in claims) else (*paths, Scope.TOOL, Scope.SESSION)
+    return Scope.ONCE, Scope.EXACT, *broad, Scope.ALWAYS, Scope.DENY_ONCE, Scope.DENY_SESSION
+
+
+def rules_of(
+    answer: Answer, claims: Sequence[Claim], *, tool: str, identity: str, directories: Sequence[str] = ()
+) -> tuple[Rule, ...]:
+    """The rules that an answer makes: literal ones for the target that was asked about. None for one that is for once.
+
+    Args:
+        directories: for ``directory``, those of the files, as the target has them.
+    """
+    origin = f"answered {answer.scope} by {answer.by}"
+    allow, deny = Action.ALLOW, Action.DENY
+    if answer.scope is Scope.TOOL:
+        return (Rule(allow, identity, tool, origin=origin),)
+    if answer.scope is Scope.SESSION:
+        return (Rule(allow, identity, origin=origin),)
+    if answer.scope is Scope.DIRECTORY:
+        return tuple(Rule(allow, identity, tool, name, Match.BELOW, origin=origin) for name in directories)
+    if answer.scope in (Scope.EXACT, Scope.ALWAYS, Scope.DENY_SESSION):
+        action = allow if answer.scope.allows else deny
+        return tuple(
+            Rule(action, identity, tool, claim.whole.text, cwd=claim.whole.cwd, origin=origin) for claim in claims
+        )
+    return ()

@@ -1,0 +1,97 @@
+"""Asking, one question at a time in a session: announce it, wait for the answer, say what came of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..events import PermissionAsked, PermissionReplied
+from ..seams import PermissionRequest
+from ..tool import Intent
+from ..values import JsonObject
+from .answers import Answer, Question, Scope, may_be_kept
+from .approver import Approver
+from .decide import Decision
+from .lookalikes import odd_characters
+
+if TYPE_CHECKING:
+    from ..context import ToolContext
+
+__all__ = ["NO_APPROVER", "ask", "question_of"]
+
+NO_APPROVER = (
+    "nobody is there to approve it; allow it with a rule (harness permissions add), "
+    'or set permissions.mode = "auto" in the settings file'
+)
+TIMEOUT = "nobody answered"
+
+
+def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> Question:
+    """The question, as it may be shown: redacted, and without the text of what is typed into a password prompt."""
+    secret = any(claim.secret for claim in decision.asks)
+    what = "\n".join(claim.shown for claim in decision.asks)
+    arguments = request.call.arguments if not isinstance(request.call.arguments, str) else {}
+    odd = odd_characters(what)
+    return Question(
+        request_id=uuid.uuid4().hex,
+        call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
+        what=ctx.redactor.text(what),
+        reason=f"{decision.reason}; {odd}" if odd and odd not in decision.reason else decision.reason,
+        target=request.backend,
+        scopes=may_be_kept(decision.asks),
+        details=ctx.redactor.json(_details(arguments)),
+        session_id=ctx.session_id,
+    )
+
+
+def _details(arguments: JsonObject) -> JsonObject:
+    return {name: arguments[name] for name in Intent.model_fields if arguments.get(name) is not None}
+
+
+async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolContext) -> Answer:
+    """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
+    approver.expect(question)
+    answer = Answer(Scope.DENY_ONCE, "nobody", "the question was given up")
+    try:
+        ctx.publish(
+            PermissionAsked(
+                request_id=question.request_id,
+                call=question.call,
+                what=question.what,
+                reason=question.reason,
+                details=question.details,
+            )
+        )
+        answer = _checked(await _answer(approver, question, timeout), question)
+        return answer
+    finally:
+        approver.forget(question)
+        ctx.publish(
+            PermissionReplied(
+                request_id=question.request_id,
+                allowed=answer.scope.allows,
+                by=answer.by,
+                reason=ctx.redactor.text(answer.reason),
+            )
+        )
+
+
+async def _answer(approver: Approver, question: Question, timeout: float) -> Answer:
+    try:
+        with anyio.fail_after(timeout):
+            return await approver.ask(question)
+    except TimeoutError:
+        return Answer(Scope.DENY_ONCE, "timeout", f"{TIMEOUT} within {timeout:g} s")
+    except Exception as error:  # an approver that fails has approved nothing
+        return Answer(Scope.DENY_ONCE, "approver", f"it could not be asked: {type(error).__name__}: {error}")
+
+
+def _checked(answer: Answer, question: Question) -> Answer:
+    if answer.agent_id and answer.scope.allows:
+        return Answer(Scope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; a person must")
+    if answer.scope.allows and answer.scope not in question.scopes:
+        return replace(answer, scope=Scope.ONCE)
+    return answer

@@ -1,0 +1,229 @@
+"""The claim of a subject that is a command: what a real parser finds in it, never what it looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ...context import ExecutionContext
+from ..values import JsonObject, Subject
+from .blocklist import blocked, command_forms
+from .claims import Claim, Piece
+from .globs import has_wildcard
+from .harddenials import HardDenials
+from .pathclaims import path_forms
+from .rules import Allows, Subjected
+from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd
+
+if TYPE_CHECKING:
+    from .shelljudge import CommandJudgement, SimpleCommand
+
+__all__ = ["CommandReader", "extras_of", "plain_forms"]
+
+PATHS = 64
+"""Files that one command may name and still be judged."""
+PLAIN_ARGUMENTS = frozenset(
+    {
+        *("command", "cmd", "cwd", "working_dir", "wait", "timeout", "timeout_ms", "on_timeout", "run_in_background"),
+        *("pane", "target", "tty", "max_output", "description", "delay", "delay_ms"),
+        *("risk", "mutation", "privesc", "why"),
+    }
+)
+"""Arguments of a call that do not change what its command does."""
+WORD = re.compile(r"[^\s;&|<>()'\"`$={},:]+")
+QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.", re.DOTALL)
+HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
+EXPANSION = re.compile(r"[$`]")
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
+
+
+def extras_of(arguments: JsonObject | str) -> str:
+    """What else decides what the command does: an environment, an input, a user. Pure."""
+    if not isinstance(arguments, Mapping):
+        return ""
+    found = [f"{name}={arguments[name]!r}" for name in sorted(arguments) if name not in PLAIN_ARGUMENTS]
+    return ", ".join(one for one in found if not one.endswith(("=None", "=''", "={}", "=[]", "=False")))
+
+
+class CommandReader:
+    """Makes claims of commands for one decision.
+
+    Args:
+        cwd: where commands start, as far as the call and the session say; empty when only the target knows.
+        extras: of :func:`extras_of`.
+    """
+
+    def __init__(
+        self,
+        execution: ExecutionContext,
+        denials: HardDenials,
+        blocked: Sequence[str],
+        tool: str,
+        cwd: str,
+        extras: str,
+    ) -> None:
+        self._execution = execution
+        self._denials = denials
+        self._blocked = blocked
+        self._tool = tool
+        self._cwd = cwd
+        self._extras = extras
+
+    async def claim(self, subject: Subject) -> Claim:
+        """What running this text would touch.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        judgement = judge(subject.text)
+        if not judgement.parsed:
+            return self._unparsed(subject, judgement.reason)
+        files = await self._files(subject, judgement)
+        forbidden = self._blocked_by(judgement) or await self._forbidden(judgement, files or ())
+        return Claim(
+            kind="command",
+            shown=self._shown(subject),
+            whole=self._subjected(self._shown(subject), "broad"),
+            pieces=self._pieces(subject, judgement, files or ()),
+            forbidden=forbidden,
+            must_ask="" if files is not None else "it names more files than can be judged",
+        )
+
+    def _shown(self, subject: Subject) -> str:
+        return f"{subject.text}\n(with {self._extras})" if self._extras else subject.text
+
+    def _subjected(self, text: str, allows: Allows) -> Subjected:
+        return Subjected(self._execution.identity, self._tool, text, "text", self._cwd, allows)
+
+    def _unparsed(self, subject: Subject, reason: str) -> Claim:
+        """Nothing is known of it, so it asks. Words in it that name secrets deny it: better one too many."""
+        whole = self._subjected(self._shown(subject), "exact")
+        home = self._execution.capabilities.home
+        words = WORD.findall(subject.text)
+        hidden = next((found for word in words if (found := self._denials.hidden(_from_root(word, home), home))), "")
+        forbidden = hidden or blocked(subject.text.split(), self._blocked)
+        asks = f"what it would do is not understood: {reason}"
+        return Claim("command", self._shown(subject), whole, (Piece(subject.text, (whole,)),), forbidden, asks)
+
+    def _blocked_by(self, judgement: CommandJudgement) -> str:
+        found = (blocked(command.argv, self._blocked) for command in judgement.commands)
+        return next((reason for reason in found if reason), "")
+
+    # -- the files that it names
+
+    async def _files(self, subject: Subject, judgement: CommandJudgement) -> tuple[RealPath, ...] | None:
+        """Every file that a word of it may be; None when there are too many."""
+        words = tuple(dict.fromkeys(_home(path) for command in judgement.commands for path in command.paths if path))
+        if not words:
+            return ()
+        start = await self._start(subject, words)
+        names = await self._expanded(words, start or "")
+        if names is None or len(names) > PATHS:
+            return None
+        files = await self._resolved(names, start or "")
+        return files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
+
+    async def _start(self, subject: Subject, words: Sequence[str]) -> str | None:
+        """The directory that relative words start from; None when nobody knows."""
+        if self._cwd or all(map(_rooted, words)):
+            return self._cwd
+        return await find_cwd(subject.pane, self._execution)
+
+    async def _expanded(self, words: Sequence[str], start: str) -> tuple[str, ...] | None:
+        """The words, and the files that those with wildcards stand for now."""
+        found = list(words)
+        for word in words:
+            if has_wildcard(word):
+                names = await expand_pattern(word, start, self._execution)
+                if names is None:
+                    return None
+                found += names
+        return tuple(dict.fromkeys(found))
+
+    async def _resolved(self, names: Sequence[str], start: str) -> tuple[RealPath, ...]:
+        found: dict[int, RealPath] = {}
+        finder = PathFinder(self._execution)
+
+        async def one(number: int, word: str) -> None:
+            found[number] = await finder.find(word, start)
+
+        async with anyio.create_task_group() as tasks:
+            for number, word in enumerate(names):
+                tasks.start_soon(one, number, word)
+        return tuple(found[number] for number in range(len(names)))
+
+    async def _forbidden(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
+        for path in files:
+            reason = await self._denials.of_path(path, self._execution, writes=not judgement.read_only)
+            if reason:
+                return reason
+        return ""
+
+    # -- its pieces
+
+    def _pieces(self, subject: Subject, judgement: CommandJudgement, files: Sequence[RealPath]) -> tuple[Piece, ...]:
+        whole = self._subjected(self._shown(subject), "broad")
+        named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
+        certain = not self._extras and all(path.is_known for path in files)
+        pieces = [
+            Piece(command.text, (whole, *self._forms(command), *named), command.read_only and certain)
+            for command in judgement.commands
+        ]
+        if not judgement.read_only and all(command.read_only for command in judgement.commands):
+            pieces.append(Piece(judgement.reason or subject.text, (whole, *named)))  # what is around the commands
+        if not pieces:
+            pieces.append(Piece(subject.text, (whole,), read_only=certain))
+        return tuple(pieces)
+
+    def _forms(self, command: SimpleCommand) -> tuple[Subjected, ...]:
+        """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
+        allowing = () if self._extras else plain_forms(command)
+        denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
+        return (
+            *(self._subjected(text, "any") for text in allowing),
+            *(self._subjected(text, "broad" if not self._extras else "none") for text in denying),
+        )
+
+
+def plain_forms(command: SimpleCommand) -> tuple[str, ...]:
+    """The texts by which a pattern may allow a simple command. Pure.
+
+    None for a command that writes a file by ``>``: ``echo *`` says nothing of files. None for what is only known at run
+    time, and for ``..`` in a path, which leads out of a pattern. A wrapper (``sudo``) is a command of its own beside
+    this one, but a variable that is set (``PATH=x make``) is not, so the text that has one is the only form.
+    """
+    if command.writes or EXPANSION.search(QUOTED.sub(_unless_double, command.text)):
+        return ()
+    if any(".." in word.split("/") for word in command.argv):
+        return ()
+    as_written = " ".join(command.text.split())
+    return (as_written,) if ASSIGNMENT.match(as_written) else (as_written, " ".join(command.argv))
+
+
+def _unless_double(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else ""
+
+
+def _rooted(word: str) -> bool:
+    return word.startswith(("/", "~"))
+
+
+def _home(word: str) -> str:
+    """A word that names the home by its variable names it by ``~``, too."""
+    return HOME.sub("~", word, count=1)
+
+
+def _from_root(word: str, home: str) -> str:
+    plain = home + word[1:] if word.startswith("~/") else word
+    return plain if plain.startswith("/") else f"/{plain}"
+
+
+def judge(text: str) -> CommandJudgement:
+    """The parser's judgement; it is loaded with the first command."""
+    from .shelljudge import judge_command
+
+    return judge_command(text)

@@ -1,0 +1,175 @@
+"""The order in which a call is decided. Pure: what the target had to say is in the claims.
+
+Hard denials → rules that deny → mode ``deny`` → rules of the session, of the user's file, of the settings, of each the
+first that covers it → the whitelist → what must be asked → mode ``auto`` → read-only things, unless the mode is
+``strict`` → what touches nothing → ask. With a file of rules that cannot be trusted, only the session's come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..values import Category
+from .claims import Claim, Piece
+from .globs import matches
+from .ruleindex import RuleIndex
+from .rules import Action, Rule
+from .settings import Mode
+
+__all__ = ["Decision", "Situation", "Step", "decide"]
+
+
+class Step(StrEnum):
+    """What decided."""
+
+    HARD = "hard denial"
+    DENY_RULE = "rule that denies"
+    MODE_DENY = "mode deny"
+    SESSION = "session rule"
+    STORED = "rule of the user's file"
+    PROFILE = "rule of the settings"
+    BROKEN = "unusable file of rules"
+    ONLY = "whitelist"
+    MUST_ASK = "always asked"
+    AUTO = "mode auto"
+    QUIET = "read-only"
+    HARMLESS = "touches nothing"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known besides the claims."""
+
+    mode: Mode
+    category: Category = Category.NONE
+    tool: str = ""
+    mutating: bool = False
+    requires_approval: bool = False
+    only: tuple[str, ...] = ()
+    session: RuleIndex = field(default_factory=RuleIndex)
+    stored: RuleIndex = field(default_factory=RuleIndex)
+    profile: RuleIndex = field(default_factory=RuleIndex)
+    failure: str = ""
+    """Why the user's file of rules cannot be trusted."""
+
+    @property
+    def layers(self) -> tuple[tuple[Step, RuleIndex], ...]:
+        """The rules, the strongest first."""
+        return (Step.SESSION, self.session), (Step.STORED, self.stored), (Step.PROFILE, self.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done, what decided it, and why, in words for a person. ``asks`` are the claims to ask about."""
+
+    action: Action
+    step: Step
+    reason: str
+    rule: Rule | None = None
+    asks: tuple[Claim, ...] = ()
+
+    @property
+    def by(self) -> str:
+        """What decided it, in a phrase."""
+        origin = f", {self.rule.origin}" if self.rule and self.rule.origin else ""
+        return f"{self.step} {self.rule.rule_id}{origin}" if self.rule else self.step.value
+
+
+def decide(claims: Sequence[Claim], situation: Situation) -> Decision:
+    """One decision for the call: one claim that is denied denies it, and one that asks makes it ask."""
+    found = [_of_claim(claim, situation) for claim in claims]
+    for decision in found:
+        if decision.action is Action.DENY:
+            return decision
+    asking = [(claim, one) for claim, one in zip(claims, found, strict=True) if one.action is Action.ASK]
+    if not asking:
+        return found[0] if found else Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
+    first = asking[0][1]
+    return Decision(Action.ASK, first.step, first.reason, first.rule, tuple(claim for claim, _ in asking))
+
+
+def _of_claim(claim: Claim, situation: Situation) -> Decision:
+    denied = _denied(claim, situation)
+    if denied is not None:
+        return denied
+    if not claim.pieces:
+        return Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
+    decisions = [_of_piece(piece, claim, situation) for piece in claim.pieces]
+    return max(decisions, key=lambda decision: SEVERITY[decision.action])  # the first of the severest
+
+
+SEVERITY = {Action.ALLOW: 0, Action.ASK: 1, Action.DENY: 2}
+
+
+def _denied(claim: Claim, situation: Situation) -> Decision | None:
+    if claim.forbidden:
+        return Decision(Action.DENY, Step.HARD, claim.forbidden)
+    for _, index in situation.layers:
+        rule = index.first(claim.forms, (Action.DENY,))
+        if rule is not None:
+            return Decision(Action.DENY, Step.DENY_RULE, f"a rule says: {rule}", rule)
+    if situation.mode is Mode.DENY:
+        return Decision(Action.DENY, Step.MODE_DENY, "the mode is deny")
+    return None
+
+
+def _of_piece(piece: Piece, claim: Claim, situation: Situation) -> Decision:
+    for step in STEPS:
+        decision = step(piece, claim, situation)
+        if decision is not None:
+            return decision
+    return Decision(Action.ASK, Step.DEFAULT, _default_reason(piece, situation))
+
+
+def _by_rules(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    actions = (Action.ASK,) if claim.unkept else (Action.ALLOW, Action.ASK)
+    for step, index in situation.layers:
+        if situation.failure and step is not Step.SESSION:
+            reason = f"the rules that would deny are not known: {situation.failure}"
+            return Decision(Action.ASK, Step.BROKEN, reason)
+        rule = index.first(piece.forms, actions)
+        if rule is not None:
+            return Decision(rule.action, step, f"a rule says: {rule}", rule)
+    return None
+
+
+def _whitelisted(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    if not situation.only or any(matches(pattern, situation.tool) for pattern in situation.only):
+        return None
+    return Decision(Action.DENY, Step.ONLY, f"{situation.tool} is not among the tools that the settings allow")
+
+
+def _must_ask(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    return Decision(Action.ASK, Step.MUST_ASK, claim.must_ask) if claim.must_ask else None
+
+
+def _automatic(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    return Decision(Action.ALLOW, Step.AUTO, "the mode is auto") if situation.mode is Mode.AUTO else None
+
+
+def _quiet(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    if situation.mode is Mode.STRICT:
+        return None
+    looks = situation.category in (Category.FILE_READ, Category.SHELL) and claim.kind == "other"
+    if piece.read_only or (looks and not situation.mutating and not situation.requires_approval):
+        return Decision(Action.ALLOW, Step.QUIET, "it only reads")
+    return None
+
+
+def _harmless(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    touches = situation.mutating or situation.requires_approval or situation.category is not Category.NONE
+    return None if touches or claim.kind != "other" else Decision(Action.ALLOW, Step.HARMLESS, "it touches nothing")
+
+
+STEPS: tuple[Callable[[Piece, Claim, Situation], Decision | None], ...] = (
+    _by_rules, _whitelisted, _must_ask, _automatic, _quiet, _harmless,
+)  # fmt: skip
+
+
+def _default_reason(piece: Piece, situation: Situation) -> str:
+    if situation.mode is Mode.STRICT:
+        return "the mode is strict, and no rule allows it"
+    return "no rule allows it, and it may change something" if situation.mutating else "no rule allows it"

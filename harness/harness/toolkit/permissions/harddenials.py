@@ -1,0 +1,53 @@
+"""What nothing allows: secrets, files that give rights, and what ``.aiexclude`` on the target keeps back."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+
+from ...context import ExecutionContext
+from .aiexclude import AiExclude
+from .secretpaths import PROTECTED, SecretPaths
+from .settings import PermissionSettings
+from .targetpaths import RealPath
+
+__all__ = ["HardDenials"]
+
+
+class HardDenials:
+    """The hard denials of paths.
+
+    Args:
+        protected: further files of this machine that no call on it may write: the file of the grants.
+    """
+
+    def __init__(self, settings: PermissionSettings, clock: Callable[[], float], protected: Iterable[str] = ()) -> None:
+        self._secrets = SecretPaths(settings.secrets)
+        self._protected = SecretPaths((*PROTECTED, *protected))
+        self._aiexclude = AiExclude(settings.aiexclude_seconds, clock)
+
+    def hidden(self, path: str, home: str) -> str:
+        """Why a path, as it is written, is a secret; empty when it is none. Pure."""
+        found = self._secrets.matching(path, home)
+        return f"{path} is a secret ({found})" if found else ""
+
+    def locked(self, path: str, home: str) -> str:
+        """Why nothing may write this path; empty when something may. Pure."""
+        found = self._protected.matching(path, home)
+        return f"{path} decides what may be done ({found})" if found else ""
+
+    async def of_path(self, path: RealPath, execution: ExecutionContext, *, writes: bool) -> str:
+        """Why nothing may touch it; empty when something may.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        home = execution.capabilities.home
+        for form in path.forms:
+            if reason := self.hidden(form, home) or (self.locked(form, home) if writes else ""):
+                return reason
+        return await self._aiexclude.reason(_rooted(path.real), execution)
+
+
+def _rooted(path: str) -> str:
+    return path if path.startswith("/") else posixpath.join("/", path)

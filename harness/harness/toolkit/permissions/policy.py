@@ -1,0 +1,230 @@
+"""The policy: what rules decide, and whoever is asked when they do not."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ...errors import ConfigError, FileError, HarnessError, ToolError
+from ..seams import PermissionRequest, Policy, Verdict
+from .answers import Answer, Scope, rules_of
+from .approver import Approver
+from .asking import NO_APPROVER, ask, question_of
+from .claims import Claim
+from .decide import Decision, Situation, decide
+from .harddenials import HardDenials
+from .reading import read_claims
+from .ruleindex import RuleIndex
+from .rules import Action, Rule
+from .settings import PermissionSettings
+from .store import RuleFile, Stored
+from .timed import TimedApproval
+
+if TYPE_CHECKING:
+    from ..context import ToolContext
+
+__all__ = ["RulePolicy"]
+
+FRESH = 0.25
+"""Seconds for which the user's file of rules is not looked at again."""
+
+log = logging.getLogger(__name__)
+
+
+class _Session:
+    """What was answered in one session."""
+
+    def __init__(self) -> None:
+        self.rules = RuleIndex()
+        self.turn = anyio.Lock()
+
+    def add(self, rules: Sequence[Rule]) -> None:
+        self.rules = RuleIndex((*rules, *self.rules.rules))  # the latest answer first
+
+
+class RulePolicy(Policy):
+    """Decides by hard denials, rules, the mode, and the approver. See :mod:`.decide` for the order.
+
+    Args:
+        approver: who is asked; None denies what would be asked.
+        file: the user's lasting rules; None keeps none.
+        timed: what was approved in advance.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        settings: PermissionSettings | None = None,
+        *,
+        approver: Approver | None = None,
+        file: RuleFile | None = None,
+        timed: TimedApproval | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings or PermissionSettings()
+        self.approver = approver
+        self.timed = timed or TimedApproval(clock)
+        self._file = file
+        self._clock = clock
+        self._denials = HardDenials(self.settings, clock, _own_files(file))
+        self._profile = RuleIndex(self.settings.rules)
+        self._stored = Stored()
+        self._stored_index = RuleIndex()
+        self._looked = float("-inf")
+        self._sessions: dict[str, _Session] = {}
+
+    async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        """Decide; ask when nothing decides.
+
+        Raises:
+            ToolError: ``permission_failure``: the target could not say what the call would touch.
+        """
+        claims = await self._claims(request, ctx)
+        decision = await self._decision(claims, request, ctx)
+        if decision.action is Action.ASK:
+            async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
+                decision = await self._decision(claims, request, ctx)
+                if decision.action is Action.ASK:
+                    return await self._asked(decision, request, ctx)
+        return Verdict(decision.action is Action.ALLOW, decision.reason, decision.by)
+
+    async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
+        """What would be decided, and why. Nobody is asked.
+
+        Raises:
+            ToolError: as for :meth:`decide`.
+        """
+        return await self._decision(await self._claims(request, ctx), request, ctx)
+
+    def hidden(self, path: str, home: str) -> str:
+        """Why a path on the target is a secret, for tools that list or search; empty when it is none."""
+        return self._denials.hidden(path, home)
+
+    def session_rules(self, session_id: str) -> tuple[Rule, ...]:
+        """What was answered in a session, the latest first."""
+        known = self._sessions.get(session_id)
+        return known.rules.rules if known else ()
+
+    # -- deciding
+
+    async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[Claim, ...]:
+        try:
+            return await read_claims(request, ctx, self.settings, self._denials)
+        except (HarnessError, ExceptionGroup) as error:
+            raise _unknown(error) from error
+
+    async def _decision(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Decision:
+        await self._look()
+        traits = request.tool.traits
+        return decide(
+            claims,
+            Situation(
+                mode=self.settings.mode,
+                category=traits.category,
+                tool=request.call.name,
+                mutating=request.mutating,
+                requires_approval=request.requires_approval,
+                only=self.settings.only,
+                session=self._session(ctx).rules,
+                stored=self._stored_index,
+                profile=self._profile,
+                failure=self._stored.failure,
+            ),
+        )
+
+    def _session(self, ctx: ToolContext) -> _Session:
+        return self._sessions.setdefault(ctx.session_id, _Session())
+
+    async def _look(self) -> None:
+        """Know what the file says now: other processes write it, too."""
+        if self._file is None or self._clock() - self._looked < FRESH:
+            return
+        stored = await to_thread.run_sync(self._file.load)
+        if stored is not self._stored:
+            if stored.failure:
+                log.warning("the permission rules cannot be used, so everything asks: %s", stored.failure)
+            self._stored, self._stored_index = stored, RuleIndex(stored.rules)
+        self._looked = self._clock()
+
+    # -- asking
+
+    async def _asked(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        in_advance = self._in_advance(decision)
+        if in_advance is not None:
+            return in_advance
+        if self.approver is None:
+            return Verdict(False, f"{decision.reason}; {NO_APPROVER}", "no approver")
+        question = question_of(request, decision, ctx)
+        answer = await ask(self.approver, question, self.settings.timeout, ctx)
+        if answer.call is not None and answer.scope.allows:
+            return Verdict(True, "changed by the approver", answer.by, answer.call)
+        await self._keep(answer, decision.asks, request, ctx)
+        reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
+        return Verdict(answer.scope.allows, reason, f"{answer.by} ({answer.scope})")
+
+    def _in_advance(self, decision: Decision) -> Verdict | None:
+        state = self.timed.state
+        if state == "none":
+            return Verdict(False, "everything that would be asked is denied (/approve none)", "timed approval")
+        if state == "all" and not any(claim.must_ask for claim in decision.asks):
+            return Verdict(True, "approved in advance", "timed approval")
+        return None
+
+    async def _keep(
+        self, answer: Answer, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
+    ) -> None:
+        """Remember an answer; what cannot be written down holds for the session."""
+        directories = await _directories(claims, ctx) if answer.scope is Scope.DIRECTORY else ()
+        rules = rules_of(answer, claims, tool=request.call.name, identity=request.backend, directories=directories)
+        if not rules:
+            return
+        self._session(ctx).add(rules)
+        if answer.scope is Scope.ALWAYS:
+            await self._write_down(rules, ctx)
+
+    async def _write_down(self, rules: Sequence[Rule], ctx: ToolContext) -> None:
+        if any(ctx.redactor.text(rule.argument or "") != rule.argument for rule in rules):
+            log.warning("the answer holds for this session only: the text holds a secret, which no file should keep")
+        elif self._file is None:
+            log.warning("the answer holds for this session only: there is no file to keep it in")
+        else:
+            try:
+                await to_thread.run_sync(self._file.add, rules)
+            except ConfigError as error:
+                log.warning("the answer holds for this session only: %s", error)
+            self._looked = float("-inf")
+
+
+def _own_files(file: RuleFile | None) -> tuple[str, ...]:
+    if file is None:
+        return ()
+    return tuple(str(path) for path in {file.path, Path(posixpath.realpath(file.path))})
+
+
+def _unknown(error: Exception) -> Exception:
+    """The target did not say what the call would touch: nothing was run."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, HarnessError):
+        return error
+    message = f"what the call would touch could not be found out, so it was not run: {error.message}"
+    return ToolError(message, code="permission_failure", target=error.target, hint=error.hint)
+
+
+async def _directories(claims: Sequence[Claim], ctx: ToolContext) -> tuple[str, ...]:
+    """The directory of each file, as the target has it now; a directory is its own."""
+    found = []
+    for claim in claims:
+        try:
+            stat = await ctx.execution.stat(claim.whole.text)
+            found.append(stat.path if stat.type == "dir" else posixpath.dirname(stat.path))
+        except FileError:
+            found.append(posixpath.dirname(claim.whole.text))
+    return tuple(name for name in dict.fromkeys(found) if name not in ("", "/"))

@@ -1,0 +1,109 @@
+"""From a request to its claims: what the target says of each subject. Everything after this is decided without it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..seams import PermissionRequest
+from ..tool import Intent
+from ..values import JsonObject, Subject
+from .claims import Claim, Piece
+from .commandclaims import CommandReader, extras_of
+from .harddenials import HardDenials
+from .lookalikes import odd_characters
+from .pathclaims import path_claim
+from .rules import Subjected
+from .settings import PermissionSettings
+
+if TYPE_CHECKING:
+    from ..context import ToolContext
+
+__all__ = ["read_claims"]
+
+
+async def read_claims(
+    request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
+) -> tuple[Claim, ...]:
+    """The claims of a call, in the order of its subjects; a call without a subject claims itself.
+
+    Raises:
+        HarnessError: the link was lost.
+    """
+    reader = _Reader(request, ctx, settings, denials)
+    found: list[Claim] = []
+    for subject in request.subjects or (Subject("other", request.call.name),):
+        found += await reader.claims(subject)
+    return tuple(found)
+
+
+class _Reader:
+    def __init__(
+        self, request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
+    ) -> None:
+        self._request = request
+        self._ctx = ctx
+        self._settings = settings
+        self._denials = denials
+        self._tool = request.call.name
+
+    async def claims(self, subject: Subject) -> tuple[Claim, ...]:
+        if subject.kind == "command":
+            return (await self._command(subject),)
+        if subject.kind == "keys":
+            return await self._keys(subject)
+        if subject.kind in ("read", "write"):
+            return (await self._path(subject),)
+        return (self._text(subject),)
+
+    async def _command(self, subject: Subject, *, keys: bool = False) -> Claim:
+        reader = CommandReader(
+            self._ctx.execution,
+            self._denials,
+            self._settings.blocked,
+            self._tool,
+            self._start(subject),
+            "" if keys else extras_of(self._request.call.arguments),
+        )
+        return await reader.claim(subject)
+
+    async def _path(self, subject: Subject) -> Claim:
+        return await path_claim(
+            subject, self._tool, self._start(subject), self._ctx.execution, self._denials, read_only=self._is_harmless()
+        )
+
+    def _start(self, subject: Subject) -> str:
+        """The directory that the subject starts from, as far as the call says; empty is not at all."""
+        return posixpath.join(self._ctx.cwd or "", subject.cwd or "")
+
+    def _is_harmless(self) -> bool:
+        return not self._request.mutating and not self._request.requires_approval
+
+    def _text(self, subject: Subject) -> Claim:
+        text = self._call_text() if subject.text == self._tool else subject.text
+        kind = "url" if subject.kind == "url" else "text"
+        whole = Subjected(self._ctx.execution.identity, self._tool, text, "text" if kind == "text" else "url")
+        named = replace(whole, text=subject.text)
+        return Claim(
+            kind=subject.kind,
+            shown=text,
+            whole=whole,
+            pieces=(Piece(text, (whole, named) if subject.text != self._tool else (whole,), False),),
+            must_ask=odd_characters(text) if kind == "url" else "",
+        )
+
+    def _call_text(self) -> str:
+        """The call itself, for a tool that names no subject: a grant for it covers these arguments and no others."""
+        arguments = self._request.call.arguments
+        if not isinstance(arguments, Mapping):
+            return f"{self._tool} {arguments}"
+        kept: JsonObject = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
+        return f"{self._tool} {json.dumps(kept, sort_keys=True, ensure_ascii=False)}" if kept else self._tool
+
+    async def _keys(self, subject: Subject) -> tuple[Claim, ...]:
+        whole = Subjected(self._ctx.execution.identity, self._tool, subject.text, "text", allows="exact")
+        asks = "what keys do is decided by what runs in the pane"
+        return (Claim("keys", subject.text, whole, (Piece(subject.text, (whole,)),), must_ask=asks),)

@@ -1,0 +1,235 @@
+"""The file of the user's lasting rules: what was answered with *always*, and what ``harness permissions add`` wrote.
+
+It is private (0600), written as a whole, and locked while it is changed, so that no process loses what another one
+added. A file that cannot be trusted is never taken for empty, and never written over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...errors import ConfigError
+from ...settings import user_config_path
+from .rules import Action, Match, Rule
+
+__all__ = ["RuleFile", "Stored", "rule_file_path"]
+
+VERSION = 1
+LOCK_LIMIT = 5.0
+"""Seconds to wait for another process that changes the file."""
+SIZE_LIMIT = 64 << 20
+HINT = "look at the file, and repair or remove it"
+
+
+def rule_file_path() -> Path:
+    """Beside the user's settings."""
+    return user_config_path().parent / "permissions.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the file says. ``failure`` is why it cannot be trusted: then its rules are not known."""
+
+    rules: tuple[Rule, ...] = ()
+    failure: str = ""
+
+
+class _RuleEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    action: str
+    target: str
+    tool: str
+    argument: str | None = None
+    match: str = Match.LITERAL.value
+    cwd: str | None = None
+
+    def rule(self, origin: str) -> Rule:
+        return Rule(Action(self.action), self.target, self.tool, self.argument, Match(self.match), self.cwd, origin)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    version: int
+    rules: list[_RuleEntry]
+
+
+class RuleFile:
+    """The file. Its methods block: call them in a worker thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[object, ...] | None = None
+        self._stored = Stored()
+
+    def load(self) -> Stored:
+        """What it says now; read again only when it has changed. Never raises."""
+        stamp = self._stamp()
+        if self._seen is None or stamp != self._seen:
+            self._stored = self._read()
+            self._seen = stamp
+        return self._stored
+
+    def add(self, rules: Sequence[Rule]) -> None:
+        """Add rules, at the end; those that are there stay once.
+
+        Raises:
+            ConfigError: the file cannot be trusted, locked or written; nothing has changed.
+        """
+        self._change(lambda known: [*known, *(rule for rule in rules if rule.rule_id not in _ids(known))])
+
+    def remove(self, rule_id: str) -> Rule | None:
+        """Take a rule out; returns it, or None when there is none of that id.
+
+        Raises:
+            ConfigError: as for :meth:`add`.
+        """
+        removed: list[Rule] = []
+
+        def without(known: Sequence[Rule]) -> list[Rule]:
+            removed.extend(rule for rule in known if rule.rule_id == rule_id)
+            return [rule for rule in known if rule.rule_id != rule_id]
+
+        self._change(without)
+        return removed[0] if removed else None
+
+    def _stamp(self) -> tuple[object, ...]:
+        try:
+            info = os.lstat(self.path)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            return (error.errno,)
+        return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode, info.st_uid)
+
+    def _read(self) -> Stored:
+        try:
+            return Stored(_parsed(self._bytes(), str(self.path)))
+        except FileNotFoundError:
+            return Stored()
+        except OSError as error:
+            return Stored(failure=f"{self.path}: {(error.strerror or str(error)).lower()}")
+        except ValueError as error:
+            return Stored(failure=f"{self.path} {error}")
+
+    def _bytes(self) -> bytes:
+        _check_directory(self.path.parent)
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            _check(os.fstat(file.fileno()))
+            return file.read(SIZE_LIMIT)
+
+    def _change(self, change: Callable[[Sequence[Rule]], list[Rule]]) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(self.path.with_suffix(".lock")):
+                stored = self._read()
+                if stored.failure:
+                    raise ConfigError(stored.failure, hint=HINT)
+                self._write(change(stored.rules))
+        except OSError as error:
+            raise ConfigError(f"{self.path} could not be written: {(error.strerror or str(error)).lower()}") from error
+
+    def _write(self, rules: Sequence[Rule]) -> None:
+        document = {"version": VERSION, "rules": [_entry(rule) for rule in rules]}
+        data = json.dumps(document, indent=1).encode("ascii")  # a lone surrogate of a path stays what it is
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(self.path.parent)
+
+
+def _ids(rules: Sequence[Rule]) -> set[str]:
+    return {rule.rule_id for rule in rules}
+
+
+def _entry(rule: Rule) -> dict[str, str | None]:
+    return {
+        "action": rule.action.value,
+        "target": rule.target,
+        "tool": rule.tool,
+        "argument": rule.argument,
+        "match": rule.match.value,
+        "cwd": rule.cwd,
+    }
+
+
+def _parsed(data: bytes, origin: str) -> tuple[Rule, ...]:
+    try:
+        document = _Document.model_validate(json.loads(data))
+        if document.version != VERSION:
+            raise ValueError(f"version {document.version}")
+        return tuple(entry.rule(origin) for entry in document.rules)
+    except (ValidationError, ValueError, RecursionError) as error:
+        what = "has a wrong entry" if isinstance(error, ValidationError) else f"is not what harness wrote: {error}"
+        raise ValueError(what) from error
+
+
+def _check(info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise ValueError("is not a regular file")
+    if info.st_uid != os.geteuid():
+        raise ValueError("belongs to another user")
+    if info.st_mode & 0o077:
+        raise ValueError(f"is open to others (mode {stat.S_IMODE(info.st_mode):04o}; chmod 600 it)")
+    if info.st_size >= SIZE_LIMIT:
+        raise ValueError("is too long")
+
+
+def _check_directory(directory: Path) -> None:
+    info = os.stat(directory)
+    if info.st_uid not in (os.geteuid(), 0):
+        raise ValueError("is in a directory of another user")
+    group_writes = info.st_mode & stat.S_IWGRP and info.st_gid not in (os.getegid(), 0)
+    if (info.st_mode & stat.S_IWOTH or group_writes) and not info.st_mode & stat.S_ISVTX:
+        raise ValueError("is in a directory that others can write to")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock ends with the process that holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + LOCK_LIMIT
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise ConfigError(f"{path} is held by another process", hint="try again")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,130 @@
+"""What a path really is, asked of the target: what the kernel there makes of ``..``, links, ``~`` and wildcards."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+
+from ...context import ExecutionContext
+from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
+from ...results import FileStat
+
+__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd"]
+
+LINKS = 40
+"""Links in a row, as kernels follow them."""
+MATCHES = 500
+"""Names that a wildcard of a command may stand for and still be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealPath:
+    """A path of a call: as it was given, made absolute, and as the target has it.
+
+    ``is_known`` is False when the target would not say what it is: then nothing about it is certain.
+    """
+
+    given: str
+    absolute: str
+    real: str
+    is_known: bool = True
+    is_dir: bool = False
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Every name that it has, the real one first."""
+        return tuple(dict.fromkeys((self.real, posixpath.normpath(self.absolute), self.absolute)))
+
+
+class PathFinder:
+    """Finds real paths for one decision; a directory is asked about once."""
+
+    def __init__(self, execution: ExecutionContext) -> None:
+        self._execution = execution
+        self._home = execution.capabilities.home
+        self._directories: dict[str, str] = {}
+
+    async def find(self, path: str, base: str) -> RealPath:
+        """The real path. One that is not there is what its nearest directory, or a dangling link, makes of it.
+
+        Args:
+            base: where a relative path starts; empty is the home.
+
+        Raises:
+            ValueError: it holds a NUL.
+            HarnessError: the link was lost.
+        """
+        absolute = _absolute(path, base, self._home)
+        try:
+            real, is_dir = await self._real(absolute, LINKS)
+        except (FileError, UnsupportedOperation):
+            return RealPath(path, absolute, posixpath.normpath(absolute), is_known=False)
+        return RealPath(path, absolute, real, is_dir=is_dir)
+
+    async def _real(self, path: str, links: int) -> tuple[str, bool]:
+        """The real path, and whether it is a directory. One question for what is there and is no link."""
+        try:
+            stat = await self._execution.stat(path.rstrip("/") or "/", follow=False)
+        except (FileNotFound, NotADirectory):
+            return await self._missing(path, links), False
+        if stat.type != "link":
+            return stat.path, stat.type == "dir"
+        try:
+            found = await self._execution.stat(path)
+        except (FileNotFound, NotADirectory):
+            return await self._behind(stat, links), False
+        return found.path, found.type == "dir"
+
+    async def _missing(self, path: str, links: int) -> str:
+        """Where a file would come to be that is not there."""
+        directory, name = posixpath.split(path.rstrip("/"))
+        if directory in ("", path):
+            return path
+        if directory not in self._directories:
+            self._directories[directory], _ = await self._real(directory, links)
+        return posixpath.normpath(posixpath.join(self._directories[directory], name))
+
+    async def _behind(self, link: FileStat, links: int) -> str:
+        """Where a file would come to be by a link that leads to none."""
+        if not links:
+            raise FileError(f"{link.path}: too many links")
+        if link.target is None:
+            return link.path  # it came to be in this moment
+        return (await self._real(posixpath.join(posixpath.dirname(link.path), link.target), links - 1))[0]
+
+
+def _absolute(path: str, base: str, home: str) -> str:
+    if home and (path == "~" or path.startswith("~/")):
+        path = home + path[1:]
+    if path.startswith("~"):
+        return path  # another user's home: the target knows
+    joined = posixpath.join(base or home or "/", path)
+    return joined if joined.startswith("/") else posixpath.join(home or "/", joined)
+
+
+async def expand_pattern(pattern: str, base: str, execution: ExecutionContext) -> tuple[str, ...] | None:
+    """What a word with wildcards stands for on the target now; None when that are too many names to judge."""
+    absolute = _absolute(pattern, base, execution.capabilities.home)
+    try:
+        return tuple(await execution.glob(absolute, max_entries=MATCHES))
+    except (FileError, ValueError, UnsupportedOperation):
+        return None
+
+
+async def find_cwd(pane: str | None, execution: ExecutionContext) -> str | None:
+    """Where a command starts that names no directory: where the pane's shell is; None when that is not known."""
+    if not execution.has_terminal:
+        return execution._config.cwd or _start_of(execution)  # the setting of plain commands; no tool needs it
+    for info in await execution.list_panes():
+        if pane in (info.name, info.pane_id) or (pane is None and info.default):
+            return info.cwd or None
+    return None
+
+
+def _start_of(execution: ExecutionContext) -> str | None:
+    """A plain command starts in our own directory here, in the home behind a login, and where an image says."""
+    scheme = execution.target.hops[-1].scheme
+    if scheme == "local":
+        return os.getcwd()
+    return execution.capabilities.home or None if scheme in ("ssh", "memory") else None

@@ -1,0 +1,56 @@
+"""``/approve ask|all|none|15m``: answers in advance, for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, cast, get_args
+
+from ...command import parse_duration
+
+__all__ = ["TimedApproval", "TimedState"]
+
+TimedState = Literal["ask", "all", "none"]
+LONGEST = 86400.0
+"""Seconds that an approval in advance may last."""
+
+
+class TimedApproval:
+    """What would be asked is allowed for a time (``all``), or denied (``none``).
+
+    It answers questions, and nothing else: what is denied stays denied, and what must be asked each time is asked.
+
+    Args:
+        clock: seconds that only grow, also while the machine sleeps where the system can tell.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._state: TimedState = "ask"
+        self._until: float | None = None
+
+    def set(self, text: str) -> None:
+        """``ask``, ``all`` (until it is changed), ``none``, or a time such as ``15m``, for which all is approved.
+
+        Raises:
+            ValueError: the text is none of these, or a time longer than a day.
+        """
+        if text in get_args(TimedState):
+            self._state, self._until = cast(TimedState, text), None
+            return
+        seconds = parse_duration(text)
+        if not 0 < seconds <= LONGEST:
+            raise ValueError(f"{text!r} is no time to approve for: write 15m, 1h, and a day at most")
+        self._state, self._until = "all", self._clock() + seconds
+
+    @property
+    def state(self) -> TimedState:
+        """What holds now."""
+        if self._until is not None and self._clock() >= self._until:
+            self._state, self._until = "ask", None
+        return self._state
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the state is ``ask`` again; None when it has no end."""
+        return None if self.state == "ask" or self._until is None else self._until - self._clock()

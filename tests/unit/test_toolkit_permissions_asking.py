@@ -1,0 +1,441 @@
+"""Asking: who may answer, how far an answer goes, and what happens when none comes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.permits import Clock, Desk, Says, desk, says
+
+from harness.testing.memory import MemoryBackend, _NoTransport
+from harness.toolkit import ToolCall
+from harness.toolkit.events import Event, PermissionAsked, PermissionReplied
+from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.permissions.approver import Approver, EventApprover
+from harness.toolkit.permissions.rules import Action, Rule
+from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.store import RuleFile
+from harness.toolkit.permissions.timed import TimedApproval
+from harness.toolkit.seams import Verdict
+
+
+async def test_without_an_approver_what_would_be_asked_is_denied_with_what_to_do() -> None:
+    verdict = await desk().decide("write_file", "/srv/a")
+    assert (verdict.allowed, verdict.by) == (False, "no approver")
+    assert "harness permissions add" in verdict.reason
+    assert 'permissions.mode = "auto"' in verdict.reason
+
+
+async def test_an_approval_for_once_is_asked_again() -> None:
+    approver = says(Scope.ONCE)
+    made = desk(approver)
+    assert [await made.allows("write_file", "/srv/a") for _ in range(2)] == [True, True]
+    assert len(approver.questions) == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "same", "sibling", "deeper", "other_tool", "other_session"),
+    [
+        (Scope.ONCE, 1, 1, 1, 1, 1),
+        (Scope.EXACT, 0, 1, 1, 1, 1),
+        (Scope.DIRECTORY, 0, 0, 0, 1, 1),
+        (Scope.TOOL, 0, 0, 0, 1, 1),
+        (Scope.SESSION, 0, 0, 0, 0, 1),
+        (Scope.ALWAYS, 0, 1, 1, 1, 0),
+    ],
+)
+async def test_how_far_each_answer_goes(
+    scope: Scope, same: int, sibling: int, deeper: int, other_tool: int, other_session: int, tmp_path: Path
+) -> None:
+    approver = says(scope)
+    calls = [
+        (same, ("write_file", "/srv/a"), "s1"),
+        (sibling, ("write_file", "/srv/b"), "s1"),
+        (deeper, ("write_file", "/srv/x/y"), "s1"),
+        (other_tool, ("change",), "s1"),
+        (other_session, ("write_file", "/srv/a"), "s2"),
+    ]
+    for number, (asked, words, session) in enumerate(calls):
+        backend = MemoryBackend()
+        await backend.files.write("/srv/a", b"")
+        made = desk(approver, backend=backend, file=tmp_path / f"{number}.json")
+        approver.questions.clear()
+        assert await made.allows("write_file", "/srv/a")
+        assert await made.allows(*words, session=session)
+        assert len(approver.questions) == 1 + asked, words
+
+
+async def test_a_denial_for_the_session_denies_that_and_nothing_else() -> None:
+    approver = says(Scope.DENY_SESSION, reason="not today")
+    made = desk(approver)
+    verdict = await made.decide("write_file", "/srv/a")
+    assert (verdict.allowed, verdict.reason, verdict.by) == (False, "not today", "operator (deny-session)")
+    assert (await made.decide("write_file", "/srv/a")).by.startswith("rule that denies")
+    await made.decide("write_file", "/srv/b")
+    assert [question.what for question in approver.questions] == ["write /srv/a", "write /srv/b"]
+
+
+async def test_only_what_was_asked_about_is_denied_or_granted() -> None:
+    answers = [Answer(Scope.EXACT), Answer(Scope.DENY_SESSION)]
+    made = desk(Says(lambda question: answers.pop(0)))
+    assert await made.allows("write_file", "/srv/a")
+    assert not await made.allows("write_file", "/srv/a", "/srv/b")
+    assert await made.allows("write_file", "/srv/a")
+    assert not await made.allows("write_file", "/srv/b")
+
+
+async def test_a_grant_for_a_call_without_a_subject_covers_its_arguments_and_no_others() -> None:
+    approver = says(Scope.EXACT)
+    made = desk(approver)
+    assert await made.allows("change", size=1, why="because")
+    assert await made.allows("change", size=1, why="for another reason")
+    assert len(approver.questions) == 1
+    assert await made.allows("change", size=2)
+    assert len(approver.questions) == 2
+    assert approver.questions[1].what == 'change {"size": 2}'
+
+
+class Here(_NoTransport):
+    """A transport that knows which one of its target's name it is at."""
+
+    which = ""
+
+    @property
+    def identity(self) -> str:
+        return self.which
+
+
+def elsewhere(which: str) -> MemoryBackend:
+    backend = MemoryBackend()
+    backend.transport = Here(backend.target)
+    backend.transport.which = which
+    return backend
+
+
+async def test_a_grant_on_one_target_says_nothing_of_another_of_that_name(tmp_path: Path) -> None:
+    for scope in (Scope.ALWAYS, Scope.SESSION, Scope.TOOL, Scope.EXACT):
+        approver, file = says(scope), tmp_path / f"{scope}.json"
+        one = desk(approver, backend=elsewhere("a1"), file=file)
+        assert await one.allows("write_file", "/srv/a")
+        other = desk(approver, backend=elsewhere("b2"), file=file)
+        other.policy._sessions = one.policy._sessions
+        assert await other.allows("write_file", "/srv/a")
+        assert [question.target.partition("#")[2] for question in approver.questions] == ["a1", "b2"]
+
+
+async def test_always_survives_a_restart_and_is_literal(tmp_path: Path) -> None:
+    file = tmp_path / "permissions.json"
+    assert await desk(says(Scope.ALWAYS), file=file).allows("write_file", "/srv/*")
+    fresh = desk(file=file)
+    assert await fresh.allows("write_file", "/srv/*")
+    assert not await fresh.allows("write_file", "/srv/a")
+
+
+async def test_an_answer_that_cannot_be_kept_warns_and_holds_for_the_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    made = desk(says(Scope.ALWAYS), file=tmp_path / "file" / "permissions.json")
+    with caplog.at_level(logging.WARNING):
+        assert await made.allows("write_file", "/srv/a")
+    assert "for this session only" in caplog.text
+
+
+async def test_a_text_with_a_secret_is_not_written_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "permissions.json"
+    approver = says(Scope.ALWAYS)
+    made = desk(approver, file=file)
+    assert await made.allows("change", password="hunter2")
+    assert await made.allows("change", password="hunter2")
+    assert len(approver.questions) == 1
+    assert not file.exists() or "hunter2" not in file.read_text()
+    assert "hunter2" not in approver.questions[0].what + str(approver.questions[0].call) + caplog.text
+    assert "holds a secret" in caplog.text
+
+
+# -- the events, and who answers
+
+
+async def events_of(made: Desk, *words: str, **arguments: object) -> tuple[Verdict, list[Event]]:
+    with made.ctx.events.subscribe() as events:
+        verdict = await made.decide(*words, **arguments)
+        return verdict, events.drain()
+
+
+async def test_each_question_is_published_and_gets_one_reply_with_its_id() -> None:
+    made = desk(says(Scope.ONCE))
+    verdict, events = await events_of(made, "write_file", "/srv/a", risk="high", why="it is hunter2")
+    asked, replied = events
+    assert isinstance(asked, PermissionAsked)
+    assert isinstance(replied, PermissionReplied)
+    assert (asked.what, asked.details) == ("write /srv/a", {"risk": "high", "why": "it is [redacted]"})
+    assert (replied.request_id, replied.allowed, replied.by) == (asked.request_id, True, "operator")
+    assert verdict.allowed
+
+
+async def test_what_the_caller_says_of_a_call_decides_nothing() -> None:
+    made = desk()
+    for words in ({"risk": "low", "mutation": False}, {"risk": "high", "mutation": True, "privesc": True}):
+        assert not await made.allows("write_file", "/srv/a", **words)
+        assert await made.allows("read_file", "/srv/a", **words)
+
+
+async def answered_by_watching(
+    made: Desk, approver: EventApprover, answer: Callable[[PermissionAsked], None], *words: str
+) -> Verdict:
+    """Decide, with somebody who answers to the events that come."""
+    verdicts: list[Verdict] = []
+    with made.ctx.events.subscribe() as events, anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+
+            async def decide() -> None:
+                verdicts.append(await made.decide(*words))
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(decide)
+            async for event in events:
+                if isinstance(event, PermissionAsked):
+                    answer(event)
+    return verdicts[0]
+
+
+async def test_whoever_watches_the_events_answers_by_the_id_of_the_question() -> None:
+    approver = EventApprover()
+    made = desk(approver)
+
+    def answer(event: PermissionAsked) -> None:
+        assert not approver.answer("another", Answer(Scope.ONCE))
+        assert [question.request_id for question in approver.pending] == [event.request_id]
+        assert approver.answer(event.request_id, Answer(Scope.ONCE, "ann"))
+        assert not approver.answer(event.request_id, Answer(Scope.DENY_ONCE, "bob"))
+
+    verdict = await answered_by_watching(made, approver, answer, "write_file", "/srv/a")
+    assert (verdict.allowed, verdict.by) == (True, "ann (once)")
+    assert approver.pending == ()
+
+
+async def test_an_answer_from_within_the_event_is_not_too_early() -> None:
+    approver = EventApprover()
+    made = desk(approver)
+    publish = made.ctx.events.publish
+
+    def at_once(event: Event) -> Event:
+        if isinstance(event, PermissionAsked):
+            assert approver.answer(event.request_id, Answer(Scope.ONCE))
+        return publish(event)
+
+    made.ctx.events.publish = at_once  # type: ignore[method-assign]  # a subscriber that is as quick as can be
+    with anyio.fail_after(5):
+        assert await made.allows("write_file", "/srv/a")
+
+
+@pytest.mark.parametrize("agent", ["agent", "its-parent"])
+async def test_an_agent_cannot_approve_and_may_deny(agent: str) -> None:
+    approver = EventApprover()
+    made = desk(approver)
+
+    def answer(event: PermissionAsked) -> None:
+        for scope in Scope:
+            assert not scope.allows or not approver.answer(event.request_id, Answer(scope, agent_id=agent))
+        assert approver.answer(event.request_id, Answer(Scope.DENY_ONCE, agent_id=agent))
+
+    assert not (await answered_by_watching(made, approver, answer, "write_file", "/srv/a")).allowed
+
+
+async def test_an_approver_that_passes_on_an_agents_approval_has_denied() -> None:
+    made = desk(Says(lambda question: Answer(Scope.SESSION, agent_id="agent")))
+    verdict = await made.decide("write_file", "/srv/a")
+    assert (verdict.allowed, verdict.by) == (False, "agent agent (deny-once)")
+    assert made.policy.session_rules("s1") == ()
+
+
+class Silent(Approver):
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+        self.over: list[str] = []
+
+    async def ask(self, question: Question) -> Answer:
+        self.asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    def forget(self, question: Question) -> None:
+        self.over.append(question.request_id)
+
+
+async def test_a_question_without_an_answer_is_a_denial_after_its_time() -> None:
+    approver = Silent()
+    made = desk(approver, timeout=0.05)
+    with anyio.fail_after(5):
+        verdict, events = await events_of(made, "write_file", "/srv/a")
+    assert (verdict.allowed, verdict.reason) == (False, "nobody answered within 0.05 s")
+    assert [type(event) for event in events] == [PermissionAsked, PermissionReplied]
+    assert len(approver.over) == 1
+    assert desk().policy.settings.timeout == 60
+
+
+async def test_a_question_that_is_given_up_gets_a_reply_and_lets_the_next_one_ask() -> None:
+    approver = Silent()
+    made = desk(approver, timeout=30)
+    with made.ctx.events.subscribe() as events, anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.decide, "write_file", "/srv/a")
+            await approver.asked.wait()
+            tasks.cancel_scope.cancel()
+        replied = events.drain()[-1]
+        assert isinstance(replied, PermissionReplied)
+        assert (replied.allowed, replied.by) == (False, "nobody")
+        made.policy.approver = says(Scope.ONCE)
+        assert await made.allows("write_file", "/srv/a")
+
+
+async def test_an_approver_that_fails_has_approved_nothing() -> None:
+    def fails(question: Question) -> Answer:
+        raise OSError("no terminal")
+
+    verdict = await desk(Says(fails)).decide("write_file", "/srv/a")
+    assert (verdict.allowed, verdict.by) == (False, "approver (deny-once)")
+    assert "no terminal" in verdict.reason
+
+
+async def test_a_changed_call_is_handed_back_to_be_judged_again() -> None:
+    changed = ToolCall("write_file", {"path": "/tmp/b"})
+    verdict = await desk(Says(lambda question: Answer(Scope.ONCE, call=changed))).decide("write_file", "/srv/a")
+    assert (verdict.allowed, verdict.call) == (True, changed)
+
+
+class Slow(Approver):
+    """Says when it was asked, and answers when it is told to."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.running = 0
+        self.most = 0
+        self.asked = 0
+        self.go = anyio.Event()
+        self.first = anyio.Event()
+
+    async def ask(self, question: Question) -> Answer:
+        self.asked += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.first.set()
+        await self.go.wait()
+        self.running -= 1
+        return Answer(self.scope)
+
+
+@pytest.mark.parametrize(("scope", "asked"), [(Scope.ONCE, 4), (Scope.EXACT, 2), (Scope.TOOL, 1), (Scope.SESSION, 1)])
+async def test_questions_of_a_session_come_one_by_one_and_an_answer_settles_those_that_it_covers(
+    scope: Scope, asked: int
+) -> None:
+    approver = Slow(scope)
+    made = desk(approver)
+    verdicts: list[bool] = []
+
+    async def one(path: str) -> None:
+        verdicts.append(await made.allows("write_file", path))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for path in ("/srv/a", "/srv/a", "/srv/b", "/srv/b"):
+                tasks.start_soon(one, path)
+            await approver.first.wait()
+            await anyio.wait_all_tasks_blocked()
+            approver.go.set()
+    assert (verdicts, approver.most, approver.asked) == ([True] * 4, 1, asked)
+
+
+async def test_a_file_that_does_not_exist_is_granted_with_its_directory_as_the_target_has_it() -> None:
+    made = desk(says(Scope.DIRECTORY))
+    assert await made.allows("write_file", "~/new/a")
+    assert [str(rule) for rule in made.policy.session_rules("s1")] == [
+        "allow write_file '/home/user/new' and below on memory://here"
+    ]
+
+
+async def test_the_root_is_never_granted_as_a_directory() -> None:
+    made = desk(says(Scope.DIRECTORY))
+    assert await made.allows("write_file", "/a")
+    assert made.policy.session_rules("s1") == ()
+
+
+# -- approval in advance
+
+
+def test_a_time_ends() -> None:
+    clock = Clock()
+    timed = TimedApproval(clock)
+    timed.set("15m")
+    assert (timed.state, timed.remaining) == ("all", 900)
+    clock.now += 899.9
+    assert timed.state == "all"
+    clock.now += 0.1
+    assert (timed.state, timed.remaining) == ("ask", None)
+    timed.set("all")
+    clock.now += 10**9
+    assert (timed.state, timed.remaining) == ("all", None)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "soon", "25h", "99999d"])
+def test_what_is_no_time_changes_nothing(text: str) -> None:
+    timed = TimedApproval(Clock())
+    with pytest.raises(ValueError, match=r"."):
+        timed.set(text)
+    assert timed.state == "ask"
+
+
+async def test_approval_in_advance_answers_until_its_time_is_over() -> None:
+    made = desk()
+    made.policy.timed.set("15m")
+    assert (await made.decide("write_file", "/srv/a")).by == "timed approval"
+    made.clock.now += 900
+    assert not await made.allows("write_file", "/srv/a")
+
+
+async def test_none_in_advance_denies_what_would_be_asked_and_asks_nobody() -> None:
+    approver = says(Scope.SESSION)
+    made = desk(approver)
+    made.policy.timed.set("none")
+    assert not await made.allows("write_file", "/srv/a")
+    assert await made.allows("read_file", "/srv/a")
+    assert approver.questions == []
+
+
+async def test_approval_in_advance_lifts_no_denial() -> None:
+    made = desk(rules=(Rule(Action.DENY, argument="/srv/a"),), only=("write_file",))
+    made.policy.timed.set("all")
+    assert not await made.allows("write_file", "/srv/a")
+    assert not await made.allows("write_file", "~/.ssh/id_rsa")
+    assert not await made.allows("change")
+    assert await made.allows("write_file", "/srv/b")
+    assert not await desk(mode=Mode.DENY).allows("write_file", "/srv/b")
+
+
+# -- the user's file
+
+
+async def test_a_file_that_cannot_be_trusted_asks_whatever_it_could_have_denied(tmp_path: Path) -> None:
+    file = tmp_path / "permissions.json"
+    file.write_text("{")
+    file.chmod(0o600)
+    approver = says(Scope.EXACT)
+    made = desk(approver, mode=Mode.AUTO, file=file, rules=(Rule(Action.ALLOW),))
+    assert await made.allows("read_file", "/srv/a")
+    assert await made.allows("read_file", "/srv/a")
+    assert "rules that would deny are not known" in approver.questions[0].reason
+    assert len(approver.questions) == 1
+    assert not await desk(mode=Mode.AUTO, file=file).allows("read_file", "/srv/a")
+    assert file.read_text() == "{"
+
+
+async def test_a_rule_that_another_process_adds_counts_soon(tmp_path: Path) -> None:
+    file = tmp_path / "permissions.json"
+    made = desk(mode=Mode.AUTO, file=file)
+    assert await made.allows("write_file", "/srv/a")
+    RuleFile(file).add([Rule(Action.DENY, argument="/srv/a")])
+    made.clock.now += 0.3
+    assert not await made.allows("write_file", "/srv/a")
