@@ -330,3 +330,8 @@ positional = true
     assert outcome.result.data == 1
     outcome = await made.executor.call(ToolCall("count", {"word": "none", "text": "a"}))
     assert (outcome.status, outcome.result.data) == (CallStatus.OK, 0)
+
+
+def test_the_command_tells_of_all_arguments_but_the_standard_input() -> None:
+    text = HEAD + 'stdin = "body"\n[[tool.parameter]]\nname = "body"\n[[tool.parameter]]\nname = "n"\nflag = "-n"\n'
+    assert CommandTool(specs(text)[0]).told() == {"n"}

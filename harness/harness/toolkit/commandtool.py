@@ -141,6 +141,10 @@ class CommandTool(Tool[Any]):
         """The command."""
         return (Subject("command", self.command(args)),)
 
+    def told(self) -> frozenset[str]:
+        """All but the standard input."""
+        return frozenset(one.name for one in self.spec.parameter if one.name != self.spec.stdin)
+
     async def run(self, args: Any, ctx: ToolContext) -> ToolResult:
         given = [value for name, value in args if name == self.spec.stdin]
         done = await ctx.execution.run_shell(

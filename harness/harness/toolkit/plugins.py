@@ -178,6 +178,9 @@ class _Adopted(Tool[Any]):
     def subjects(self, args: Any) -> tuple[Subject, ...]:
         return self._inner.subjects(args)
 
+    def told(self) -> frozenset[str]:
+        return self._inner.told()
+
     def requires_approval(self, args: Any) -> bool:
         return self.traits_of(args).mutating or self._inner.requires_approval(args)
 

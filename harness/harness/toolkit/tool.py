@@ -131,6 +131,10 @@ class Tool(ABC, Generic[A]):
         """What the call would touch, for the policy. The default is the call itself."""
         return (Subject("other", self.name),)
 
+    def told(self) -> frozenset[str]:
+        """The arguments that :meth:`subjects` tell all about, so that nothing is left of them to judge."""
+        return frozenset()
+
     def requires_approval(self, args: A) -> bool:
         """Whether the call asks when no rule decides."""
         return self.traits_of(args).mutating
