@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from .seams import Outputs
 from .tool import OutputLimit
 from .values import Block, Text, ToolResult
 
-__all__ = ["BLOCK_LIMIT", "cut", "cut_result"]
+__all__ = ["BLOCK_LIMIT", "cut", "cut_result", "fit_items"]
 
 BLOCK_LIMIT = 64 << 10
 """Characters of one text block, whatever a tool allows."""
+ESCAPE = 64
+"""Characters of an escape sequence, at most."""
+_ESCAPE = re.compile(
+    rf"\x1b(?:\[[0-?]{{0,{ESCAPE}}}[ -/]?[@-~]?|[\]PX^_][^\x07\x1b\n]{{0,{ESCAPE}}}(?:\x07|\x1b\\)?|[ -/]?.)?"
+)
+Item = TypeVar("Item")
 LINE_SEARCH = 200
 """How far from the cut a line's end is looked for."""
 
@@ -32,12 +41,21 @@ def cut(text: str, limit: OutputLimit, handle: str = "") -> str:
 
 def _head_end(text: str, end: int) -> int:
     line = text.rfind("\n", max(0, end - LINE_SEARCH), end)
-    return line + 1 if line >= 0 else end
+    return line + 1 if line >= 0 else _unbroken(text, end)[0]
 
 
 def _tail_start(text: str, start: int) -> int:
     line = text.find("\n", start, start + LINE_SEARCH)
-    return line + 1 if line >= 0 else start
+    return line + 1 if line >= 0 else _unbroken(text, start)[1]
+
+
+def _unbroken(text: str, at: int) -> tuple[int, int]:
+    """The nearest places before and after ``at`` that split no pair of surrogates and no escape sequence."""
+    if 0 < at < len(text) and "\ud800" <= text[at - 1] < "\udc00" <= text[at] <= "\udfff":
+        return at - 1, at + 1
+    escape = text.rfind("\x1b", max(0, at - ESCAPE), at)
+    match = _ESCAPE.match(text, escape) if escape >= 0 else None
+    return (escape, match.end()) if match and match.end() > at else (at, at)
 
 
 async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | None, call_id: str) -> ToolResult:
@@ -51,3 +69,24 @@ async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | 
         Text(cut(block.text, limit, handle)) if isinstance(block, Text) else block for block in result.content
     )
     return replace(result, content=content, metadata={**result.metadata, "truncated": True, "full_output": handle})
+
+
+def fit_items(
+    items: Sequence[Item], render: Callable[[Sequence[Item]], str], limit: OutputLimit
+) -> tuple[list[Item], int]:
+    """The first items whose rendering, as a whole, is within the limit, and how many were dropped. Pure.
+
+    For results that are JSON or a table: cut in the middle they would be neither. ``render`` must not become shorter
+    with more items; it is called about as often as the number of items has binary digits.
+    """
+    room = min(limit.characters, BLOCK_LIMIT)
+    if len(render(items)) <= room:
+        return list(items), 0
+    fits, too_many = 0, len(items)
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if len(render(items[:middle])) <= room:
+            fits = middle
+        else:
+            too_many = middle
+    return list(items[:fits]), len(items) - fits

@@ -1,0 +1,243 @@
+"""Whole outputs, kept on this machine for as long as somebody may want to read on: private files with a quota.
+
+Several processes may share one directory. What is kept was redacted before.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..errors import FileNotFound, PermissionDenied
+from .seams import Outputs
+
+__all__ = ["OutputQuota", "OutputStore", "Page", "outputs_directory"]
+
+log = logging.getLogger(__name__)
+
+SCHEME = "output:"
+_HANDLE = re.compile(rf"{SCHEME}([0-9a-f]{{24}})")
+_OURS = re.compile(r"\.?[0-9a-f]{24}\.(?:txt|new)")
+_LOCK = ".lock"
+ENCODING = ("utf-8", "surrogatepass")
+"""Every text comes back as it was, also one that holds bytes which were no text."""
+PAGE = 15_000
+UNFINISHED = 3_600.0
+"""Seconds after which a file that was never finished is of a process that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputQuota:
+    """How much is kept: bytes and number of all outputs, bytes of one, and for how many seconds."""
+
+    total: int = 256 << 20
+    one: int = 32 << 20
+    count: int = 5_000
+    age: float = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of an output. ``next`` is the offset of what follows; None at the end. All in characters."""
+
+    text: str
+    offset: int
+    total: int
+    next: int | None
+
+
+def outputs_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/harness/outputs``, or ``~/.local/state/harness/outputs``."""
+    env = os.environ if environ is None else environ
+    state = env.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return base / "harness" / "outputs"
+
+
+class OutputStore(Outputs):
+    """Outputs as files, 0600 in a directory that is 0700.
+
+    Args:
+        directory: where; :func:`outputs_directory` when not given.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        quota: OutputQuota | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory = directory or outputs_directory()
+        self._quota = quota or OutputQuota()
+        self._clock = clock
+
+    async def keep(self, call_id: str, text: str) -> str:
+        """Keep a text. When that is not possible (a full disk, a directory of somebody else) it is logged, and the
+        handle is empty: the call's result is worth more than its copy.
+        """
+        return await to_thread.run_sync(self._keep, call_id, text)
+
+    async def page(self, handle: str, offset: int = 0, limit: int = PAGE) -> Page:
+        """A part of a kept output.
+
+        Args:
+            offset: characters from the beginning; a negative one counts from the end.
+            limit: characters, at most.
+
+        Raises:
+            FileNotFound: there is no such output, or it is no longer kept.
+            PermissionDenied: what is there is not ours alone.
+        """
+        return await to_thread.run_sync(partial(self._page, handle, offset, limit))
+
+    # -- in a worker thread
+
+    def _keep(self, call_id: str, text: str) -> str:
+        data = text.encode(*ENCODING)
+        name = secrets.token_hex(12)
+        try:
+            if len(data) > self._quota.one:
+                raise OSError(errno.EFBIG, f"more than {self._quota.one} bytes")
+            with self._opened(make=True) as place:
+                with _locked(place):
+                    _make_room(place, self._quota, len(data), self._clock())
+                _write(place, name, data)
+        except OSError as error:
+            log.warning("the whole output of call %s was not kept in %s: %s", call_id, self._directory, error.strerror)
+            return ""
+        return f"{SCHEME}{name}"
+
+    def _page(self, handle: str, offset: int, limit: int) -> Page:
+        match = _HANDLE.fullmatch(handle)
+        text = self._read(match[1]) if match else None
+        if text is None:
+            days = f"{self._quota.age / 86_400:g} days"
+            raise FileNotFound(f"no output {handle[:80]!r} is kept here", hint=f"outputs are kept for {days} at most")
+        start = max(0, len(text) + offset if offset < 0 else offset)
+        piece = text[start : start + max(0, limit)]
+        end = start + len(piece)
+        return Page(piece, start, len(text), end if end < len(text) else None)
+
+    def _read(self, name: str) -> str | None:
+        try:
+            with self._opened(make=False) as place:
+                file = os.open(f"{name}.txt", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
+                with os.fdopen(file, "rb") as opened:
+                    _check(os.fstat(opened.fileno()), stat.S_ISREG)
+                    return opened.read().decode(*ENCODING)
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        except OSError as error:
+            raise PermissionDenied(f"the output cannot be read: {error.strerror}", target=self._directory) from error
+
+    @contextmanager
+    def _opened(self, *, make: bool) -> Iterator[int]:
+        """The directory, which must be ours alone.
+
+        Raises:
+            OSError: it is not.
+        """
+        if make:
+            self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+        place = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _check(os.fstat(place), stat.S_ISDIR)
+            yield place
+        finally:
+            os.close(place)
+
+
+def _check(info: os.stat_result, kind: Callable[[int], bool]) -> None:
+    if not kind(info.st_mode):
+        raise OSError(errno.EACCES, "it is of another kind")
+    if info.st_uid != os.geteuid():
+        raise OSError(errno.EACCES, "it belongs to another user")
+    if info.st_mode & 0o077:
+        raise OSError(errno.EACCES, "other users may look into it")
+
+
+def _write(place: int, name: str, data: bytes) -> None:
+    """All of it under its name, or nothing."""
+    fresh = f".{name}.new"
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(data)
+        os.rename(fresh, f"{name}.txt", src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        os.unlink(fresh, dir_fd=place)
+        raise
+
+
+@contextmanager
+def _locked(place: int) -> Iterator[None]:
+    """Only one process makes room at a time; the lock goes with the file."""
+    file = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    changed: float
+    name: str
+    size: int
+
+    @property
+    def whole(self) -> bool:
+        return not self.name.startswith(".")
+
+
+def _make_room(place: int, quota: OutputQuota, size: int, now: float) -> None:
+    for kept in surplus(_all(place), quota, size, now):
+        try:
+            os.unlink(kept.name, dir_fd=place)
+        except FileNotFoundError:
+            continue
+
+
+def _all(place: int) -> list[_Kept]:
+    found = []
+    for name in os.listdir(place):
+        if _OURS.fullmatch(name):
+            try:
+                info = os.stat(name, dir_fd=place, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            found.append(_Kept(info.st_mtime, name, info.st_size))
+    return found
+
+
+def surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> list[_Kept]:
+    """What has to go before ``size`` more bytes come: what is too old, then the oldest. Pure."""
+    limits = {True: quota.age, False: UNFINISHED}
+    gone = [one for one in kept if now - one.changed > limits[one.whole]]
+    staying = sorted((one for one in kept if one not in gone and one.whole), key=lambda one: (one.changed, one.name))
+    total = sum(one.size for one in staying) + size
+    count = len(staying) + 1
+    for one in staying:
+        if total <= quota.total and count <= quota.count:
+            break
+        gone.append(one)
+        total -= one.size
+        count -= 1
+    return gone
