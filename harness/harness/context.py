@@ -334,6 +334,11 @@ class ExecutionContext:
         return f"{self._backend.target}#{known}" if known else str(self._backend.target)
 
     @property
+    def pane(self) -> str | None:
+        """The pane that is meant when none is named; None is the session's default one."""
+        return self._pane
+
+    @property
     def has_terminal(self) -> bool:
         """True when commands run in a tmux pane."""
         return self._terminal is not None

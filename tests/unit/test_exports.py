@@ -61,7 +61,7 @@ CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
-    *("attach_command", "attach_command_read_only", "capabilities", "describe", "target", "has_terminal", "files"),
+    *("attach_command", "attach_command_read_only", "capabilities", "describe", "target", "has_terminal", "files", "pane"),
     "identity",
 }
 
