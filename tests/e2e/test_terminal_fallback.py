@@ -237,6 +237,8 @@ async def test_large_and_difficult_commands_go_as_one_unit(plain: Desk) -> None:
         assert (result.exit_code, result.stdout.expandtabs()) == (0, out), result
     options = await plain.ctx.run_shell("pwd; echo $A; cat", cwd="/var", env={"A": "b;"}, stdin="in\n")
     assert (options.exit_code, options.stdout) == (0, "/var\nb;\nin\n"), options
+    with pytest.raises(FileNotFoundError, match="nothing ran"):
+        await plain.ctx.run_shell("pwd", cwd="/no/such/place")
     apart = await plain.ctx.run_shell("printf out; printf err >&2; exit 3", tty=False, cwd="/")
     assert (apart.exit_code, apart.stdout, apart.stderr) == (3, "out", "err"), apart
 

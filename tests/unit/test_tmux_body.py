@@ -84,10 +84,24 @@ async def test_the_directory_is_the_commands_alone(pane: PaneShell) -> None:
     await pane.gives("pwd", before)
 
 
-async def test_a_directory_that_is_not_there_fails_the_command_and_does_not_run_it(pane: PaneShell) -> None:
-    result = await run(pane, "echo ran", cwd="/no/such/place")
-    assert (result.exit_code, "ran\n" in result.stdout, "/no/such/place" in result.stdout) == (1, False, True)
+@pytest.mark.parametrize("wait", [True, False])
+async def test_a_directory_that_cannot_be_entered_is_an_error_and_nothing_runs(pane: PaneShell, wait: bool) -> None:
+    ran = pane.home / "ran"
+    for cwd, error in (("/no/such/place", FileNotFoundError), ("/etc/hostname", NotADirectoryError)):
+        for tty in (None, False):
+            with pytest.raises(error, match=f"{cwd}: .*nothing ran"):
+                await run(pane, f"touch '{ran}'", cwd=cwd, wait=wait, tty=tty)
+    assert not ran.exists()
     await pane.gives("echo next", "next\n")
+
+
+async def test_a_directory_may_be_relative_or_below_the_home(pane: PaneShell) -> None:
+    (pane.home / "a b").mkdir(exist_ok=True)
+    home = str(pane.home)
+    for cwd, place in (("~", home), ("~/a b", f"{home}/a b")):
+        assert (await run(pane, "pwd", cwd=cwd)).stdout == f"{place}\n"
+    await pane.run(f"cd '{home}'")
+    assert (await run(pane, "pwd", cwd="a b")).stdout == f"{home}/a b\n"
 
 
 async def test_the_environment_is_the_commands_alone(pane: PaneShell) -> None:

@@ -24,16 +24,13 @@ from harness.command import Command
 from harness.errors import (
     ConnectionLost,
     FileError,
-    FileNotFound,
-    HarnessError,
     JobNotFound,
-    NotADirectory,
-    PermissionDenied,
     UnsupportedOperation,
 )
 from harness.results import Job, ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobcwd import MISSING, cwd_error
 from ..posix.jobinput import pieces
 from ..posix.joboutput import HeadTail, cut
 from ..posix.jobscript import SIGNALS
@@ -114,14 +111,8 @@ class DirectJobs(Jobs):
     async def _check_directory(self, transport: ContainerTransport, cwd: str) -> None:
         async with await transport.open_process(["sh", "-c", _CHECK_DIRECTORY, "sh", cwd]) as process:
             code = await process.wait()
-        kinds: dict[int, tuple[type[HarnessError], str]] = {
-            97: (FileNotFound, "no such directory"),
-            98: (NotADirectory, "not a directory"),
-            99: (PermissionDenied, "may not be entered"),
-        }
-        if code in kinds:
-            kind, fault = kinds[code]
-            raise kind(f"{cwd}: {fault}, so nothing ran", target=transport.target)
+        if code in (97, 98, 99):
+            raise cwd_error(code - 97 + MISSING, cwd, transport.target)
 
     def _forget_old(self) -> None:
         ended = [job_id for job_id, job in self._jobs.items() if job.done.is_set()]

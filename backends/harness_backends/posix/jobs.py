@@ -19,11 +19,8 @@ from harness.config import Config
 from harness.errors import (
     ConnectError,
     ConnectionLost,
-    FileNotFound,
     HarnessError,
     NoSpace,
-    NotADirectory,
-    PermissionDenied,
     UnsupportedOperation,
 )
 from harness.results import Job, ShellResult, Status
@@ -31,6 +28,7 @@ from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript
+from .jobcwd import MISSING, cwd_error
 from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
 from .joboutput import JobOutput, Kept, cut
@@ -443,14 +441,9 @@ class NotTakenError(Exception):
 
 
 def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:
-    cwd = command.cwd
     match fault:
-        case Fault.CWD_MISSING:
-            return FileNotFound(f"{cwd}: no such directory, so nothing ran", target=target)
-        case Fault.CWD_NO_DIRECTORY:
-            return NotADirectory(f"{cwd}: not a directory, so nothing ran", target=target)
-        case Fault.CWD_DENIED:
-            return PermissionDenied(f"{cwd}: may not be entered, so nothing ran", target=target)
+        case Fault.CWD_MISSING | Fault.CWD_NO_DIRECTORY | Fault.CWD_DENIED:
+            return cwd_error(fault - Fault.CWD_MISSING + MISSING, command.cwd, target)
         case Fault.NO_SPACE:
             return NoSpace("no space for the job's record, so nothing ran", target=target, hint="free some space")
         case Fault.NO_GROUP | Fault.NOT_TAKEN:

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.command import Command
 from harness.errors import UnsupportedOperation
 
+from ..posix.jobcwd import MISSING, NOT_A_DIRECTORY, NOT_ENTERED
 from ..posix.jobuser import account_text
 from ..posix.state import JobStore
 from .setup import fish_quote
@@ -61,8 +62,25 @@ def _posix(command: Command, inner: str, redirect: str) -> str:
     if not command.cwd and not command.env:
         return f"{start}{{ {inner}\n}}{redirect}\n"
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in command.env)
-    enter = f"cd -- {shlex.quote(command.cwd)} || exit 1\n" if command.cwd else ""
-    return f"{start}(\n{enter}{exports}{inner}\n){redirect}\n"
+    return f"{start}(\n{_enter(command.cwd)}{exports}{inner}\n){redirect}\n"
+
+
+def _directory(cwd: str, quote: Callable[[str], str]) -> str:
+    if cwd == "~" or cwd.startswith("~/"):
+        return f'"$HOME"{quote(cwd[1:]) if cwd[1:] else ""}'
+    return quote(cwd)
+
+
+def _enter(cwd: str | None) -> str:
+    """Text that tells whether the directory was entered, with a mark and, for those who see none, in a file."""
+    if not cwd:
+        return ""
+    place = _directory(cwd, shlex.quote)
+    return (
+        f'if cd -- {place}; then {{ hxm "W;$hxn;in=0"; }} 2>/dev/null\n'
+        f"else hxz={NOT_ENTERED}; [ -d {place} ] || hxz={NOT_A_DIRECTORY}; [ -e {place} ] || hxz={MISSING}\n"
+        'hxp "in=$hxz" >|"$hxdir/$hxi.why"; hxm "W;$hxn;in=$hxz"; exit 1; fi\n'
+    )
 
 
 def _fish(command: Command, inner: str, redirect: str) -> str:
@@ -70,10 +88,15 @@ def _fish(command: Command, inner: str, redirect: str) -> str:
     exports = "".join(f"set -lx {name} {fish_quote(value)}\n" for name, value in command.env)
     if not command.cwd:
         return f"{start}begin\n{exports}{inner}\nend{redirect}\n"
-    enter = f"cd -- {fish_quote(command.cwd)}\n"
+    place = _directory(command.cwd, fish_quote)
+    enter = (
+        f'if cd -- {place}\nhxm "W;$hxn;in=0"\n{inner}\n'
+        f"else\nset -g hxz {NOT_ENTERED}\ntest -d {place}; or set -g hxz {NOT_A_DIRECTORY}\n"
+        f"test -e {place}; or set -g hxz {MISSING}\n"
+        'echo in=$hxz >$hxdir/$hxi.why\nhxm "W;$hxn;in=$hxz"\nhxst 1\nend\n'
+    )
     return (
-        f"{start}set -g hxpwd $PWD\nbegin\n{exports}{enter}and {inner}\nset -g hxz $status\nend{redirect}\n"
-        "cd -- $hxpwd\nhxst $hxz\n"
+        f"{start}set -g hxpwd $PWD\nbegin\n{exports}{enter}set -g hxz $status\nend{redirect}\ncd -- $hxpwd\nhxst $hxz\n"
     )
 
 

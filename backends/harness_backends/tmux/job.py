@@ -12,7 +12,13 @@ from harness.results import ShellResult, Status
 
 from .output import OutputCollector
 
-__all__ = ["PaneJob"]
+__all__ = ["PaneJob", "entered"]
+
+
+def entered(text: str) -> int | None:
+    """What a command's wrapper told of its directory: ``in=NUMBER``; None when it is something else."""
+    number = text.removeprefix("in=")
+    return int(number) if number != text and number.isdecimal() else None
 
 
 @dataclass(eq=False, slots=True)
@@ -34,6 +40,8 @@ class PaneJob:
     """Its output has ended; how it ended is not known yet."""
     unanswered: float = 0.0
     """Seconds for which nothing answered when it was sent, so that nobody knows whether it was."""
+    entered: int | None = None
+    """0: its directory was entered; else why not, see :mod:`~..posix.jobcwd`. None: not known, or none was given."""
     seconds: float = 0.0
     status: Status = Status.RUNNING
     exit_code: int | None = None

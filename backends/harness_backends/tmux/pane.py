@@ -10,7 +10,7 @@ import anyio
 from harness.results import Status
 
 from ..posix.markers import Mark, MarkerScanner, from_keyboard
-from .job import PaneJob
+from .job import PaneJob, entered
 
 __all__ = ["NestedShell", "Pane", "Phase"]
 
@@ -175,6 +175,9 @@ class Pane:
             self.cwd = mark.text
         elif mark.text.startswith("kind="):
             self.kind = mark.text.removeprefix("kind=")
+        elif mark.text.startswith("in=") and self.job is not None:
+            self.job.entered = entered(mark.text)
+            self.job.touch()
         elif mark.text.startswith("tty="):
             self.wrapper = mark.text.removeprefix("tty=")
         elif (pid := mark.text.removeprefix("pid=")).isdecimal():

@@ -14,6 +14,7 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy,
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
 from ..posix.jobscript import Outcome, recorded
 from ..posix.shell import HeldShell
@@ -22,7 +23,7 @@ from .body import Body, compose
 from .bystander import NOTICE, person_typed
 from .ending import TERM_GRACE, Ending
 from .foreground import Foreground, inspect
-from .job import PaneJob
+from .job import PaneJob, entered
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
 from .naming import record_text
 from .output import OutputCollector
@@ -359,7 +360,15 @@ class PlainRunner:
         return await self.result(job) if job.done.is_set() else job.result(stdout=data)
 
     async def result(self, job: PaneJob) -> ShellResult:
-        """The result of an ended job; with separate streams they are fetched now."""
+        """The result of an ended job; with separate streams they are fetched now.
+
+        Raises:
+            FileError: its directory could not be entered, and nothing ran.
+        """
+        if job.command.cwd and job.exit_code == 1:
+            why = await self.shell.call(f"cat {shlex.quote(self.store.path(job.job_id, 'why'))} 2>/dev/null")
+            if fault := entered(why.text.strip()):
+                raise cwd_error(fault, job.command.cwd, self._target)
         if job.command.tty is not False:
             return job.result()
         paths = [shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("out", "err")]

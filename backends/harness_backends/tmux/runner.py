@@ -24,6 +24,7 @@ from harness.errors import (
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
@@ -104,7 +105,16 @@ class PaneRunner:
                     await job.active.wait()
         if not job.unsent:
             await self._check_stored(job)
+        if job.command.cwd:
+            with anyio.move_on_after(REPORT_TIMEOUT):
+                while job.entered is None and not job.done.is_set():
+                    await job.active.wait()
+            self._check_entered(job)
         return job.result()
+
+    def _check_entered(self, job: PaneJob) -> None:
+        if job.entered:
+            raise cwd_error(job.entered, job.command.cwd, self._target)
 
     @property
     def _target(self) -> object:
@@ -421,7 +431,9 @@ class PaneRunner:
 
         Raises:
             NoSpace: the target's disk was full, so that the command could not be stored, and nothing ran.
+            FileError: its directory could not be entered, and nothing ran.
         """
+        self._check_entered(job)
         if job.exit_code and f"/{job.job_id}.cmd was not written".encode() in job.collector.data:
             raise self._no_space()
         if job.command.tty is not False:

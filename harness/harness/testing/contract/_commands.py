@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from ...context import ExecutionContext
-from ...errors import FileError, HarnessError, UnsupportedOperation
+from ...errors import HarnessError, UnsupportedOperation
 from ...results import ShellResult, Status
 from ._registry import check, scratch
 
@@ -237,15 +237,15 @@ async def cwd_and_env_hold_for_one_command(ctx: ExecutionContext) -> None:
         assert completed(await ctx.run_shell("pwd; echo ${HX_VALUE-unset}")).stdout == before
 
 
-@check("In a directory that does not exist, nothing runs.")
+@check("A directory that does not exist is an error, and nothing runs.")
 async def missing_directory(ctx: ExecutionContext) -> None:
     async with scratch(ctx) as directory:
         try:
             result = await ctx.run_shell(f"touch {directory}/ran", cwd=f"{directory}/nowhere")
-        except FileError:
-            pass
+        except FileNotFoundError as error:
+            assert f"{directory}/nowhere" in str(error), error
         else:
-            assert result.exit_code != 0, result
+            raise AssertionError(f"it did not run, so there is no result: {result}")
         assert await ctx.list_dir(directory) == []
     await usable(ctx)
 
