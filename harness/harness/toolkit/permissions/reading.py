@@ -66,9 +66,16 @@ class _Reader:
             self._settings.blocked,
             self._tool,
             self._start(subject),
-            "" if keys else extras_of(self._request.call.arguments),
+            "" if keys else self._extras(),
         )
         return await reader.claim(subject)
+
+    def _extras(self) -> str:
+        """What decides what the command does, and is not in its text."""
+        arguments, told = self._request.call.arguments, self._request.tool.told()
+        if not isinstance(arguments, Mapping):
+            return extras_of(arguments)
+        return extras_of({name: value for name, value in arguments.items() if name not in told})
 
     async def _path(self, subject: Subject) -> Claim:
         return await path_claim(
