@@ -30,7 +30,7 @@ OWNERS = {
     "rich": ("harness/harness/cli/",),
     "pydantic": ("harness/harness/settings", "harness/harness/toolkit/", "tools/harness_tools/"),
 }
-HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools")
+HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools", "mcp")
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (

@@ -1,0 +1,145 @@
+"""Approvals by the client's user, through the client: only one that says it can ask a person is asked.
+
+The question goes to the client and not to its model, and a model has no call that could answer it. Whether a person
+really answered is in the client's hands: that is the trust that is put in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+
+from ..toolkit.permissions.answers import Answer, Question, Scope
+from ..toolkit.permissions.approver import Approver
+from ..toolkit.permissions.asking import NO_APPROVER
+from .server_values import plain
+
+__all__ = ["ClientApprover", "answer_of", "form_of", "message_of"]
+
+CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
+SHOWN = 20_000
+"""Characters of what would run that a question shows; what is longer can be allowed once only."""
+MEANINGS = {
+    Scope.ONCE: "allow this once",
+    Scope.EXACT: "allow exactly this, in this session",
+    Scope.DIRECTORY: "allow this tool every file in the same directory, in this session",
+    Scope.TOOL: "allow whatever this tool is asked, in this session",
+    Scope.SESSION: "allow everything, in this session",
+    Scope.ALWAYS: "allow exactly this, from now on",
+    Scope.DENY_ONCE: "deny this once",
+    Scope.DENY_SESSION: "deny exactly this, in this session",
+}
+
+
+class ClientApprover(Approver):
+    """Asks the user of the client whose call it is."""
+
+    @contextmanager
+    def asks(self, ctx: ServerRequestContext[Any, Any]) -> Iterator[None]:
+        """Questions that come up inside are for the sender of this request."""
+        token = CURRENT.set(ctx)
+        try:
+            yield
+        finally:
+            CURRENT.reset(token)
+
+    async def ask(self, question: Question) -> Answer:
+        """The user's answer; a denial when the client cannot ask its user."""
+        ctx = CURRENT.get()
+        if ctx is None or not can_ask(ctx.session.client_capabilities):
+            return Answer(Scope.DENY_ONCE, "policy", f"this client cannot ask its user, and {NO_APPROVER}")
+        scopes = offered(question)
+        schema = form_of(scopes)
+        result = await ctx.session.elicit_form(message_of(question), schema, related_request_id=ctx.request_id)
+        return answer_of(result.action, result.content, scopes, _name(ctx.session.client_params))
+
+
+def can_ask(capabilities: types.ClientCapabilities | None) -> bool:
+    """Whether a client said that it shows forms to its user. Pure."""
+    can = capabilities.elicitation if capabilities is not None else None
+    return can is not None and (can.form is not None or can.url is None)
+
+
+def offered(question: Question) -> tuple[Scope, ...]:
+    """The answers to choose from: nothing lasting about what cannot be shown whole. Pure."""
+    if len(question.what) <= SHOWN:
+        return question.scopes
+    return tuple(scope for scope in question.scopes if scope in (Scope.ONCE, Scope.DENY_ONCE))
+
+
+def form_of(scopes: Sequence[Scope]) -> dict[str, Any]:
+    """The form that the user fills in. Pure."""
+    decision = {
+        "type": "string",
+        "title": "Decision",
+        "description": "; ".join(f"{scope}: {MEANINGS[scope]}" for scope in scopes),
+        "enum": [str(scope) for scope in scopes],
+        "enumNames": [MEANINGS[scope] for scope in scopes],
+        "default": str(Scope.DENY_ONCE),
+    }
+    reason = {"type": "string", "title": "Reason", "description": "for the agent, if you deny", "maxLength": 500}
+    return {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
+
+
+def message_of(question: Question) -> str:
+    """The question in words. Every line that the agent wrote is marked, so that none passes for one of ours. Pure."""
+    lines = [
+        f"Allow {question.call.name} on {_line(question.target)}?",
+        "",
+        *_quoted(question.what),
+        "",
+        f"Asked because: {_line(question.reason)}",
+        *(f"The agent says: {_line(said)}" for said in _said(question.details)),
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> list[str]:
+    left_out = len(text) - SHOWN
+    if left_out <= 0:
+        return [f"  | {_line(line)}" for line in text.split("\n")]
+    half = SHOWN // 2
+    between = f"  !! {left_out} characters are not shown here !!"
+    return [*_quoted(text[:half]), between, *_quoted(text[-half:])]
+
+
+def _line(text: str) -> str:
+    """One printable line: what would move the cursor or hide text is spelled out."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in plain(text))
+
+
+def _said(details: Mapping[str, object]) -> list[str]:
+    names = {
+        "risk": "risk",
+        "mutation": "it changes something",
+        "privesc": "it uses another user's rights",
+        "why": "why",
+    }
+    words = {True: "yes", False: "no"}
+    return [
+        f"{meaning}: {words[value] if isinstance(value, bool) else value}"
+        for name, meaning in names.items()
+        if (value := details.get(name)) is not None
+    ]
+
+
+def answer_of(action: str, content: Mapping[str, object] | None, scopes: Sequence[Scope], client: str) -> Answer:
+    """What the client's reply means; whatever is not plainly one of the choices is a denial. Pure."""
+    by = f"the user of {client}"
+    if action != "accept":
+        return Answer(Scope.DENY_ONCE, by, "declined" if action == "decline" else "dismissed without an answer")
+    filled = content or {}
+    scope = next((scope for scope in scopes if filled.get("decision") == str(scope)), None)
+    if scope is None:
+        return Answer(Scope.DENY_ONCE, by, "the form came back without a decision")
+    reason = filled.get("reason")
+    return Answer(scope, by, reason[:500] if isinstance(reason, str) and not scope.allows else "")
+
+
+def _name(client: types.InitializeRequestParams | None) -> str:
+    return _line(client.client_info.name)[:64] if client is not None else "an unnamed client"

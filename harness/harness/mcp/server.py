@@ -1,0 +1,228 @@
+"""An MCP server for one client: our tools, and what may be looked at, through one executor.
+
+It speaks the revisions of the protocol that begin with a handshake (up to 2025-11-25): what a client has read, and
+what its user has allowed, belongs to a session, and the later revisions have none. Clients that know both fall back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from mcp.server import NotificationOptions, Server
+from mcp.server.context import ServerRequestContext
+from mcp.server.runner import serve_loop
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+
+from ..tasks import BackgroundTasks, background_tasks
+from ..toolkit.executor import Executor
+from ..toolkit.values import CallOutcome, Json, ToolCall
+from .elicitation import ClientApprover
+from .handles import log_uri
+from .resource_tools import resource_tools
+from .resources import DESCRIBE, JOBS, LOG_TEMPLATE, SCREEN_TEMPLATE, Place, parse_uri, screen_uri
+from .server_calls import Calls
+from .server_values import plain, tool_of
+from .server_watch import Signal, Subscriptions
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["ClientSession", "OpenExecutor", "open_session"]
+
+OpenExecutor = Callable[[ClientApprover], AbstractAsyncContextManager[Executor]]
+"""Opens the executor of a client's session: with its own record of what was read, and its own grants."""
+
+NOT_FOUND = -32002
+REFUSED = -32000
+LOGS_LISTED = 50
+COALESCE = 0.05
+"""Seconds for which changes of the registry are gathered into one notification."""
+log = logging.getLogger("harness.mcp")
+
+Request = ServerRequestContext[Any, Any]
+
+
+@dataclass(slots=True)
+class _Client:
+    """The channel for what a client is told unasked; there is one once it has finished the handshake."""
+
+    session: ServerSession | None = None
+
+
+class ClientSession:
+    """One client's server."""
+
+    def __init__(self, executor: Executor, approver: ClientApprover, tasks: BackgroundTasks, version: str) -> None:
+        self._executor = executor
+        self._looking = replace(executor, registry=resource_tools())
+        self._calls = Calls(executor, approver)
+        self._approver = approver
+        self._watched = Subscriptions(executor.execution, executor.events, tasks)
+        self._client = _Client()
+        self._server = self._make_server(version)
+
+    def _make_server(self, version: str) -> Server[Any]:
+        server: Server[Any] = Server(
+            "harness",
+            version=version,
+            title="harness",
+            instructions=_instructions(self._executor),
+            on_list_tools=self._list_tools,
+            on_call_tool=self._calls.call,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=_list_templates,
+            on_read_resource=self._read,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+        )
+        server.add_notification_handler("notifications/initialized", types.NotificationParams, self._greeted)
+        return server
+
+    async def serve(
+        self,
+        incoming: ReadStream[SessionMessage | Exception],
+        outgoing: WriteStream[SessionMessage],
+        session_id: str | None = None,
+    ) -> None:
+        """Serve until the client goes; calls that run then are cancelled, and recorded so."""
+        options = self._server.create_initialization_options(NotificationOptions(tools_changed=True))
+        await serve_loop(
+            self._server, incoming, outgoing, lifespan_state={}, session_id=session_id, init_options=options
+        )
+
+    # -- tools
+
+    async def _list_tools(self, ctx: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool_of(tool) for tool in self._executor.registry.list()])
+
+    async def _greeted(self, ctx: Request, params: types.NotificationParams) -> None:
+        self._client.session = ctx.session
+
+    async def tell_of_tools(self, changed: Signal) -> None:
+        """Tell the client of each change of the registry, of several at once in one notification."""
+        while True:
+            await changed.wait()
+            await anyio.sleep(COALESCE)
+            if self._client.session is not None:
+                await self._client.session.send_tool_list_changed()
+
+    # -- resources
+
+    async def _look(self, place: Place) -> CallOutcome:
+        return await self._looking.call(ToolCall(place.tool, place.arguments))
+
+    async def _list_resources(
+        self, ctx: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        with self._approver.asks(ctx):
+            about = (await self._look(parse_uri(DESCRIBE))).result.data
+            jobs = (await self._look(parse_uri(JOBS))).result.data
+        found = [
+            _resource(JOBS, "jobs", "The commands that the target keeps, with their state.", "application/json"),
+            _resource(DESCRIBE, "describe", "The target, its session and its panes.", "application/json"),
+            *(
+                _resource(screen_uri(name), f"screen of {name}", "What is on the pane's screen.", "text/plain")
+                for name in _strings(about, "panes")
+            ),
+            *(
+                _resource(log_uri(job_id), f"output of job {job_id}", command[:200], "text/plain")
+                for job_id, command in _newest(jobs)
+            ),
+        ]
+        return types.ListResourcesResult(resources=found)
+
+    async def _read(self, ctx: Request, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        place = _place(params.uri)
+        with self._approver.asks(ctx):
+            result = (await self._look(place)).result
+        if result.is_error:
+            missing = result.error_code in ("job_not_found", "pane_gone", "unsupported_operation")
+            raise MCPError(code=NOT_FOUND if missing else REFUSED, message=plain(result.text), data={"uri": place.uri})
+        data = result.data
+        text = json.dumps(data, indent=1) if place.mime_type == "application/json" else result.text
+        page = data if place.tool == "job_log" and isinstance(data, dict) else {}
+        self._watched.have_read(place, page.get("next_offset"))
+        meta = {f"harness/{name}": value for name, value in page.items()} or None
+        content = types.TextResourceContents(uri=place.uri, mime_type=place.mime_type, text=plain(text), _meta=meta)
+        return types.ReadResourceResult(contents=[content])
+
+    async def _subscribe(self, ctx: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        place = _place(params.uri)
+        if self._watched.full:
+            raise MCPError(code=REFUSED, message="there are too many subscriptions; end one first")
+        self._watched.add(place, ctx.session.send_resource_updated)
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, ctx: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._watched.remove(params.uri)
+        return types.EmptyResult()
+
+
+@asynccontextmanager
+async def open_session(open_executor: OpenExecutor, version: str) -> AsyncIterator[ClientSession]:
+    """The server of one client, with an executor of its own."""
+    approver = ClientApprover()
+    async with open_executor(approver) as executor, background_tasks() as tasks:
+        session = ClientSession(executor, approver, tasks, version)
+        changed = Signal()
+        with executor.registry.watched(changed.set):
+            tasks.start_soon(session.tell_of_tools, changed)
+            yield session
+
+
+def _instructions(executor: Executor) -> str:
+    return (
+        f"The tools work on {executor.execution.describe()}, not on the machine of this client. "
+        "A command that takes long is left running and named as a job; it must not be started again. "
+        f"Its output is the resource {LOG_TEMPLATE}."
+    )
+
+
+async def _list_templates(
+    ctx: Request, params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    log_page = types.ResourceTemplate(
+        name="job_log",
+        uri_template=LOG_TEMPLATE,
+        description="A page of a job's output, by bytes; _meta says where the next one begins.",
+        mime_type="text/plain",
+    )
+    screen = types.ResourceTemplate(
+        name="pane_screen",
+        uri_template=SCREEN_TEMPLATE,
+        description="What is on a pane's screen.",
+        mime_type="text/plain",
+    )
+    return types.ListResourceTemplatesResult(resource_templates=[log_page, screen])
+
+
+def _place(uri: str) -> Place:
+    try:
+        return parse_uri(uri)
+    except ValueError as error:
+        raise MCPError(code=NOT_FOUND, message=str(error), data={"uri": uri}) from None
+
+
+def _resource(uri: str, name: str, description: str, mime_type: str) -> types.Resource:
+    return types.Resource(uri=uri, name=plain(name), description=plain(description), mime_type=mime_type)
+
+
+def _strings(data: Json, name: str) -> list[str]:
+    found = data.get(name) if isinstance(data, dict) else None
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def _newest(data: Json) -> list[tuple[str, str]]:
+    """The ids and commands of the newest jobs, the newest first."""
+    found = data.get("jobs") if isinstance(data, dict) else None
+    jobs = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return [(str(job["job_id"]), str(job["command"])) for job in reversed(jobs[-LOGS_LISTED:])]

@@ -1,0 +1,88 @@
+"""Our tools and outcomes in the words of the protocol. Pure."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import mcp_types as types
+
+from ..toolkit.tool import Tool
+from ..toolkit.values import Block, CallOutcome, Category, Json, JsonObject, Text
+
+__all__ = ["CALL_ID", "STATUS", "plain", "result_of", "title_of", "tool_of"]
+
+OPEN_WORLD = frozenset({Category.SHELL, Category.NETWORK, Category.MCP, Category.AGENT, Category.PLUGIN})
+"""What may reach beyond the target: a command can call anything."""
+CALL_ID = "harness/call_id"
+"""Under this name a result's ``_meta`` says under which id the audit has the call."""
+STATUS = "harness/status"
+SURROGATE = re.compile("[\ud800-\udfff]")
+NO_OUTPUT = "(no output)"
+
+
+def tool_of(tool: Tool[Any]) -> types.Tool:
+    """A tool's definition. Hints state the worst of its calls."""
+    traits, title = tool.traits, title_of(tool.name)
+    return types.Tool(
+        name=tool.name,
+        title=title,
+        description=tool.description,
+        input_schema=cast("dict[str, Any]", {"type": "object", **tool.schema}),
+        annotations=types.ToolAnnotations(
+            title=title,
+            read_only_hint=not traits.mutating,
+            destructive_hint=traits.mutating and traits.category is not Category.NONE,
+            idempotent_hint=not traits.mutating,
+            open_world_hint=traits.category in OPEN_WORLD,
+        ),
+    )
+
+
+def title_of(name: str) -> str:
+    """``read_file`` → ``Read file``."""
+    words = name.replace("_", " ").replace("-", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def result_of(outcome: CallOutcome) -> types.CallToolResult:
+    """What a client gets for a call. A tool that could not run is a result, too: the model is to read why."""
+    result = outcome.result
+    return types.CallToolResult(
+        content=[_block(block) for block in result.content] or [types.TextContent(type="text", text=NO_OUTPUT)],
+        structured_content=structured(result.data),
+        is_error=result.is_error,
+        _meta={CALL_ID: outcome.call.call_id, STATUS: str(outcome.status)},
+    )
+
+
+def _block(block: Block) -> types.ContentBlock:
+    if isinstance(block, Text):
+        return types.TextContent(type="text", text=plain(block.text))
+    data = base64.b64encode(block.data).decode()
+    return types.ImageContent(type="image", data=data, mime_type=block.media_type)
+
+
+def structured(data: Json) -> dict[str, Any] | None:
+    """A result's data as the object that the protocol wants; what is none stands under ``result``."""
+    if data is None:
+        return None
+    value = _plain_json(data)
+    return value if isinstance(value, dict) else {"result": value}
+
+
+def _plain_json(value: Json) -> Json:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {plain(name): _plain_json(item) for name, item in cast(JsonObject, value).items()}
+    if isinstance(value, list):
+        return [_plain_json(item) for item in value]
+    return value
+
+
+def plain(text: str) -> str:
+    """Text that JSON can carry: each byte that was not UTF-8 becomes U+FFFD."""
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,162 @@
+"""Subscriptions to resources: the client is told that something has changed, not what.
+
+A job's log is followed on the stream that the engine has anyway; screens have none, so one is looked at once a second,
+and only while somebody is subscribed. What is looked at here is compared and thrown away; it leaves through a read of
+the resource, which is judged and recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, cast
+
+import anyio
+
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from ..results import Status
+from ..tasks import BackgroundTasks
+from ..toolkit.events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
+from .resources import Place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+__all__ = ["LIMIT", "Signal", "Subscriptions"]
+
+LIMIT = 64
+"""Subscriptions of one client."""
+QUIET = 0.25
+"""Seconds between two notifications of one resource."""
+SCREEN_EVERY = 1.0
+JOBS_EVERY = 10.0
+"""Seconds until the list of jobs is compared although nothing here has started or ended one."""
+DESCRIBE_EVERY = 2.0
+log = logging.getLogger("harness.mcp")
+
+Notify = Callable[[str], Awaitable[None]]
+
+
+class Signal:
+    """Something has happened, at least once since it was waited for."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """It has happened."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait until it has; what happens from now on is for the next wait."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
+class Subscriptions:
+    """What one client watches."""
+
+    def __init__(self, execution: ExecutionContext, events: EventBus, tasks: BackgroundTasks) -> None:
+        self._execution = execution
+        self._events = events
+        self._tasks = tasks
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._had: dict[str, int] = {}
+
+    def have_read(self, place: Place, offset: object) -> None:
+        """The client has a job's output up to here: a subscription begins there, and not with what it knows."""
+        if place.tool == "job_log" and isinstance(offset, int):
+            self._had[str(place.arguments["job_id"])] = offset
+
+    @property
+    def full(self) -> bool:
+        """There are as many as are allowed."""
+        return len(self._scopes) >= LIMIT
+
+    def add(self, place: Place, notify: Notify) -> None:
+        """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place."""
+        self.remove(place.uri)
+        scope = self._scopes[place.uri] = anyio.CancelScope()
+        self._tasks.start_soon(self._run, place, notify, scope)
+
+    def remove(self, uri: str) -> None:
+        """Watch it no more; nothing happens when it was not watched."""
+        if (scope := self._scopes.pop(uri, None)) is not None:
+            scope.cancel()
+
+    async def _run(self, place: Place, notify: Notify, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await self._watch(place, notify)
+        except HarnessError as error:
+            log.info("%s is no longer watched: %s", place.uri, error)
+        finally:
+            if self._scopes.get(place.uri) is scope:
+                del self._scopes[place.uri]
+
+    async def _watch(self, place: Place, notify: Notify) -> None:
+        signal = Signal()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_tell, signal, place.uri, notify)
+            async for _ in self._changes(place):
+                signal.set()
+            await anyio.sleep(QUIET)  # the last change is still to be told
+            tasks.cancel_scope.cancel()
+
+    def _changes(self, place: Place) -> AsyncIterator[None]:
+        arguments = place.arguments
+        if place.tool == "job_log":
+            job_id = str(arguments["job_id"])
+            return self._log(job_id, self._had.get(job_id, 0))
+        if place.tool == "jobs":
+            return self._jobs()
+        if place.tool == "pane_screen":
+            return self._polled(lambda: self._execution.capture_pane(pane=str(arguments["pane"])), SCREEN_EVERY)
+        return self._polled(self._description, DESCRIBE_EVERY)
+
+    async def _log(self, job_id: str, offset: int) -> AsyncIterator[None]:
+        """Each piece of output, and the end, when it is still to come."""
+        job = await self._execution.job(job_id)
+        if job.status is not Status.RUNNING:
+            return
+        output = cast("AsyncGenerator[bytes, None]", self._execution.follow(job_id, offset=offset))
+        async with aclosing(output):
+            async for _ in output:
+                yield
+        yield
+
+    async def _jobs(self) -> AsyncIterator[None]:
+        changed = Signal()
+
+        def listen(event: Event) -> None:
+            if isinstance(event, JobStarted | JobExited | ToolCallCompleted):
+                changed.set()
+
+        with self._events.listening(listen):
+            known = await self._execution.jobs()
+            while True:
+                with anyio.move_on_after(JOBS_EVERY):
+                    await changed.wait()
+                before, known = known, await self._execution.jobs()
+                if known != before:
+                    yield
+
+    async def _polled(self, look: Callable[[], Awaitable[str]], every: float) -> AsyncIterator[None]:
+        seen = hash(await look())
+        while True:
+            await anyio.sleep(every)
+            before, seen = seen, hash(await look())
+            if seen != before:
+                yield
+
+    async def _description(self) -> str:
+        return self._execution.describe()
+
+
+async def _tell(signal: Signal, uri: str, notify: Notify) -> None:
+    while True:
+        await signal.wait()
+        await notify(uri)
+        await anyio.sleep(QUIET)

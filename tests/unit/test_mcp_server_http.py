@@ -1,0 +1,196 @@
+"""Who may talk to the HTTP server, where it may listen, and how its token is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.mcp.http_guard import Address, parse_address, refusal_of
+from harness.mcp.http_server import check_address, names_of
+from harness.mcp.http_token import VARIABLE, Token, default_token_path, find_token
+
+SECRET = "s" * 40
+TOKEN = Token(SECRET, "test")
+NAMES = names_of(Address("127.0.0.1", 8765))
+GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {SECRET}"}
+
+
+def status(*pairs: tuple[str, str], **changes: str | None) -> int:
+    headers = [(name, value) for name, value in {**GOOD, **changes}.items() if value is not None]
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in [*headers, *pairs]]
+    refusal = refusal_of(raw, NAMES, TOKEN)
+    return 200 if refusal is None else refusal[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "LOCALHOST:8765", "[::1]:8765"])
+def test_the_servers_own_names_are_served(host: str) -> None:
+    assert status(host=host) == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "evil.example",
+        "evil.example:8765",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.0.0.1:8765.evil.example",
+        "0.0.0.0:8765",
+    ],
+)
+def test_no_other_name_is_served_whatever_the_token_is(host: str | None) -> None:
+    assert status(host=host) == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("http://127.0.0.1:8765", 200),
+        ("http://localhost:8765", 200),
+        ("", 200),
+        ("null", 403),
+        ("http://evil.example", 403),
+        ("http://localhost:8765.evil.example", 403),
+        ("http://127.0.0.1:9", 403),
+        ("file://127.0.0.1:8765", 403),
+    ],
+)
+def test_only_pages_of_the_server_itself_may_ask(origin: str, expected: int) -> None:
+    assert status(origin=origin) == expected
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [None, "", SECRET, "Bearer", "Bearer ", f"Basic {SECRET}", f"Bearer {SECRET}x", f"Bearer {SECRET[1:]}", "Bearer é"],
+)
+def test_without_the_token_nothing_is_served(sent: str | None) -> None:
+    assert status(authorization=sent) == 401
+
+
+@pytest.mark.parametrize("name", ["host", "authorization", "origin"])
+def test_a_header_that_comes_twice_counts_for_nothing(name: str) -> None:
+    value = GOOD.get(name, "http://127.0.0.1:8765")
+    twice = status((name, value), **{name: value})
+    assert twice == {"host": 421, "authorization": 401, "origin": 403}[name]
+
+
+def test_names_that_were_asked_for_are_served_with_and_without_port() -> None:
+    names = names_of(Address("0.0.0.0", 80), ["Harness.example", "proxy:443"])
+    assert {"harness.example", "harness.example:80", "proxy:443"} <= names
+    assert "127.0.0.1:80" not in names
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:8765", "127.0.0.1", 8765),
+        ("8765", "127.0.0.1", 8765),
+        (":8765", "127.0.0.1", 8765),
+        ("[::1]:0", "::1", 0),
+        ("localhost:65535", "localhost", 65535),
+    ],
+)
+def test_an_address_is_read(text: str, host: str, port: int) -> None:
+    address = parse_address(text)
+    assert address == Address(host, port)
+    assert address.is_loopback
+    assert parse_address(address.authority) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:65536", "::1:8765", "[]:1", "h:-1", "h:²"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no address"):
+        parse_address(text)
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser_of_addresses(text: str) -> None:
+    with suppress(ConfigError):
+        assert 0 <= parse_address(text).port <= 65535
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+def test_other_machines_reach_it_only_when_that_is_asked_for(host: str) -> None:
+    with pytest.raises(ConfigError, match="other machines"):
+        check_address(Address(host, 1), allow_remote=False)
+    check_address(Address(host, 1), allow_remote=True)
+
+
+def test_this_machine_may_always_reach_it() -> None:
+    for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"):
+        check_address(Address(host, 1), allow_remote=False)
+
+
+# -- the token
+
+
+def test_a_missing_token_is_made_private_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "token"
+    token = find_token(str(path), {})
+    assert len(token.secret) >= 32
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert find_token(str(path), {}).secret == token.secret
+    assert list(path.parent.iterdir()) == [path]
+    assert find_token(str(tmp_path / "other"), {}).secret != token.secret
+
+
+def test_the_default_file_is_in_the_state_directory(tmp_path: Path) -> None:
+    assert default_token_path({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "harness" / "mcp-token"
+    assert default_token_path({"HOME": "/h"}) == Path("/h/.local/state/harness/mcp-token")
+    assert find_token(None, {"XDG_STATE_HOME": str(tmp_path)}).origin == str(tmp_path / "harness" / "mcp-token")
+
+
+def test_the_environment_gives_the_token_unless_a_file_is_named(tmp_path: Path) -> None:
+    env = {VARIABLE: SECRET, "XDG_STATE_HOME": str(tmp_path)}
+    assert find_token(None, env).secret == SECRET
+    assert find_token(str(tmp_path / "t"), env).secret != SECRET
+    assert not (tmp_path / "harness").exists()
+
+
+@pytest.mark.parametrize("secret", ["short", "x" * 31, "x" * 20 + " " + "x" * 20, "é" * 40])
+def test_a_weak_token_is_refused(secret: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no token"):
+        find_token(None, {VARIABLE: secret})
+    path = tmp_path / "token"
+    path.write_text(secret)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="holds no token") as caught:
+        find_token(str(path), {})
+    assert secret not in str(caught.value)
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(SECRET)
+    for mode in (0o640, 0o604, 0o620):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="open to other users"):
+            find_token(str(path), {})
+
+
+def test_a_link_a_pipe_and_a_directory_are_no_token_files(tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    find_token(str(good), {})
+    (tmp_path / "link").symlink_to(good)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "dir").mkdir(mode=0o700)
+    for name in ("link", "pipe", "dir"):
+        with pytest.raises(ConfigError):
+            find_token(str(tmp_path / name), {})
+
+
+def test_a_token_is_not_in_its_repr_and_is_compared_whole() -> None:
+    assert SECRET not in repr(TOKEN)
+    assert TOKEN.matches(SECRET)
+    assert not TOKEN.matches(SECRET[:-1])
+    assert not TOKEN.matches("\udcff")

@@ -1,0 +1,196 @@
+"""The transport over standard input and output: one message a line, nothing else on the wire, and an end in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.message import SessionMessage
+
+from harness.mcp.client_lines import TooLong
+from harness.mcp.server_stdio import MAX_MESSAGE, Wire, encode_message, parse_message, stdio_streams
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{", -32700),
+        (b"hello", -32700),
+        (b"\xff\xfe", -32700),
+        (b"[]", -32600),
+        (b'"x"', -32600),
+        (b'{"id":1}', -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (TooLong(MAX_MESSAGE + 1, None), -32600),
+    ],
+)
+def test_what_is_no_message_is_answered_with_an_error_without_id(line: bytes | TooLong, code: int) -> None:
+    refused = parse_message(line)
+    assert isinstance(refused, types.JSONRPCError)
+    assert (refused.id, refused.error.code) == (None, code)
+    assert json.loads(encode_message(refused))["id"] is None
+
+
+def test_a_message_is_read_and_written_as_one_line() -> None:
+    message = parse_message(PING)
+    assert isinstance(message, types.JSONRPCRequest)
+    assert json.loads(encode_message(message)) == json.loads(PING)
+
+
+@given(st.binary(max_size=200))
+def test_no_line_breaks_the_parser(line: bytes) -> None:
+    assert parse_message(line) is not None
+
+
+@given(st.text())
+def test_no_text_in_a_message_breaks_the_line(text: str) -> None:
+    message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": text})
+    line = encode_message(message)
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["result"]["text"] == text
+
+
+# -- over pipes
+
+
+class Pipes:
+    """The client's ends."""
+
+    def __init__(self) -> None:
+        self.theirs_in, self.ours_out = os.pipe()
+        self.ours_in, self.theirs_out = os.pipe()
+        self.wire = Wire(self.theirs_in, self.theirs_out)
+        self._heard = b""
+
+    def say(self, data: bytes) -> None:
+        os.write(self.ours_out, data)
+
+    async def hear(self) -> Any:
+        while b"\n" not in self._heard:
+            await anyio.wait_readable(self.ours_in)
+            self._heard += os.read(self.ours_in, 1 << 16)
+        line, _, self._heard = self._heard.partition(b"\n")
+        return json.loads(line)
+
+
+@contextmanager
+def pipes() -> Iterator[Pipes]:
+    made = Pipes()
+    try:
+        yield made
+    finally:
+        for descriptor in (made.theirs_in, made.ours_out, made.ours_in, made.theirs_out):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Pipes, Any, Any]]:
+    with pipes() as client, anyio.fail_after(20):
+        async with stdio_streams(client.wire) as (incoming, outgoing):
+            yield client, incoming, outgoing
+
+
+async def test_messages_come_in_order_however_they_are_cut() -> None:
+    async with opened() as (client, incoming, _):
+        for piece in (PING[:7], PING[7:] + b"\n\n" + PING + b"\n", b"  \n"):
+            client.say(piece)
+        got = [await incoming.receive() for _ in range(2)]
+        assert [item.message.method for item in got] == ["ping", "ping"]
+        os.close(client.ours_out)
+        client.ours_out = -1
+        with pytest.raises(anyio.EndOfStream):
+            await incoming.receive()
+
+
+async def test_rubbish_is_answered_and_the_next_message_is_read() -> None:
+    async with opened() as (client, incoming, _):
+        client.say(b"rubbish\n" + PING + b"\n")
+        assert (await client.hear())["error"]["code"] == -32700
+        assert (await incoming.receive()).message.method == "ping"
+
+
+async def test_an_answer_larger_than_a_pipe_arrives_whole() -> None:
+    big = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "x" * 300_000})
+    async with opened() as (client, _, outgoing), anyio.create_task_group() as tasks:
+        tasks.start_soon(outgoing.send, SessionMessage(big))
+        assert len((await client.hear())["result"]["text"]) == 300_000
+
+
+async def test_a_client_that_reads_no_more_ends_the_input() -> None:
+    async with opened() as (client, incoming, outgoing):
+        os.close(client.ours_in)
+        client.ours_in = -1
+        await outgoing.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+        with pytest.raises(anyio.EndOfStream):
+            await incoming.receive()
+
+
+async def test_the_end_does_not_wait_for_a_client_that_is_silent_or_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.mcp.server_stdio.FLUSH_LIMIT", 0.1)
+    full = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "x" * 1_000_000})
+    with anyio.fail_after(5):
+        async with opened() as (_, _, outgoing):
+            await outgoing.send(SessionMessage(full))  # the writer now waits for room that never comes
+
+
+async def test_what_was_answered_before_the_end_is_still_sent() -> None:
+    with pipes() as client:
+        async with stdio_streams(client.wire) as (_, outgoing):
+            await outgoing.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=7, result={})))
+        with anyio.fail_after(5):
+            assert (await client.hear())["id"] == 7
+
+
+CLAIM = """
+import os, subprocess, sys
+from harness.mcp.server_stdio import claimed_stdio
+print("before, buffered")
+with claimed_stdio() as wire:
+    print("printed")
+    os.write(1, b"written\\n")
+    subprocess.run(["sh", "-c", "echo child; cat"])
+    os.write(wire.outgoing, b"protocol:" + os.read(wire.incoming, 100))
+    print("last")
+"""
+
+
+@pytest.mark.parametrize("source", ["pipe", "file"])
+def test_nothing_but_the_protocol_reaches_standard_output(source: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"hello\n")
+    with open(tmp_path / "in", "rb") as file:
+        given: dict[str, Any] = {"stdin": file} if source == "file" else {"input": b"hello\n"}
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        command = [sys.executable, "-c", CLAIM]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=env, **given)
+    assert done.stdout == b"protocol:hello\n"
+    assert sorted(done.stderr.split()) == [b"before,", b"buffered", b"child", b"last", b"printed", b"written"]
+
+
+async def test_a_file_is_a_client_too(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(PING + b"\n")
+    source = os.open(tmp_path / "in", os.O_RDONLY)
+    sink = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    async with stdio_streams(Wire(source, sink)) as (incoming, outgoing):
+        assert (await incoming.receive()).message.method == "ping"
+        await outgoing.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+        with pytest.raises(anyio.EndOfStream):
+            await incoming.receive()
+    os.close(source)
+    os.close(sink)
+    assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
