@@ -1,0 +1,198 @@
+"""Everything that a call goes through, put together from the settings: for the command line, servers and agents.
+
+::
+
+    async with open_executor(execution, load_toolkit_settings(), approver=mine) as executor:
+        outcome = await executor.call(ToolCall("run_shell", {"command": "uptime"}))
+
+A program with several sessions opens a :class:`Toolkit` once, and an executor of it for each session.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from anyio import to_thread
+
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from ..settings import Choices, load_tables
+from .catalogue import Catalogue, load_catalogue
+from .events import EventBus
+from .executor import Executor
+from .ledger import Retention, SqliteLedger, open_ledger, retention_of
+from .permissions.approver import Approver
+from .permissions.policy import RulePolicy
+from .permissions.settings import PermissionSettings, settings_of
+from .permissions.store import RuleFile, rule_file_path
+from .permissions.timed import TimedApproval
+from .plugins import HOOKS, find, load_hooks
+from .reads import ReadTracker
+from .redaction import PatternRedactor
+from .registry import Registry
+from .results_cache import ResultCache
+from .seams import Hook, Middleware, Spawner
+from .services import Services
+from .toolsettings import ToolSettings, tool_settings_of
+
+__all__ = ["Toolkit", "ToolkitSettings", "load_toolkit_settings", "open_executor", "open_toolkit"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolkitSettings:
+    """The settings of everything between a call and its outcome."""
+
+    tools: ToolSettings = field(default_factory=ToolSettings)
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    retention: Retention = field(default_factory=Retention)
+
+
+def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
+    """The toolkit's tables of the settings files.
+
+    Raises:
+        ConfigError: a file cannot be read, or one of the tables is wrong.
+    """
+    return ToolkitSettings(
+        tools=tool_settings_of(load_tables("tools", choices)),
+        permissions=settings_of(load_tables("permissions", choices)),
+        retention=retention_of(load_tables("audit", choices)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What all sessions of a process share."""
+
+    settings: ToolkitSettings
+    registry: Registry
+    ledger: SqliteLedger
+    redactor: PatternRedactor
+    results: ResultCache
+    reads: ReadTracker
+    rules: RuleFile
+    hooks: tuple[Hook, ...] = ()
+    middleware: tuple[Middleware, ...] = ()
+    problems: tuple[str, ...] = ()
+    """One sentence for each plugin or declaration that could not be had."""
+
+    @asynccontextmanager
+    async def executor(
+        self,
+        execution: ExecutionContext,
+        *,
+        approver: Approver | None = None,
+        registry: Registry | None = None,
+        timed: TimedApproval | None = None,
+        session_id: str = "",
+        agent_id: str = "",
+        model: str = "",
+        cwd: str | None = None,
+        spawner: Spawner | None = None,
+    ) -> AsyncIterator[Executor]:
+        """An executor for one session on one target.
+
+        Args:
+            approver: who is asked; None denies what would be asked.
+            registry: the tools that are offered; the default is those that the target can serve.
+            timed: what was approved in advance.
+            session_id: empty makes a new one.
+        """
+        session = session_id or uuid.uuid4().hex
+        events = EventBus(session)
+        await self._settle(execution)
+        policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
+        with events.listening(lambda event: self.results.heard(event, execution.identity)):
+            yield Executor(
+                execution=execution,
+                registry=registry or await self.registry.available(execution),
+                services=self._services(policy),
+                events=events,
+                reads=self.reads.of(session, execution),
+                session_id=session,
+                agent_id=agent_id,
+                model=model,
+                cwd=cwd,
+                spawner=spawner,
+            )
+
+    def _services(self, policy: RulePolicy) -> Services:
+        return Services(
+            policy=policy,
+            ledger=self.ledger,
+            redactor=self.redactor,
+            results=self.results,
+            hooks=self.hooks,
+            middleware=self.middleware,
+        )
+
+    async def _settle(self, execution: ExecutionContext) -> None:
+        """Find out what came of calls whose harness is gone; that this cannot be done now stops nobody."""
+        try:
+            found = await self.ledger.reconcile(execution, self.redactor.text)
+        except HarnessError as error:
+            log.warning("what came of earlier calls could not be found out: %s", error)
+            return
+        if found.unclear:
+            log.warning(
+                "nobody knows what came of %d earlier call(s) on this target (harness audit orphans)",
+                len(found.unclear),
+            )
+
+
+@asynccontextmanager
+async def open_toolkit(
+    settings: ToolkitSettings | None = None, *, catalogue: Catalogue | None = None
+) -> AsyncIterator[Toolkit]:
+    """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
+
+    Args:
+        catalogue: the tools, when they are loaded already.
+
+    Raises:
+        ConfigError: the settings name what is not there.
+        HarnessError: the ledger cannot be kept.
+    """
+    settings = settings or ToolkitSettings()
+    known = catalogue if catalogue is not None else await to_thread.run_sync(load_catalogue, settings.tools)
+    hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled)))
+    problems = (*known.problems, *(f"{one.plugin.source}: {one.reason}" for one in hooks.failures))
+    results = ResultCache()
+    if not settings.tools.cache:
+        results.disable()
+    async with open_ledger(retention=settings.retention) as ledger:
+        yield Toolkit(
+            settings=settings,
+            registry=known.registry,
+            ledger=ledger,
+            redactor=PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets),
+            results=results,
+            reads=ReadTracker(settings.tools.partial_read_counts),
+            rules=RuleFile(rule_file_path()),
+            hooks=tuple(hook for _, hook in hooks.found),
+            problems=problems,
+        )
+
+
+@asynccontextmanager
+async def open_executor(
+    execution: ExecutionContext,
+    settings: ToolkitSettings | None = None,
+    *,
+    approver: Approver | None = None,
+    session_id: str = "",
+    agent_id: str = "",
+) -> AsyncIterator[Executor]:
+    """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
+    async with (
+        open_toolkit(settings) as toolkit,
+        toolkit.executor(execution, approver=approver, session_id=session_id, agent_id=agent_id) as executor,
+    ):
+        yield executor

@@ -1,0 +1,87 @@
+"""Every tool of this machine in one registry: builtin ones, those of other packages, and those that are declared."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..settings import user_config_path
+from .commandspec import parse_specs
+from .commandtool import CommandTool
+from .plugins import TOOLS, find, load_tools
+from .registry import Registry
+from .tool import Tool
+from .toolsettings import ToolSettings
+
+__all__ = ["Catalogue", "command_tools_directory", "load_catalogue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The tools, and one sentence for each source that could not be had."""
+
+    registry: Registry
+    problems: tuple[str, ...] = ()
+
+
+def command_tools_directory() -> Path:
+    """Where declared tools are: ``tools/*.toml`` beside the user's settings."""
+    return user_config_path().parent / "tools"
+
+
+def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | None = None) -> Catalogue:
+    """Import and read everything, and leave what the settings leave. It blocks.
+
+    Args:
+        directory: of the declarations; the default is :func:`command_tools_directory`.
+
+    Raises:
+        ConfigError: the settings name a pack or a tool that is not there.
+    """
+    settings = settings or ToolSettings()
+    registry = Registry()
+    problems: list[str] = []
+    for source, tools in (*_plugins(settings, problems), *_declared(directory or command_tools_directory(), problems)):
+        try:
+            registry.replace_source(source, tools)
+        except ValueError as error:
+            problems.append(f"the tools of {source} are left out: {error}")
+    return Catalogue(settings.choose(registry), tuple(problems))
+
+
+_Sources = Iterator[tuple[str, tuple[Tool[Any], ...]]]
+
+
+def _plugins(settings: ToolSettings, problems: list[str]) -> _Sources:
+    loaded = load_tools(find(TOOLS, disabled=settings.disabled))
+    problems += [f"the tools of {one.plugin.source} could not be loaded: {one.reason}" for one in loaded.failures]
+    for plugin, tools in loaded.found:
+        yield plugin.source, tools
+
+
+def _declared(directory: Path, problems: list[str]) -> _Sources:
+    for path in sorted(directory.glob("*.toml")) if directory.is_dir() else ():
+        try:
+            yield f"file:{path.name}", tuple(CommandTool(spec) for spec in parse_specs(_read(path), path))
+        except ConfigError as error:
+            problems.append(f"declared tools are left out: {error}")
+        except (OSError, ValueError) as error:
+            problems.append(f"declared tools are left out: {path}: {error}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file, when nobody else can have written it: what it declares runs as the operator."""
+    import tomllib
+
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise ConfigError(f"{path} is not a regular file")
+        if info.st_uid not in {os.geteuid(), 0} or info.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+            raise ConfigError(f"{path} can be written by others", hint=f"own it, and chmod go-w {path}")
+        return tomllib.load(file)

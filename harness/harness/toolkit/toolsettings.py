@@ -1,0 +1,113 @@
+"""Settings of the tools: the ``[tools]`` table of the settings files.
+
+A file of a directory that is not trusted may only take tools away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import ConfigError
+from ..settings import SettingsTable
+from .registry import Registry
+
+__all__ = ["ToolSettings", "tool_settings_of"]
+
+STRICTER = frozenset({"exclude", "read_only"})
+"""What a file that is not trusted may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """What the operator has set about tools."""
+
+    packs: tuple[str, ...] = ()
+    """Only the tools of these packs; empty is all."""
+    include: tuple[str, ...] = ()
+    """Only these tools; empty is all."""
+    exclude: tuple[str, ...] = ()
+    read_only: bool = False
+    """Only tools that change nothing."""
+    disabled: tuple[str, ...] = ()
+    """Packages, or sources such as ``plugin:my-package:weather``, whose plugins are not imported."""
+    cache: bool = True
+    """Results of calls that change nothing are remembered."""
+    partial_read_counts: bool = False
+    """A file of which a part was read may be replaced as a whole."""
+    secrets: tuple[str, ...] = ()
+    """Further patterns of secrets, as regular expressions; the first group, where there is one, is the secret."""
+
+    def choose(self, registry: Registry) -> Registry:
+        """The tools that these settings leave.
+
+        Raises:
+            ConfigError: a pack or a tool that is named is not there.
+        """
+        try:
+            chosen = registry.packs(*self.packs) if self.packs else registry
+            chosen = chosen.include(*self.include) if self.include else chosen
+            chosen = chosen.exclude(*self._present(registry, chosen)) if self.exclude else chosen
+        except ValueError as error:
+            raise ConfigError(
+                f"[tools] of the settings: {error}", hint="harness tools list shows what there is"
+            ) from error
+        return chosen.read_only() if self.read_only else chosen
+
+    def _present(self, registry: Registry, chosen: Registry) -> list[str]:
+        """Those that are to be kept out and are still in; a name that means nothing is a mistake."""
+        registry.exclude(*self.exclude)
+        return [name for name in self.exclude if chosen.get(name) is not None]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    packs: list[str] | None = None
+    include: list[str] | None = None
+    exclude: list[str] | None = None
+    read_only: bool | None = None
+    disabled: list[str] | None = None
+    cache: bool | None = None
+    partial_read_counts: bool | None = None
+    secrets: list[str] | None = None
+
+
+def tool_settings_of(tables: Iterable[SettingsTable]) -> ToolSettings:
+    """The settings of all files, in their order: what comes later counts, and what is kept out adds up.
+
+    Raises:
+        ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets what it may not.
+    """
+    settings = ToolSettings()
+    for table in tables:
+        found = _checked(table)
+        settings = replace(settings, **_changes(settings, found))
+    return settings
+
+
+def _changes(settings: ToolSettings, found: dict[str, Any]) -> dict[str, Any]:
+    changes = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    for name in ("exclude", "disabled", "secrets"):
+        if name in changes:
+            changes[name] = tuple(dict.fromkeys((*getattr(settings, name), *changes[name])))
+    return changes
+
+
+def _checked(table: SettingsTable) -> dict[str, Any]:
+    try:
+        found = _Table.model_validate(dict(table.values)).model_dump(exclude_none=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(["tools", *(str(part) for part in first["loc"])])
+        raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    loosened = sorted(set(found) - STRICTER) + (["read_only"] if found.get("read_only") is False else [])
+    if loosened and not table.trusted:
+        raise ConfigError(
+            f"{table.origin}: tools.{loosened[0]} may only be set by files that are trusted",
+            hint="add the directory to trusted_dirs in your own settings, or set it there",
+        )
+    return found

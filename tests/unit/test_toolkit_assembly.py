@@ -1,0 +1,252 @@
+"""What the settings make of the toolkit: which tools there are, who may change that, and everything together once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import ExecutionContext, connect
+from harness.errors import ConfigError
+from harness.settings import SettingsTable
+from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
+from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.events import JobStarted
+from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.presets import schema_gaps
+from harness.toolkit.results_cache import ResultCache
+from harness.toolkit.toolsettings import ToolSettings, tool_settings_of
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+async def execution(home: Path) -> AsyncIterator[ExecutionContext]:
+    """This machine."""
+    async with connect("local:") as opened:
+        yield opened
+
+
+# -- settings
+
+
+def table(trusted: bool = True, **values: Any) -> SettingsTable:
+    return SettingsTable("file.toml", values, trusted)
+
+
+def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
+    found = tool_settings_of(
+        [
+            table(packs=["core"], exclude=["time"], cache=False, disabled=["a"], secrets=["x"]),
+            table(trusted=False, exclude=["run_shell", "time"], read_only=True),
+            table(packs=["dev"], partial_read_counts=True, disabled=["b"]),
+        ]
+    )
+    assert found == ToolSettings(
+        packs=("dev",),
+        exclude=("time", "run_shell"),
+        read_only=True,
+        disabled=("a", "b"),
+        cache=False,
+        partial_read_counts=True,
+        secrets=("x",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"packs": "core"}, "file.toml: tools.packs: input should be a valid list"),
+        ({"read_only": "yes"}, "file.toml: tools.read_only: "),
+        ({"pack": []}, "file.toml: tools.pack: extra inputs"),
+    ],
+)
+def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tool_settings_of([table(**values)])
+
+
+@pytest.mark.parametrize(
+    "values", [{"packs": ["core"]}, {"include": ["x"]}, {"disabled": ["x"]}, {"cache": True}, {"read_only": False}]
+)
+def test_a_file_that_is_not_trusted_may_only_take_tools_away(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="may only be set by files that are trusted"):
+        tool_settings_of([table(trusted=False, **values)])
+
+
+def test_the_settings_come_from_the_users_file(home: Path) -> None:
+    file = home / "xdg_config_home" / "harness" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[tools]\nexclude = ["time"]\n[permissions]\nmode = "deny"\n')
+    found = load_toolkit_settings()
+    assert (found.tools.exclude, found.permissions.mode) == (("time",), Mode.DENY)
+
+
+# -- the catalogue
+
+
+def names(settings: ToolSettings | None = None) -> list[str]:
+    return [tool.name for tool in load_catalogue(settings).registry.list()]
+
+
+CORE = ["capture_pane", "read_file", "run_shell", "send_keys", "time", "write_file"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        (ToolSettings(), CORE),
+        (ToolSettings(packs=("core",)), CORE),
+        (ToolSettings(read_only=True), ["capture_pane", "read_file", "time"]),
+        (ToolSettings(include=("bash", "time")), ["run_shell", "time"]),
+        (ToolSettings(include=("bash", "time"), exclude=("time", "read_file")), ["run_shell"]),
+        (ToolSettings(disabled=("builtin:core",)), []),
+    ],
+)
+def test_the_settings_choose_the_tools(settings: ToolSettings, left: list[str]) -> None:
+    assert names(settings) == left
+
+
+@pytest.mark.parametrize("settings", [{"packs": ("cor",)}, {"include": ("tme",)}, {"exclude": ("run_shel",)}])
+def test_a_setting_that_names_nothing_is_an_error(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"\[tools\] of the settings: there is no"):
+        load_catalogue(ToolSettings(**settings))
+
+
+def test_every_tool_describes_what_it_requires() -> None:
+    assert {tool.name: schema_gaps(tool) for tool in load_catalogue().registry.list()} == dict.fromkeys(CORE, ())
+
+
+DECLARED = '[[tool]]\nname = "{name}"\ndescription = "D."\nbinary = "df"\nmutating = false\n'
+
+
+def declare(home: Path, **files: str) -> Path:
+    folder = home / "xdg_config_home" / "harness" / "tools"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / f"{name}.toml").write_text(text)
+        (folder / f"{name}.toml").chmod(0o600)
+    return folder
+
+
+def test_declared_tools_are_found_beside_the_settings_and_what_is_wrong_is_said(home: Path) -> None:
+    folder = declare(
+        home,
+        good=DECLARED.format(name="disks"),
+        broken='[[tool]]\nname = "x"\n',
+        garbled="[[tool",
+        taken=DECLARED.format(name="time"),
+        open=DECLARED.format(name="other"),
+    )
+    (folder / "open.toml").chmod(0o666)
+    os.mkfifo(folder / "pipe.toml")
+    found = load_catalogue()
+    assert [tool.name for tool in found.registry.list()] == sorted([*CORE, "disks"])
+    assert found.registry.source_of("disks") == "file:good.toml"
+    problems = "\n".join(found.problems)
+    for part in (
+        "broken.toml: tool.0.description: field required",
+        "garbled.toml: ",
+        "file:taken.toml are left out: a tool is already called 'time'",
+        "open.toml can be written by others",
+        "pipe.toml is not a regular file",
+    ):
+        assert part in problems
+    assert len(found.problems) == 5
+
+
+# -- all of it
+
+
+class Recorder(Approver):
+    def __init__(self, scope: Scope = Scope.ONCE) -> None:
+        self.scope = scope
+        self.questions: list[Question] = []
+
+    async def ask(self, question: Question) -> Answer:
+        self.questions.append(question)
+        return Answer(self.scope)
+
+
+async def test_without_an_approver_nothing_is_changed(execution: ExecutionContext, home: Path) -> None:
+    async with open_executor(execution) as executor:
+        refused = await executor.call(ToolCall("write_file", {"path": str(home / "f"), "content": "x"}))
+        looked = await executor.call(ToolCall("run_shell", {"command": "pwd"}))
+    assert (refused.status, (home / "f").exists()) == (CallStatus.DENIED, False)
+    assert looked.status is CallStatus.OK, looked.result.text
+
+
+async def test_a_call_is_asked_run_and_written_down(execution: ExecutionContext, home: Path) -> None:
+    approver = Recorder()
+    arguments = {"path": str(home / "f"), "content": "x", "why": "to see", "risk": "low"}
+    async with open_executor(execution, approver=approver, session_id="s1") as executor:
+        done = await executor.call(ToolCall("write_file", arguments, "c1"))
+    assert (done.status, (home / "f").read_text()) == (CallStatus.OK, "x")
+    assert dict(approver.questions[0].details) == {"why": "to see", "risk": "low"}
+    database = home / "xdg_state_home" / "harness" / "audit" / "audit.db"
+    with sqlite3.connect(database) as opened:
+        tables = [row[0] for row in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        text = repr([opened.execute(f"SELECT * FROM {name}").fetchall() for name in tables])
+    opened.close()
+    assert "c1" in text
+    assert "to see" in text
+
+
+async def test_only_what_the_target_can_serve_is_offered(execution: ExecutionContext, home: Path) -> None:
+    declare(home, mine=DECLARED.format(name="disks") + 'requires = ["no-such-program"]\n')
+    async with open_executor(execution) as executor:
+        offered = [tool.name for tool in executor.registry.list()]
+    assert offered == ["read_file", "run_shell", "time", "write_file"]
+
+
+async def test_sessions_share_what_is_remembered_and_not_what_they_have_read(
+    execution: ExecutionContext, home: Path
+) -> None:
+    (home / "f").write_text("old")
+    write = ToolCall("write_file", {"path": str(home / "f"), "content": "new"})
+    async with open_toolkit(ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))) as toolkit:
+        async with toolkit.executor(execution) as one, toolkit.executor(execution) as two:
+            await one.call(ToolCall("read_file", {"path": str(home / "f")}))
+            assert (await two.call(write)).result.error_code == "not_read"
+            assert (await one.call(write)).status is CallStatus.OK
+            assert one.session_id != two.session_id
+            one.events.publish(JobStarted(job_id="9", command="make"))
+            target = toolkit.results._targets[execution.identity]
+            assert target.jobs == {"9"}
+        assert toolkit.problems == ()
+
+
+async def test_the_cache_can_be_switched_off(execution: ExecutionContext, home: Path) -> None:
+    (home / "f").write_text("old")
+    read = ToolCall("read_file", {"path": str(home / "f")})
+    for cache, hit in ((True, True), (False, False)):
+        async with open_executor(execution, ToolkitSettings(tools=ToolSettings(cache=cache))) as executor:
+            await executor.call(read)
+            assert (await executor.call(read)).cached is hit
+            assert isinstance(executor.services.results, ResultCache)
+
+
+async def test_secrets_of_the_environment_and_of_the_settings_are_taken_out(
+    execution: ExecutionContext, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "correct-horse-battery")
+    (home / "f").write_text("correct-horse-battery and ticket-1234")
+    settings = ToolkitSettings(tools=ToolSettings(secrets=(r"ticket-\d+",)))
+    async with open_executor(execution, settings) as executor:
+        text = (await executor.call(ToolCall("read_file", {"path": str(home / "f")}))).result.text
+    assert "horse" not in text
+    assert "1234" not in text
