@@ -39,6 +39,7 @@ class Program(LazyGroup):
         "sessions": (".panes:sessions", "List, create and end sessions."),
         "jobs": (".jobs:jobs", "List, show, follow, wait for and end commands on the target."),
         "attach": (".screen:attach", "Enter the session, to watch or to take over."),
+        "permissions": (".permissions:permissions", "What may run without asking: list, add, remove and test rules."),
         "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
         "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
         "config": (".config:config", "Show the settings and where each was set."),

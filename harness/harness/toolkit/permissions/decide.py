@@ -8,7 +8,7 @@ first that covers it → the whitelist → what must be asked → mode ``auto`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ..values import Category
@@ -70,6 +70,8 @@ class Decision:
     reason: str
     rule: Rule | None = None
     asks: tuple[Claim, ...] = ()
+    about: str = ""
+    """The part of the call that decided it."""
 
     @property
     def by(self) -> str:
@@ -87,14 +89,13 @@ def decide(claims: Sequence[Claim], situation: Situation) -> Decision:
     asking = [(claim, one) for claim, one in zip(claims, found, strict=True) if one.action is Action.ASK]
     if not asking:
         return found[0] if found else Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
-    first = asking[0][1]
-    return Decision(Action.ASK, first.step, first.reason, first.rule, tuple(claim for claim, _ in asking))
+    return replace(asking[0][1], asks=tuple(claim for claim, _ in asking))
 
 
 def _of_claim(claim: Claim, situation: Situation) -> Decision:
     denied = _denied(claim, situation)
     if denied is not None:
-        return denied
+        return replace(denied, about=claim.shown)
     if not claim.pieces:
         return Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
     decisions = [_of_piece(piece, claim, situation) for piece in claim.pieces]
@@ -120,8 +121,8 @@ def _of_piece(piece: Piece, claim: Claim, situation: Situation) -> Decision:
     for step in STEPS:
         decision = step(piece, claim, situation)
         if decision is not None:
-            return decision
-    return Decision(Action.ASK, Step.DEFAULT, _default_reason(piece, situation))
+            return replace(decision, about=piece.what)
+    return Decision(Action.ASK, Step.DEFAULT, _default_reason(situation), about=piece.what)
 
 
 def _by_rules(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
@@ -169,7 +170,7 @@ STEPS: tuple[Callable[[Piece, Claim, Situation], Decision | None], ...] = (
 )  # fmt: skip
 
 
-def _default_reason(piece: Piece, situation: Situation) -> str:
+def _default_reason(situation: Situation) -> str:
     if situation.mode is Mode.STRICT:
         return "the mode is strict, and no rule allows it"
     return "no rule allows it, and it may change something" if situation.mutating else "no rule allows it"

@@ -205,7 +205,8 @@ class RulePolicy(Policy):
 def _own_files(file: RuleFile | None) -> tuple[str, ...]:
     if file is None:
         return ()
-    return tuple(str(path) for path in {file.path, Path(posixpath.realpath(file.path))})
+    settings = file.path.with_name("config.toml")
+    return tuple({str(path) for own in (file.path, settings) for path in (own, Path(posixpath.realpath(own)))})
 
 
 def _unknown(error: Exception) -> Exception:

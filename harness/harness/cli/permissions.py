@@ -1,0 +1,234 @@
+"""``harness permissions``: which rules there are, and which of them would decide about a command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..context import ExecutionContext
+from ..errors import ConfigError, HarnessError
+from .commands import command, group
+from .exits import FAILED, REFUSED
+from .output import note, print_json, readable, table
+from .runtime import PLAIN, Session, on_target, session_of
+from .streams import Interruption
+
+if TYPE_CHECKING:
+    from ..toolkit import ToolContext
+    from ..toolkit.permissions.decide import Decision
+    from ..toolkit.permissions.rules import Action, Rule
+    from ..toolkit.permissions.settings import PermissionSettings
+    from ..toolkit.seams import PermissionRequest
+    from ..toolkit.values import SubjectKind
+
+__all__ = ["permissions"]
+
+# -- list
+
+
+@command("list")
+@click.pass_context
+def list_rules(ctx: click.Context) -> None:
+    """List the rules that hold, in the order in which they count, and the mode."""
+    from ..toolkit.permissions.store import RuleFile, rule_file_path
+
+    session = session_of(ctx)
+    settings = _settings(session)
+    stored = RuleFile(rule_file_path()).load()
+    rules = (*stored.rules, *settings.rules)
+    if session.json:
+        file = {"file": str(rule_file_path()), "failure": stored.failure}
+        print_json({"mode": settings.mode.value, "only": settings.only, **file, "rules": [_rule(one) for one in rules]})
+        return
+    only = f"; only these tools: {', '.join(settings.only)}" if settings.only else ""
+    click.echo(f"mode: {settings.mode.value}{only}")
+    if stored.failure:
+        note(f"everything asks: {stored.failure}")
+    table(("ID", "ACTION", "TARGET", "TOOL", "ARGUMENT", "FROM"), [_row(rule) for rule in rules])
+
+
+def _row(rule: Rule) -> tuple[str, ...]:
+    argument = "(any)" if rule.argument is None else rule.argument
+    where = f" (in {rule.cwd})" if rule.cwd else ""
+    kind = {"glob": " (pattern)", "below": " (and below)"}.get(rule.match, "") if rule.argument is not None else ""
+    return rule.rule_id, rule.action.value, rule.target, rule.tool, f"{argument}{kind}{where}", rule.origin
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    return {
+        "id": rule.rule_id,
+        "action": rule.action.value,
+        "target": rule.target,
+        "tool": rule.tool,
+        "argument": rule.argument,
+        "match": rule.match.value,
+        "cwd": rule.cwd,
+        "origin": rule.origin,
+    }
+
+
+def _settings(session: Session) -> PermissionSettings:
+    from ..settings import load_tables
+    from ..toolkit.permissions.settings import settings_of
+
+    return settings_of(load_tables("permissions", session.invocation.choices))
+
+
+# -- add, remove
+
+
+@command("add")
+@click.option("--allow", "action", flag_value="allow", help="It runs without asking.")
+@click.option("--deny", "action", flag_value="deny", help="It never runs, whatever else allows it.")
+@click.option("--ask", "action", flag_value="ask", help="It is asked each time.")
+@click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="The tool; '*' is any.")
+@click.option("--on", "where", metavar="TARGET", help="A target URL or a pattern of one; the default is the target.")
+@click.option("--glob", "is_glob", is_flag=True, help="ARGUMENT is a pattern, not the exact text.")
+@click.option("--any", "is_any", is_flag=True, help="Whatever the argument is.")
+@click.argument("argument", required=False)
+@click.pass_context
+def add_rule(
+    ctx: click.Context,
+    action: str | None,
+    tool: str,
+    where: str | None,
+    is_glob: bool,
+    is_any: bool,
+    argument: str | None,
+) -> None:
+    """Add a rule of your own: ARGUMENT is the command, the path or the URL, to the letter."""
+    from ..toolkit.permissions.rules import Action, Match, Rule
+    from ..toolkit.permissions.store import RuleFile, rule_file_path
+
+    if action is None:
+        ctx.fail("say --allow, --deny or --ask")
+    if (argument is None) is not is_any:
+        ctx.fail("give ARGUMENT, or --any for whatever it is")
+    session = session_of(ctx)
+    match = Match.GLOB if is_glob else Match.LITERAL
+    rule = Rule(Action(action), where or str(session.settings.target), tool, argument, match)
+    RuleFile(rule_file_path()).add([rule])
+    print_json({"added": _rule(rule)}) if session.json else click.echo(f"{rule.rule_id}  {readable(str(rule))}")
+
+
+@command("remove")
+@click.argument("rule_id", metavar="ID")
+@click.pass_context
+def remove_rule(ctx: click.Context, rule_id: str) -> None:
+    """Remove a rule of your own, by the ID that 'list' shows. Those of settings files are removed there."""
+    from ..toolkit.permissions.store import RuleFile, rule_file_path
+
+    session = session_of(ctx)
+    rule = RuleFile(rule_file_path()).remove(rule_id)
+    if rule is None:
+        raise _no_such_rule(rule_id, _settings(session))
+    print_json({"removed": _rule(rule)}) if session.json else click.echo(readable(str(rule)))
+
+
+def _no_such_rule(rule_id: str, settings: PermissionSettings) -> HarnessError:
+    elsewhere = next((rule.origin for rule in settings.rules if rule.rule_id == rule_id), "")
+    if elsewhere:
+        return ConfigError(f"rule {rule_id} is set in {elsewhere}", hint="remove it there")
+    return HarnessError(f"there is no rule {rule_id!r}", hint="harness permissions list shows them")
+
+
+# -- test
+
+
+@command("test")
+@click.option("--tool", metavar="NAME", help="The tool that would be called; the default goes with what is tested.")
+@click.option("--read", "kind", flag_value="read", help="SUBJECT is a path that would be read.")
+@click.option("--write", "kind", flag_value="write", help="SUBJECT is a path that would be written.")
+@click.option("--url", "kind", flag_value="url", help="SUBJECT is a URL that would be fetched.")
+@click.option("--cwd", metavar="DIR", help="Where it would start.")
+@click.argument("subject")
+@click.pass_context
+def test_rule(ctx: click.Context, tool: str | None, kind: str | None, cwd: str | None, subject: str) -> int:
+    """Say what would be decided about SUBJECT, a command, on the target, by which rule, and why. Nothing runs.
+
+    The exit code is 0 when it would run, 1 when it would be asked, and 126 when it is denied.
+    """
+    session = session_of(ctx)
+
+    async def work(execution: ExecutionContext, interruption: Interruption) -> int:
+        decision = await _explained(session, execution, _kind(kind), tool, subject, cwd)
+        if session.json:
+            print_json(_decision(decision))
+        else:
+            _print_decision(decision)
+        return {"allow": 0, "ask": FAILED}.get(decision.action, REFUSED)
+
+    return on_target(session, work, PLAIN)
+
+
+def _kind(name: str | None) -> SubjectKind:
+    known: dict[str, SubjectKind] = {"read": "read", "write": "write", "url": "url"}
+    return known.get(name or "", "command")
+
+
+async def _explained(
+    session: Session, execution: ExecutionContext, kind: SubjectKind, tool: str | None, subject: str, cwd: str | None
+) -> Decision:
+    from ..toolkit.permissions.policy import RulePolicy
+    from ..toolkit.permissions.store import RuleFile, rule_file_path
+
+    policy = RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
+    return await policy.explain(_request(kind, tool, subject, cwd, execution), _context(execution))
+
+
+def _request(
+    kind: SubjectKind, tool: str | None, subject: str, cwd: str | None, execution: ExecutionContext
+) -> PermissionRequest:
+    """The call that a tool of that kind would make."""
+    from ..toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
+    from ..toolkit.seams import PermissionRequest
+    from ..toolkit.values import Subject, ToolCall
+
+    names = {"read": "read_file", "write": "write_file", "url": "fetch_url"}
+    categories = {"read": Category.FILE_READ, "write": Category.FILE_WRITE, "url": Category.NETWORK}
+    traits = Traits(categories.get(kind, Category.SHELL), mutating=kind in ("command", "write"))
+
+    async def nothing(args: Arguments, ctx: ToolContext) -> ToolResult:
+        return ToolResult.of("")
+
+    name = tool or names.get(kind, "run_shell")
+    stand_in = FunctionTool(name, "", Arguments, traits, nothing)
+    subjects = (Subject(kind, subject, cwd),)
+    return PermissionRequest(ToolCall(name), stand_in, subjects, traits.mutating, traits.mutating, execution.identity)
+
+
+def _context(execution: ExecutionContext) -> ToolContext:
+    from ..toolkit import Registry, ToolContext
+    from ..toolkit.events import EventBus
+    from ..toolkit.reads import ReadTracker
+    from ..toolkit.redaction import PatternRedactor
+
+    return ToolContext(execution, Registry(), EventBus(), ReadTracker().of("", execution), PatternRedactor())
+
+
+def _decision(decision: Decision) -> dict[str, object]:
+    rule = _rule(decision.rule) if decision.rule else None
+    return {
+        "decision": decision.action.value,
+        "reason": decision.reason,
+        "step": decision.step.value,
+        "about": decision.about,
+        "rule": rule,
+    }
+
+
+def _print_decision(decision: Decision) -> None:
+    verbs: dict[Action, str] = dict(zip(type(decision.action), ("it runs", "it is denied", "it is asked"), strict=True))
+    click.echo(f"{verbs[decision.action]}: {readable(decision.reason)}")
+    click.echo(f"decided by: {readable(decision.by)}")
+    if decision.about:
+        click.echo(f"about: {readable(decision.about)}")
+
+
+permissions = group(
+    "permissions",
+    "list",
+    (list_rules, add_rule, remove_rule, test_rule),
+    "Show and change what may run without asking, and test what would be decided.",
+)

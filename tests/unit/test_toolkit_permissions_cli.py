@@ -1,0 +1,107 @@
+"""``harness permissions``: rules of one's own, and what would be decided by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.program import Program
+
+
+def said(program: Program, *words: str) -> tuple[int, str]:
+    done = program.run("permissions", *words)
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
+    code, text = said(program, "add", "--allow", "--glob", "make *")
+    assert code == 0
+    rule_id = text.split()[0]
+    assert said(program, "test", "make all")[0] == 0
+    code, text = said(program, "list")
+    assert (code, text.splitlines()[0]) == (0, "mode: ask")
+    assert f"{rule_id}  allow   local:  run_shell  make * (pattern)" in text
+    assert said(program, "remove", rule_id)[0] == 0
+    assert said(program, "test", "make all")[0] == 1
+    assert said(program, "remove", rule_id) == (
+        125,
+        f"harness: there is no rule '{rule_id}' (harness permissions list shows them)\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "step"),
+    [
+        (["df -h /"], 0, "read-only"),
+        (["df -h /; rm /tmp/x"], 1, "default"),
+        (["cat ~/.ssh/id_rsa"], 126, "hard denial"),
+        (["$CMD"], 1, "always asked"),
+        (["--read", "/etc/hosts"], 0, "read-only"),
+        (["--read", "/etc/shadow"], 126, "hard denial"),
+        (["--write", "/tmp/x"], 1, "default"),
+        (["--url", "http://example.com/"], 1, "default"),
+        (["--tool", "other", "df -h"], 0, "read-only"),
+        (["--cwd", "/etc", "cat shadow"], 126, "hard denial"),
+        (["rm /srv/x"], 126, "rule that denies"),
+        (["curl http://x"], 0, "rule of the settings"),
+    ],
+)
+def test_what_would_be_decided_is_said_with_its_reason_and_nothing_runs(
+    program: Program, words: list[str], code: int, step: str
+) -> None:
+    settings = program.home / "config/harness/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[permissions]\nallow = ["curl *"]\ndeny = ["rm /srv/*"]\n')
+    done = program.run("permissions", "test", "--json", *words)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["step"]) == (code, step)
+    assert answer["decision"] == {0: "allow", 1: "ask", 126: "deny"}[code]
+    assert answer["reason"]
+    assert (answer["rule"] is None) == ("rule" not in step)
+    assert (answer["rule"] or {}).get("origin") in (None, str(settings))
+
+
+def test_the_rule_that_decides_is_named_for_people(program: Program) -> None:
+    program.run("permissions", "add", "--deny", "--on", "*", "--any", "--tool", "run_shell")
+    code, text = said(program, "test", "ls")
+    assert code == 126
+    assert text.splitlines()[0] == "it is denied: a rule says: deny run_shell"
+    assert text.splitlines()[1].startswith("decided by: rule that denies ")
+    assert text.splitlines()[2] == "about: ls"
+
+
+@pytest.mark.parametrize(
+    "words", [["add", "ls"], ["add", "--allow"], ["add", "--allow", "--any", "ls"], ["test"], ["remove"], ["lst"]]
+)
+def test_wrong_usage_is_an_error(program: Program, words: list[str]) -> None:
+    assert said(program, *words)[0] == 125
+
+
+def test_a_corrupt_file_is_said_and_left_alone(program: Program) -> None:
+    file = program.home / "config/harness/permissions.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    file.chmod(0o600)
+    code, text = said(program, "list")
+    assert (code, "everything asks" in text) == (0, True)
+    assert said(program, "test", "ls")[0] == 1
+    assert said(program, "add", "--allow", "ls")[0] == 125
+    assert file.read_text() == "{"
+
+
+def test_a_directory_that_is_not_trusted_may_only_be_stricter(program: Program) -> None:
+    (program.home / "harness.toml").write_text('[permissions]\nmode = "strict"\n')
+    assert said(program, "test", "ls")[0] == 1
+    (program.home / "harness.toml").write_text('[permissions]\nallow = ["rm *"]\n')
+    code, text = said(program, "test", "rm x")
+    assert code == 125
+    assert "permissions.allow would allow more" in text
+
+
+def test_a_rule_of_a_settings_file_is_not_removed_here(program: Program, tmp_path: Path) -> None:
+    settings = tmp_path / "my.toml"
+    settings.write_text('[permissions]\ndeny = ["rm *"]\n')
+    listed = json.loads(program.run("permissions", "list", "--json", "--config", str(settings)).stdout)
+    code, text = said(program, "remove", listed["rules"][0]["id"], "--config", str(settings))
+    assert (code, "remove it there" in text) == (125, True)
