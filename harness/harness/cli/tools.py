@@ -1,0 +1,257 @@
+"""``harness tools``: what models are offered, and one call through everything that a call of theirs goes through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from .commands import command, group
+from .exits import FAILED, HARNESS_FAILED, REFUSED
+from .output import note, print_json, read_stdin, readable, report, table, warn
+from .runtime import Needs, Session, on_target, session_of
+from .streams import Interruption, StreamWriter
+
+if TYPE_CHECKING:
+    from ..toolkit import CallOutcome, Registry, Tool
+    from ..toolkit.assembly import ToolkitSettings
+    from ..toolkit.catalogue import Catalogue
+    from ..toolkit.permissions.approver import Approver
+
+__all__ = ["tools"]
+
+SHOWN = 60
+"""Characters of a description in the list."""
+
+
+class ProviderName(click.ParamType[str]):
+    """The name of a provider; which there are is known to the toolkit, which is loaded when it is used."""
+
+    name = "provider"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ..toolkit.providers import PROVIDERS
+
+        if value not in PROVIDERS:
+            self.fail(f"{value!r} is none of {', '.join(PROVIDERS)}", param, ctx)
+        return str(value)
+
+
+def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
+    from ..toolkit.assembly import load_toolkit_settings
+    from ..toolkit.catalogue import load_catalogue
+
+    settings = load_toolkit_settings(session.invocation.choices)
+    catalogue = load_catalogue(settings.tools)
+    for problem in catalogue.problems:
+        warn(problem, as_json_document=session.json)
+    return settings, catalogue
+
+
+# -- list
+
+
+@command("list")
+@click.option("--pack", "packs", multiple=True, metavar="NAME", help="Only the tools of this pack; repeatable.")
+@click.option("--read-only", is_flag=True, help="Only tools that change nothing.")
+@click.option("--check", is_flag=True, help="Ask the target which programs it lacks for them.")
+@click.pass_context
+def list_tools(ctx: click.Context, packs: tuple[str, ...], read_only: bool, check: bool) -> int:
+    """List the tools: builtin ones, those of installed packages, and those that your files declare."""
+    session = session_of(ctx)
+    registry = _catalogue(session)[1].registry
+    registry = registry.packs(*packs) if packs else registry
+    registry = registry.read_only() if read_only else registry
+    if not check:
+        _show(session, registry, None)
+        return 0
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        missing = await registry.missing_requirements(target)
+        _show(session, registry, {name: list(programs) for name, programs in missing.items()})
+
+    return on_target(session, work, Needs(create=True))
+
+
+def _show(session: Session, registry: Registry, missing: dict[str, list[str]] | None) -> None:
+    if session.json:
+        print_json([_described(registry, tool, missing) for tool in registry.list()])
+        return
+    headers = ("NAME", "CATEGORY", "CHANGES", "NEEDS" if missing is None else "LACKS", "SOURCE", "DESCRIPTION")
+    table(headers, [_row(registry, tool, missing) for tool in registry.list()])
+
+
+def _row(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]] | None) -> tuple[str, ...]:
+    traits = tool.traits
+    programs = traits.requires if missing is None else missing.get(tool.name, ())
+    first = tool.description.partition(". ")[0].strip()
+    short = first if len(first) <= SHOWN else f"{first[: SHOWN - 3]}..."
+    changes = "yes" if traits.mutating else "no"
+    return (tool.name, str(traits.category), changes, " ".join(programs), registry.source_of(tool.name) or "", short)
+
+
+def _described(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
+    traits = tool.traits
+    facts = {
+        "name": tool.name,
+        "description": tool.description,
+        "category": str(traits.category),
+        "mutating": traits.mutating,
+        "parallelizable": traits.parallelizable,
+        "cacheable": traits.cacheable,
+        "requires": traits.requires,
+        "aliases": traits.aliases,
+        "packs": traits.packs,
+        "source": registry.source_of(tool.name),
+    }
+    return facts if missing is None else {**facts, "missing": missing.get(tool.name, [])}
+
+
+# -- schema
+
+
+@command("schema")
+@click.option("--provider", type=ProviderName(), help="In the form of this provider's API.")
+@click.argument("name", metavar="NAME|all")
+@click.pass_context
+def schema(ctx: click.Context, provider: str | None, name: str) -> int:
+    """Print what a model is told of a tool, or of all, as JSON."""
+    session = session_of(ctx)
+    registry = _catalogue(session)[1].registry
+    chosen = registry if name == "all" else registry.include(name)
+    if provider is None:
+        definitions: list[Any] = list(chosen.definitions())
+    else:
+        from ..toolkit.providers import provider as provider_of
+
+        definitions = list(provider_of(provider).definitions(chosen.list()))
+    print_json(definitions if name == "all" or len(definitions) != 1 else definitions[0])
+    return 0
+
+
+# -- call
+
+CALL_HELP = """Call a tool once, as a model would, through policy, audit and redaction.
+
+ARGUMENTS are a JSON object; - reads them from standard input, for what must not be seen in a list of processes.
+
+What the policy does not decide is asked at the terminal; without one it is denied. --yes approves this one call in
+advance; what is denied stays denied.
+
+Exit codes: 0 the tool did it, 1 its result is an error, 125 it could not run or its outcome is unknown, 126 it was
+refused. Ctrl-C cancels the call.
+"""
+
+
+@command("call", help=CALL_HELP)
+@click.option("--yes", is_flag=True, help="Approve the call, if it would be asked about.")
+@click.argument("name")
+@click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
+@click.pass_context
+def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
+    session = session_of(ctx)
+    session.invocation.passes_codes = True
+    settings, catalogue = _catalogue(session)
+    tool = catalogue.registry.lookup(name)
+    text = read_stdin().decode("utf-8", "replace") if arguments == "-" else arguments
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> int:
+        await _need(catalogue.registry.include(tool.name), target)
+        outcome = await _called(target, settings, catalogue, _approver(session, yes=yes), tool.name, text)
+        return _finish(session, outcome, str(target.target), interruption)
+
+    return on_target(session, work, Needs(create=True))
+
+
+def _approver(session: Session, *, yes: bool) -> Approver | None:
+    from .approval import GivenApproval, TerminalApprover
+
+    if yes:
+        return GivenApproval()
+    at_terminal = TerminalApprover()
+    return at_terminal if not session.invocation.batch and at_terminal.usable() else None
+
+
+async def _need(registry: Registry, target: ExecutionContext) -> None:
+    for name, programs in (await registry.missing_requirements(target)).items():
+        hint = "use --tmux" if programs == ("tmux",) else "install it on the target"
+        raise HarnessError(f"{name} needs {', '.join(programs)}", target=target.target, hint=hint)
+
+
+async def _called(
+    target: ExecutionContext,
+    settings: ToolkitSettings,
+    catalogue: Catalogue,
+    approver: Approver | None,
+    name: str,
+    arguments: str,
+) -> CallOutcome:
+    from ..toolkit import ToolCall
+    from ..toolkit.assembly import open_toolkit
+
+    async with (
+        open_toolkit(settings, catalogue=catalogue) as toolkit,
+        toolkit.executor(target, approver=approver, registry=catalogue.registry) as executor,
+    ):
+        return await executor.call(ToolCall(name, arguments))
+
+
+def _code(outcome: CallOutcome) -> int:
+    from ..toolkit import CallStatus
+
+    if outcome.status is CallStatus.DENIED:
+        return REFUSED
+    if outcome.error is not None or outcome.status is CallStatus.UNKNOWN:
+        return HARNESS_FAILED
+    return FAILED if outcome.result.is_error else 0
+
+
+def _finish(session: Session, outcome: CallOutcome, target: str, interruption: Interruption) -> int:
+    code = _code(outcome)
+    if session.json:
+        print_json(_outcome_json(outcome, target))
+    elif code == REFUSED:
+        note(*outcome.result.text.splitlines())
+    elif outcome.error is not None:
+        report(outcome.error, as_json_document=False)
+    else:
+        text = _text(outcome)
+        ending = "" if text.endswith("\n") or not text else "\n"
+        StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
+    return code
+
+
+def _text(outcome: CallOutcome) -> str:
+    from ..toolkit import Text
+
+    blocks = outcome.result.content
+    return "\n".join(
+        block.text if isinstance(block, Text) else f"[{readable(block.media_type)}, {len(block.data)} bytes]"
+        for block in blocks
+    )
+
+
+def _outcome_json(outcome: CallOutcome, target: str) -> dict[str, object]:
+    result = outcome.result
+    return {
+        "tool": outcome.call.name,
+        "call_id": outcome.call.call_id,
+        "target": target,
+        "status": str(outcome.status),
+        "is_error": result.is_error,
+        "error_code": result.error_code,
+        "text": _text(outcome),
+        "data": result.data,
+        "metadata": dict(result.metadata),
+        "seconds": round(outcome.seconds, 6),
+    }
+
+
+tools = group(
+    "tools",
+    "list",
+    (list_tools, schema, call),
+    "What models are offered: list the tools, print their schemas, call one.",
+)

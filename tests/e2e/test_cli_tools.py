@@ -1,0 +1,188 @@
+"""``harness tools``: the list, the schemas, and one call with its approval, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from tests.support.program import Program
+
+
+def call(program: Program, name: str, arguments: object = None, *options: str, **more: Any) -> tuple[int, str, str]:
+    words = [] if arguments is None else [arguments if isinstance(arguments, str) else json.dumps(arguments)]
+    done = program.run(*options, "tools", "call", name, *words, **more)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_the_list_shows_the_tools_and_needs_no_target(program: Program) -> None:
+    program.always = ("--ssh", "nowhere.invalid")
+    for words in (("tools",), ("tools", "list")):
+        lines = program.run(*words).stdout.decode().splitlines()
+        assert lines[0].split() == ["NAME", "CATEGORY", "CHANGES", "NEEDS", "SOURCE", "DESCRIPTION"]
+        assert [line.split()[0] for line in lines[1:]] == [
+            *("capture_pane", "read_file", "run_shell", "send_keys", "time", "write_file"),
+        ]
+
+
+def test_the_list_can_be_chosen_and_is_json(program: Program) -> None:
+    found = json.loads(program.run("tools", "list", "--read-only", "--pack", "core", "--json").stdout)
+    assert [tool["name"] for tool in found] == ["capture_pane", "read_file", "time"]
+    assert found[1]["category"] == "file.read"
+    assert found[1]["source"] == "builtin:core"
+    done = program.run("tools", "list", "--pack", "moon")
+    assert (done.returncode, done.stderr) == (125, b"harness: there is no pack 'moon'; there are: core\n")
+
+
+def test_the_list_says_what_the_target_lacks(program: Program) -> None:
+    found = json.loads(program.run("tools", "list", "--check", "--json").stdout)
+    assert {tool["name"]: tool["missing"] for tool in found if tool["missing"]} == {
+        "capture_pane": ["tmux"],
+        "send_keys": ["tmux"],
+    }
+
+
+def test_schemas_are_printed_for_a_provider_and_for_none(program: Program) -> None:
+    plain = json.loads(program.run("tools", "schema", "time").stdout)
+    assert set(plain) == {"name", "description", "input_schema"}
+    assert [item["name"] for item in json.loads(program.run("tools", "schema", "all").stdout)][-1] == "write_file"
+    openai = json.loads(program.run("tools", "schema", "bash", "--provider", "openai").stdout)
+    assert openai["function"]["name"] == "run_shell"
+    for provider in ("anthropic", "gemini", "generic", "openai-responses"):
+        assert json.loads(program.run("tools", "schema", "all", "--provider", provider).stdout)
+    done = program.run("tools", "schema", "time", "--provider", "acme")
+    assert (done.returncode, b"none of anthropic" in done.stderr) == (125, True)
+    done = program.run("tools", "schema", "tmie")
+    assert (done.returncode, b"did you mean 'time'?" in done.stderr) == (125, True)
+
+
+def test_a_call_that_changes_nothing_runs_and_prints_its_result(program: Program) -> None:
+    (program.home / "f").write_bytes(b"caf\xe9\n")
+    done = program.run("tools", "call", "read_file", '{"path": "f"}')
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"caf\xe9\n", b"")
+    code, out, _ = call(program, "time")
+    assert (code, out.strip().isdecimal()) == (0, True)
+
+
+def test_arguments_can_come_from_standard_input(program: Program) -> None:
+    (program.home / "f").write_text("x\n")
+    assert call(program, "read_file", "-", stdin=b'{"path": "f"}')[:2] == (0, "x\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "message"),
+    [
+        ("read_file", {"path": "missing"}, 1, ""),
+        ("run_shell", {"command": "false"}, 1, ""),
+        ("reed_file", {"path": "x"}, 125, "did you mean 'read_file'?"),
+        ("read_file", {"pth": "x"}, 125, "did you mean 'path'?"),
+        ("read_file", "{", 125, "no JSON object"),
+        ("send_keys", {"enter": True}, 125, "send_keys needs tmux (use --tmux)"),
+        ("write_file", {"path": "new", "content": "x"}, 126, "nobody is there to approve it"),
+        ("read_file", {"path": "/etc/shadow"}, 126, "is a secret"),
+    ],
+)
+def test_every_way_to_fail_has_its_code_and_a_line(
+    program: Program, name: str, arguments: object, code: int, message: str
+) -> None:
+    found, out, err = call(program, name, arguments)
+    assert found == code, (out, err)
+    assert message in err
+    assert bool(out) == (code == 1)
+    assert len(err.splitlines()) == (code != 1)
+    assert not (program.home / "new").exists()
+
+
+def test_json_says_everything_whatever_came_of_it(program: Program) -> None:
+    for name, arguments, expected in (
+        ("time", {}, (0, "ok", False, "")),
+        ("read_file", {"path": "missing"}, (1, "error", True, "file_not_found")),
+        ("read_file", {}, (125, "error", True, "invalid_args")),
+        ("write_file", {"path": "new", "content": "x"}, (126, "denied", True, "denied")),
+    ):
+        code, out, _ = call(program, name, arguments, "--json")
+        document = json.loads(out)
+        assert (code, document["status"], document["is_error"], document["error_code"]) == expected
+        assert (document["tool"], document["target"]) == (name, "local:")
+
+
+def test_yes_approves_what_is_asked_and_not_what_is_denied(program: Program) -> None:
+    assert call(program, "write_file", {"path": "new", "content": "x"}, "--batch")[0] == 126
+    done = program.run("tools", "call", "--yes", "write_file", '{"path": "new", "content": "x"}')
+    assert (done.returncode, (program.home / "new").read_text()) == (0, "x")
+    done = program.run("tools", "call", "--yes", "write_file", '{"path": ".ssh/id_rsa", "content": "x"}')
+    assert (done.returncode, (program.home / ".ssh").exists()) == (126, False)
+
+
+def test_nothing_is_written_over_that_the_session_has_not_read(program: Program) -> None:
+    (program.home / "f").write_text("old")
+    done = program.run("tools", "call", "--yes", "write_file", '{"path": "f", "content": "x"}')
+    assert (done.returncode, b"read it before you change it" in done.stdout) == (1, True)
+    assert (program.home / "f").read_text() == "old"
+
+
+def at_terminal(program: Program, arguments: str) -> pexpect.spawn[str]:
+    words = ["tools", "call", "run_shell", arguments]
+    return pexpect.spawn(program.path, words, env=program.environ, cwd=str(program.home), encoding="utf-8", timeout=30)
+
+
+@pytest.mark.parametrize(("typed", "code", "made"), [("y", 0, True), ("n", 126, False), ("", 126, False)])
+def test_the_operator_is_asked_at_the_terminal(program: Program, typed: str, code: int, made: bool) -> None:
+    child = at_terminal(program, '{"command": "touch made # \\u001b[2J", "why": "to see", "risk": "high"}')
+    child.expect_exact("may run_shell run on local:")
+    child.expect_exact("touch made # \\x1b[2J")  # shown, not obeyed
+    child.expect_exact("why: to see")
+    child.expect_exact("y = yes, a = always this, to the letter, n = no: ")
+    child.sendline(typed)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, (program.home / "made").exists()) == (code, made)
+
+
+def test_an_unclear_answer_is_asked_for_again(program: Program) -> None:
+    child = at_terminal(program, '{"command": "touch made"}')
+    child.expect_exact("n = no: ")
+    child.sendline("perhaps")
+    child.expect_exact("answer with one of the letters: ")
+    child.sendline("yes")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, (program.home / "made").exists()) == (0, True)
+
+
+def test_what_was_approved_for_always_is_not_asked_again(program: Program) -> None:
+    child = at_terminal(program, '{"command": "touch made"}')
+    child.expect_exact("n = no: ")
+    child.sendline("a")
+    child.expect(pexpect.EOF)
+    child.close()
+    Path(program.home / "made").unlink()
+    assert call(program, "run_shell", {"command": "touch made"})[0] == 0
+    assert call(program, "run_shell", {"command": "touch made2"})[0] == 126
+    assert (program.home / "made").exists()
+
+
+def test_a_declared_tool_is_listed_and_called(program: Program) -> None:
+    folder = program.home / "config" / "harness" / "tools"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(
+        '[[tool]]\nname = "count"\ndescription = "Count."\nbinary = "wc"\nwords = ["-c"]\nmutating = false\n'
+        '[[tool.parameter]]\nname = "file"\npositional = true\nrequired = true\n'
+    )
+    (folder / "wrong.toml").write_text("[[tool]]\n")
+    done = program.run("tools", "list")
+    assert b"file:mine.toml" in done.stdout
+    assert b"wrong.toml: tool.0." in done.stderr
+    (program.home / "-c").write_text("four")
+    found, out, err = call(program, "count", {"file": "-c"})
+    assert (found, out) == (0, "4 -c\n"), err
+
+
+def test_a_call_in_a_terminal_reaches_the_panes(there: Program) -> None:
+    there.always = (*there.always, "--tmux")
+    code, out, err = call(there, "run_shell", {"command": "pwd", "why": "to see"})
+    assert (code, out.splitlines()[0]) == (0, "exit code: 0"), err
+    code, out, err = call(there, "capture-pane")
+    assert (code, "pwd" in out) == (0, True), err
