@@ -14,6 +14,7 @@ from .place import Head, Place, audit_directory
 from .process import Life, ProcessId, this_process
 from .reading import AuditCall, Filters, calls, one_call, open_reader, records
 from .retention import Retention
+from .settings import retention_of
 from .settling import Decision, Orphan, Reconciled, orphans_of, resolution
 from .store import Unsettled, open_store
 from .verifying import Report, verify
@@ -42,6 +43,7 @@ __all__ = [
     "orphans_of",
     "records",
     "resolution",
+    "retention_of",
     "this_process",
     "verify",
 ]
