@@ -1,0 +1,306 @@
+"""``harness audit``: which calls ran on which target, who allowed them, what came of them, and the proof of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ..command import parse_duration
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from .commands import command, group
+from .exits import FAILED
+from .options import invocation_of
+from .output import note, print_json, readable, table
+from .runtime import PLAIN, Session, on_target, session_of
+from .streams import Interruption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..toolkit.ledger import AuditCall, Filters, Head, Orphan, Report
+
+__all__ = ["audit"]
+
+STATUSES = ("ok", "error", "denied", "cancelled", "timeout", "unknown", "running")
+SHOWN = 60
+"""Characters of a call in a list."""
+NONE = "there is no audit on this machine yet"
+
+
+class Moment(click.ParamType[float]):
+    """A time in the past: how long ago, or a date, in local time unless it names a zone."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return time.time() - parse_duration(str(value))
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(str(value)).timestamp()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time: write 2h, 3d, 2026-01-31 or 2026-01-31T12:30", param, ctx)
+
+
+class Receipt(click.ParamType["Head"]):
+    """What ``harness audit verify`` printed."""
+
+    name = "head"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Head:
+        from ..toolkit.ledger import Head
+
+        try:
+            return Head.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _filters(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """The options that choose calls; --target, --ssh and --container do so, too."""
+    options = (
+        click.option("--since", type=Moment(), metavar="TIME", help="From 2h or 3d ago, or from a date, on."),
+        click.option("--until", type=Moment(), metavar="TIME", help="Before that time."),
+        click.option("--tool", default="", metavar="NAME", help="Only calls of this tool."),
+        click.option("--status", type=click.Choice(STATUSES), default=None, help="Only those that ended so."),
+        click.option("--session", default="", metavar="ID", help="Only those of this session."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _chosen(session: Session, options: dict[str, Any]) -> Filters:
+    from ..toolkit.ledger import Filters
+
+    is_chosen = dict(session.settings.origins)["target"] == "command line"
+    target = str(session.settings.target) if is_chosen else ""
+    return Filters(**(options | {"status": options["status"] or ""}), target=target)
+
+
+# -- what happened
+
+
+@command("show")
+@click.argument("number", type=int, required=False)
+@click.option("-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="The last N.")
+@_filters
+@click.pass_context
+def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -> int:
+    """List the last calls, the newest at the end, or print all that is known about the one of that NUMBER.
+
+    The target options choose the calls of that target.
+    """
+    from ..toolkit.ledger import Place, audit_directory, calls, one_call, open_reader, this_process
+
+    session = session_of(ctx)
+    try:
+        with open_reader(Place(audit_directory())) as db:
+            if number is not None:
+                call = one_call(db, number, this_process())
+            else:
+                found = calls(db, _chosen(session, options), this_process(), last)
+    except FileNotFoundError:
+        call, found = None, []
+        note(NONE)
+    if number is not None:
+        return _show_one(session, number, call)
+    if session.json:
+        print_json(found)
+    else:
+        table(("CALL", "TIME", "TARGET", "TOOL", "STATUS", "DECIDED BY", "WHAT"), [_row(call) for call in found])
+    return 0
+
+
+def _show_one(session: Session, number: int, call: AuditCall | None) -> int:
+    if call is None:
+        raise HarnessError(f"the audit has no call {number}", hint="harness audit show lists them")
+    if session.json:
+        print_json(call)
+        return 0
+    click.echo(f"call: {number}\nstatus: {call.status}")
+    for record in (call.call, *call.later):
+        click.echo()
+        for name, value in record.items():
+            if name not in ("prev", "seq", "number"):
+                click.echo(f"{name}: {_when(value) if name == 'at' else readable(_text(value))}")
+    return 0
+
+
+def _row(call: AuditCall) -> tuple[str, ...]:
+    record = call.call
+    names = ("backend", "tool")
+    target, tool = (str(record.get(name, "")) for name in names)
+    decided = str(record.get("decided_by", ""))
+    return str(call.number), _when(record.get("at")), target, tool, call.status, decided, _what(record.get("arguments"))
+
+
+def _what(arguments: object) -> str:
+    """The first text of a call's arguments: its command, its path, its address."""
+    values = arguments.values() if isinstance(arguments, dict) else ()
+    first, *more = next((value for value in values if isinstance(value, str)), "").splitlines() or [""]
+    return first if len(first) <= SHOWN and not more else f"{first[: SHOWN - 3]}..."
+
+
+def _text(value: object) -> str:
+    from .output import as_json
+
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _when(moment: object) -> str:
+    seconds = moment if isinstance(moment, int | float) else 0.0
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+@command("export")
+@_filters
+@click.pass_context
+def export(ctx: click.Context, /, **options: Any) -> int:
+    """Print the records as JSON, one a line, oldest first: all of them, or those about the calls that are chosen.
+
+    Each line is a record as it was hashed, with its hash.
+    """
+    from ..toolkit.ledger import Place, audit_directory, open_reader, records, this_process
+
+    session = session_of(ctx)
+    try:
+        with open_reader(Place(audit_directory())) as db:
+            for body, digest in records(db, _chosen(session, options), this_process()):
+                sys.stdout.write(f'{body[:-1]},"hash":"{digest}"}}\n')
+    except FileNotFoundError:
+        note(NONE)
+    return 0
+
+
+@command("verify")
+@click.option("--head", type=Receipt(), metavar="COUNT:HASH", help="What an earlier check printed must still hold.")
+@click.pass_context
+def verify(ctx: click.Context, head: Head | None) -> int:
+    """Check that no record was changed, moved or removed; 1 when one was. Prints the head, to be kept elsewhere."""
+    from ..toolkit.ledger import Place, audit_directory
+    from ..toolkit.ledger import verify as check
+
+    report = check(Place(audit_directory()), head)
+    if invocation_of(ctx).json:
+        facts = {"first": report.first, "records": report.records, "unsettled": report.unsettled}
+        print_json({"whole": report.is_whole, "head": str(report.head), **facts, "problems": report.problems})
+    else:
+        _print_report(report)
+    return 0 if report.is_whole else FAILED
+
+
+def _print_report(report: Report) -> None:
+    for problem in report.problems:
+        click.echo(readable(problem))
+    if not report.is_whole:
+        click.echo("the audit is not what was written")
+    elif not report.records:
+        note(NONE)
+        return
+    else:
+        click.echo(f"{report.records} records, from {report.first} to {report.head.count}, are as they were written")
+    if report.unsettled:
+        click.echo(f"{report.unsettled} calls have no known outcome; harness audit orphans lists those that wait")
+    click.echo(f"head: {report.head}")
+
+
+# -- what nobody knows
+
+
+@command("orphans")
+@click.pass_context
+def orphans(ctx: click.Context) -> int:
+    """List the calls whose outcome nobody knows, because harness or the link was lost while they ran."""
+    session = session_of(ctx)
+    found = [orphan for orphan in _orphans() if not orphan.is_running]
+    if session.json:
+        print_json([{"number": one.call.number, "process": one.life.value, "call": one.call.record} for one in found])
+    else:
+        table(("CALL", "TIME", "TARGET", "TOOL", "JOB", "ITS HARNESS", "WHAT"), [_orphan_row(one) for one in found])
+    return 0
+
+
+def _orphans() -> list[Orphan]:
+    from ..toolkit.ledger import Place, audit_directory, open_store, orphans_of, this_process
+
+    place = Place(audit_directory())
+    if not place.database.exists():
+        note(NONE)
+        return []
+    with open_store(place, this_process()) as store:
+        return orphans_of(store)
+
+
+def _orphan_row(orphan: Orphan) -> tuple[str, ...]:
+    call = orphan.call
+    target, tool = (str(call.record.get(name, "")) for name in ("backend", "tool"))
+    life = f"on {call.process.host}" if orphan.life.value == "elsewhere" else orphan.life.value
+    when, what = _when(call.record.get("at")), _what(call.record.get("arguments"))
+    return str(call.number), when, target, tool, call.job_id, life, what
+
+
+@command("resolve")
+@click.argument("number", type=int)
+@click.argument("decision", type=click.Choice(("failed", "succeeded", "abort")))
+@click.option("--note", "text", default="", metavar="TEXT", help="How you know; needed with 'succeeded'.")
+@click.pass_context
+def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
+    """Decide what came of a call that 'harness audit orphans' lists; 'abort' gives it up without knowing."""
+    from ..toolkit.ledger import Decision, Place, audit_directory, open_store, resolution, this_process
+
+    place, process = Place(audit_directory()), this_process()
+    if not place.database.exists():
+        raise HarnessError(NONE)
+    with open_store(place, process) as store:
+        store.write([resolution(store, number, cast("Decision", decision), text, process.user)])
+    if invocation_of(ctx).json:
+        print_json({"number": number, "decision": decision, "note": text, "by": process.user})
+    else:
+        click.echo(f"call {number}: {decision}")
+    return 0
+
+
+@command("reconcile")
+@click.pass_context
+def reconcile(ctx: click.Context) -> int:
+    """Ask the target's jobs what came of the calls of harnesses that are gone."""
+    session = session_of(ctx)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> None:
+        import os
+
+        from ..toolkit.assembly import load_toolkit_settings
+        from ..toolkit.ledger import open_ledger
+        from ..toolkit.redaction import PatternRedactor
+
+        settings = load_toolkit_settings(session.invocation.choices)
+        redactor = PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets)
+        async with open_ledger(retention=settings.retention) as ledger:
+            found = await ledger.reconcile(target, redactor.text)
+        groups = {name: getattr(found, name) for name in ("settled", "running", "unclear", "retryable")}
+        if session.json:
+            print_json({name: [call.number for call in calls] for name, calls in groups.items()})
+        else:
+            rows = [
+                (name, str(call.number), _what(call.record.get("arguments")))
+                for name in groups
+                for call in groups[name]
+            ]
+            table(("FOUND", "CALL", "WHAT"), rows)
+
+    return on_target(session, work, PLAIN)
+
+
+audit = group(
+    "audit",
+    "show",
+    (show, verify, export, orphans, resolve, reconcile),
+    "Show, verify and export what was run, by whom it was allowed, and what came of it.",
+)
