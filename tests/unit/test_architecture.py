@@ -28,7 +28,15 @@ OWNERS = {
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),
-    "pydantic": ("harness/harness/settings", "harness/harness/toolkit/", "tools/harness_tools/"),
+    "pydantic": (
+        "harness/harness/settings",
+        "harness/harness/toolkit/",
+        "tools/harness_tools/",
+        "harness/harness/mcp/",
+    ),
+    "mcp": ("harness/harness/mcp/",),
+    "mcp_types": ("harness/harness/mcp/",),
+    "uvicorn": ("harness/harness/mcp/",),
 }
 HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools", "mcp")
 
