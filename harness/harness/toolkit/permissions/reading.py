@@ -14,6 +14,7 @@ from ..values import JsonObject, Subject
 from .claims import Claim, Piece
 from .commandclaims import CommandReader, extras_of
 from .harddenials import HardDenials
+from .keyclaims import key_claims
 from .lookalikes import odd_characters
 from .pathclaims import path_claim
 from .rules import Subjected
@@ -54,10 +55,13 @@ class _Reader:
         if subject.kind == "command":
             return (await self._command(subject),)
         if subject.kind == "keys":
-            return await self._keys(subject)
+            return await key_claims(subject, self._tool, self._ctx, self._typed)
         if subject.kind in ("read", "write"):
             return (await self._path(subject),)
         return (self._text(subject),)
+
+    async def _typed(self, subject: Subject) -> Claim:
+        return await self._command(subject, keys=True)
 
     async def _command(self, subject: Subject, *, keys: bool = False) -> Claim:
         reader = CommandReader(
@@ -109,8 +113,3 @@ class _Reader:
             return f"{self._tool} {arguments}"
         kept: JsonObject = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
         return f"{self._tool} {json.dumps(kept, sort_keys=True, ensure_ascii=False)}" if kept else self._tool
-
-    async def _keys(self, subject: Subject) -> tuple[Claim, ...]:
-        whole = Subjected(self._ctx.execution.identity, self._tool, subject.text, "text", allows="exact")
-        asks = "what keys do is decided by what runs in the pane"
-        return (Claim("keys", subject.text, whole, (Piece(subject.text, (whole,)),), must_ask=asks),)

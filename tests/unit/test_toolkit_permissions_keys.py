@@ -1,0 +1,104 @@
+"""Keys are judged by what they would make the foreground do, on a real pane."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.permits import Desk, desk, says
+
+from harness import connect
+from harness.config import Config
+from harness.context import ExecutionContext
+from harness.toolkit.events import PermissionAsked
+from harness.toolkit.permissions.answers import Scope
+from harness.toolkit.permissions.keyclaims import TYPED_SECRET
+from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.settings import Mode
+
+
+@pytest.fixture
+async def pane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+    """A context with a pane of its own."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    socket = f"hx-{secrets.token_hex(4)}"
+    try:
+        async with connect("local:", tmux=True, config=Config(tmux_socket=socket, shell="/bin/bash")) as ctx:
+            yield ctx
+    finally:
+        subprocess.run(["tmux", "-L", socket, "kill-server"], check=False, capture_output=True, timeout=20)
+
+
+async def runs(pane: ExecutionContext, command: str, shows: str) -> None:
+    """Have a program in the foreground, and wait until it has shown something."""
+    await pane.send_keys(literal_text=command, enter=True)
+    with anyio.fail_after(20):
+        while shows not in (await pane.capture_pane()).rstrip().split("\n")[-1]:  # noqa: ASYNC110  # no other sign
+            await anyio.sleep(0.02)
+
+
+async def idle(pane: ExecutionContext) -> None:
+    """Wait until the pane is at its prompt again: a result comes a moment before that."""
+    with anyio.fail_after(20):
+        while (await pane.list_panes())[0].busy:  # noqa: ASYNC110  # no other sign
+            await anyio.sleep(0.02)
+
+
+async def decided(made: Desk, keys: str) -> tuple[bool, str]:
+    verdict = await made.decide("send_keys", keys)
+    return verdict.allowed, verdict.by
+
+
+async def test_at_a_prompt_keys_are_the_command_that_they_start(pane: ExecutionContext, tmp_path: Path) -> None:
+    made = desk(execution=pane, rules=(Rule(Action.DENY, argument="rm *", match=Match.GLOB),))
+    assert await decided(made, "ls<Enter>") == (True, "read-only")
+    assert await decided(made, "<C-c>") == (True, "read-only")
+    assert (await decided(made, "make<Enter>"))[1] == "no approver"
+    assert (await decided(made, "make"))[1] == "no approver"
+    assert not (await decided(made, "ls; rm x<Enter>"))[0]
+    assert await decided(made, "cat ~/.ssh/id_rsa<Enter>") == (False, "hard denial")
+    await pane.run_shell("cd /etc")
+    await idle(pane)
+    assert await decided(made, "cat shadow<Enter>") == (False, "hard denial")
+    assert await decided(made, "cat hosts<Enter>") == (True, "read-only")
+
+
+async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_shown_nowhere(
+    pane: ExecutionContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    await runs(pane, "read -s -p 'Password: ' x", "Password:")
+    approver = says(Scope.ALWAYS)
+    made = desk(approver, mode=Mode.AUTO, execution=pane, rules=(Rule(Action.ALLOW),))
+    made.policy.timed.set("all")
+    with made.ctx.events.subscribe() as events:
+        for _ in range(2):
+            assert (await made.decide("send_keys", "s3same<Enter>", literal_text="s3same")).allowed
+        shown = str(events.drain()) + str(approver.questions) + caplog.text
+    assert len(approver.questions) == 2
+    assert approver.questions[0].scopes == (Scope.ONCE, Scope.DENY_ONCE)
+    assert "type a secret" in approver.questions[0].what
+    assert "s3same" not in shown
+    assert PermissionAsked.__name__ in shown
+    assert made.policy.session_rules("s1") == ()
+    denying = desk(approver, execution=pane, rules=(Rule(Action.DENY, argument=TYPED_SECRET),))
+    assert not (await decided(denying, "s3same<Enter>"))[0]
+    assert not (await decided(desk(mode=Mode.AUTO, execution=pane), "s3same<Enter>"))[0]
+
+
+async def test_keys_for_a_program_are_asked_with_its_name_and_granted_for_it_alone(pane: ExecutionContext) -> None:
+    await runs(pane, "cat; echo left", "cat; echo left")
+    approver = says(Scope.EXACT)
+    made = desk(approver, mode=Mode.AUTO, execution=pane)
+    for _ in range(2):
+        assert (await decided(made, "y<Enter>"))[0]
+    assert [question.what for question in approver.questions] == ["y<Enter> (into cat)"]
+    assert await decided(made, "<C-c>") == (True, "mode auto")
+
+
+async def test_without_a_terminal_there_is_nothing_to_type_into() -> None:
+    assert not (await decided(desk(mode=Mode.AUTO), "ls<Enter>"))[0]
