@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import AliasChoices, Field, field_validator
 
+from harness.command import DEFAULT_TIMEOUT
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.shellresults import note_job, progress_of, shell_result
 
 from .texts import Line, seconds_of
 
-__all__ = ["RunShell"]
+__all__ = ["RunShell", "patience"]
 
 DESCRIPTION = """\
 Run a shell command on the target and return its exit code, standard output and standard error. \
@@ -45,6 +48,17 @@ class _Arguments(MutatingArguments):
         return wait
 
 
+def patience(wait: float | str, handoff: float | None) -> tuple[float | str, Literal["keep"] | None]:
+    """How long to wait, and what becomes of the command then: it is left running where nobody would wait longer. Pure.
+
+    None leaves it to the target, as without a hand-off.
+    """
+    if handoff is None or wait is False:
+        return wait, None
+    seconds = DEFAULT_TIMEOUT if wait is True else seconds_of(wait)
+    return (handoff, "keep") if seconds > handoff else (wait, None)
+
+
 class RunShell(Tool[_Arguments]):
     """``run_shell``."""
 
@@ -56,9 +70,11 @@ class RunShell(Tool[_Arguments]):
         return (Subject("command", args.command, args.cwd, args.pane),)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        wait, on_timeout = patience(args.wait, ctx.handoff)
         done = await ctx.execution.run_shell(
             args.command,
-            wait=args.wait,
+            wait=wait,
+            on_timeout=on_timeout,
             cwd=args.cwd or ctx.cwd,
             pane=args.pane,
             on_output=progress_of(ctx),
