@@ -32,6 +32,8 @@ class CallNotes:
     """The end of the progress that was shown so far, redacted."""
     streams: dict[str, StreamRedactor] = field(default_factory=dict)
     """What redacts each stream of progress: it holds back what may be the beginning of a secret."""
+    redactor: Redactor | None = None
+    """Redacts the progress of this call instead of the executor's."""
     on_job: Callable[[str], None] | None = None
     """Told at once which job it is, so that the ledger knows also when harness is killed."""
 
@@ -74,11 +76,12 @@ class ToolContext:
         A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the beginning of a secret is shown with
         what follows it. A note is whole.
         """
+        redactor = self.notes.redactor or self.redactor
         if stream == "note":
-            self._show(self.redactor.text(text), stream)
+            self._show(redactor.text(text), stream)
             return
         if stream not in self.notes.streams:
-            self.notes.streams[stream] = StreamRedactor(self.redactor)
+            self.notes.streams[stream] = StreamRedactor(redactor)
         self._show(self.notes.streams[stream].feed(text), stream)
 
     def finish_progress(self) -> None:
