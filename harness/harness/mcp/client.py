@@ -29,6 +29,7 @@ PAGES = 100
 TOOLS = 2_000
 """Tools of one server, at most."""
 CLOSED = -32_000
+UNREADABLE = -32_700
 NO_METHOD = -32_601
 OTHER_VERSION = -32_022
 
@@ -116,6 +117,8 @@ def _of_call(connection: Connection, error: MCPError) -> Exception:
         return _refused_by_http(where, status)
     if link.ended.is_set() or status is not None or _no_answer(error):
         return ConnectionLost(f"{where} was lost during the call: {link.reason or error.message}")
+    if error.code == UNREADABLE and error.message.startswith("Failed to parse"):  # by the library, here
+        return ValueError(error.message)
     return ServerRefusal(error.code, error.message)
 
 

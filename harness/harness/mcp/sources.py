@@ -144,7 +144,7 @@ class McpSources:
     async def _listed(self, name: str, connection: Connection) -> None:
         source = self._sources[name]
         source.latest = await connection.definitions()
-        if not source.known.seen and not source.known.damaged:
+        if not source.known.seen and not (source.known.damaged and source.config.pin_tools):
             known = source.known.accepting(source.latest)
         else:
             self._tell_changes(source)
@@ -159,7 +159,7 @@ class McpSources:
             self._notice(f"the tool {name} of server {source.config.name!r} is new or was changed; {end}")
 
     async def _keep(self, source: _Source, known: Known, *, required: bool = True) -> None:
-        if known == source.known:
+        if known == source.known and not required:
             return
         try:
             await anyio.to_thread.run_sync(self._store.save, source.config, known)
