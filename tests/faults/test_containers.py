@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -42,9 +43,9 @@ class Ship:
         return self.container.engine.cli("exec", self.container.name, "cat", path, check=False).splitlines()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[ExecutionContext]:
+    async def opened(self, control_mode: Literal["auto", "never"] = "auto") -> AsyncIterator[ExecutionContext]:
         with entered(self.container, api=self.api), anyio.fail_after(3 * BOUND):
-            config = Config(connect_timeout=5)
+            config = Config(connect_timeout=5, control_mode=control_mode)
             async with connect(self.container.target, tmux=self.terminal, config=config) as ctx:
                 yield ctx
 
@@ -158,6 +159,37 @@ async def test_during_a_command_the_outcome_is_unknown_and_it_ran_once(
         if fault is restart:
             await usable(ctx)
         assert ship.lines("/runs") == (["once"] if fault is restart else [])
+
+
+@pytest.mark.parametrize(
+    ("place", "control_mode", "fault", "said"),
+    [
+        ("docker+tmux", "auto", kill, "is stopped (exit code 137)"),
+        ("docker+tmux", "auto", remove, "was removed"),
+        ("docker+tmux", "auto", recreate, "is another one now"),
+        ("docker+tmux", "never", kill, "is stopped (exit code 137)"),
+        ("docker-busybox+tmux", "auto", remove, ""),
+    ],
+)
+@pytest.mark.parametrize("wait", [True, False])
+async def test_a_command_ends_with_its_container_and_says_what_became_of_that(
+    ship: Ship, control_mode: Literal["auto", "never"], fault: Callable[[Ship], None], said: str, wait: bool
+) -> None:
+    results: list[ShellResult] = []
+    async with ship.opened(control_mode=control_mode) as ctx:
+
+        async def run() -> None:
+            result = await ctx.run_shell("echo begin; echo once >>/runs; sleep 300", wait=wait, timeout=BOUND)
+            results.append(result if wait else await ctx.wait(result.job_id or "", timeout=BOUND))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: ship.lines("/runs") == ["once"], "the command runs")
+            fault(ship)
+            await until(lambda: bool(results), "the command's outcome", ANSWER)
+        (result,) = results
+        assert (result.status, result.exit_code) == (Status.UNKNOWN, None), result
+        assert any(said in notice for notice in result.notices), result
 
 
 @everywhere

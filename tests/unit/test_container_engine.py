@@ -168,6 +168,13 @@ def test_a_state_that_takes_no_programs_is_an_error_with_its_fix(
     assert "app" in str(fault)
 
 
+@pytest.mark.parametrize(("killed", "said"), [(True, "(exit code 137, out of memory)"), (False, "(exit code 137)")])
+def test_a_container_that_ran_out_of_memory_says_so(killed: bool, said: str) -> None:
+    fault = refusal(parse_info(inspected(Status="exited", ExitCode=137, OOMKilled=killed)), "docker", TARGET)
+    assert fault is not None
+    assert fault.message == f"container app is stopped {said}"
+
+
 @pytest.mark.parametrize(
     ("state", "shown"),
     [

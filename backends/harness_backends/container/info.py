@@ -28,6 +28,8 @@ class ContainerInfo:
     health: str = ""
     started_at: str = ""
     exit_code: int = 0
+    out_of_memory: bool = False
+    """It, or a program in it, was killed for going beyond its memory."""
     label: str = ""
     """Who made it, when it is a throw-away container."""
 
@@ -55,6 +57,7 @@ def parse_info(data: Any) -> ContainerInfo:
         health="" if said == "none" else said,
         started_at=str(state.get("StartedAt", "")),
         exit_code=int(state.get("ExitCode") or 0),
+        out_of_memory=bool(state.get("OOMKilled")),
         label=str(_part(_part(data, "Config"), "Labels").get(LABEL, "")),
     )
 
@@ -79,8 +82,8 @@ _STATES = {
     "created": ("was never started", "{engine} start {name}"),
     "configured": ("was never started", "{engine} start {name}"),
     "initialized": ("was never started", "{engine} start {name}"),
-    "exited": ("is stopped (exit code {code})", "{engine} start {name}"),
-    "stopped": ("is stopped (exit code {code})", "{engine} start {name}"),
+    "exited": ("is stopped (exit code {code}{why})", "{engine} start {name}"),
+    "stopped": ("is stopped (exit code {code}{why})", "{engine} start {name}"),
     "stopping": ("is being stopped", "{engine} start {name}"),
 }
 
@@ -94,9 +97,10 @@ def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | 
     if info.status == "running":
         return None
     fault, hint = _STATES.get(info.status, (f"is {info.status}", "{engine} ps -a shows it"))
+    why = ", out of memory" if info.out_of_memory else ""
     kind = ConnectError if info.status in _PASSING or info.status not in _STATES else TargetGone
     return kind(
-        f"container {info.name} {fault.format(code=info.exit_code)}",
+        f"container {info.name} {fault.format(code=info.exit_code, why=why)}",
         target=target,
         hint=hint.format(engine=engine, name=info.name),
     )

@@ -55,6 +55,8 @@ class Link:
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the client has gone, before another one attaches: from here on the stream has a hole."""
+        self.on_gone: Callable[[TargetGone], None] = lambda _: None
+        """Called when the target itself has ended, and with it all that ran there."""
 
     async def open(self, new_pane: Callable[[], NewPane]) -> bool:
         """Prepare the target and attach. Returns True when the session was made just now.
@@ -145,6 +147,8 @@ class Link:
                 await on_back(created)
             except HarnessError as error:
                 self.failed = error
+                if isinstance(error, TargetGone):
+                    self.on_gone(error)
                 self._wake()
                 if self._client is not None:
                     await self._client.aclose()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 
-from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TerminalError
+from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TargetGone, TerminalError
 from harness.results import PaneInfo, Status
 from harness.tasks import BackgroundTasks
 
@@ -66,7 +66,7 @@ class PaneTable:
         self._reserved: set[str] = set()
         self._new: dict[str, NewPane] = {}
         self._catching_up: dict[str, anyio.CancelScope] = {}
-        link.on_lost = self.lost
+        link.on_lost, link.on_gone = self.lost, self.target_gone
         self.by_id: dict[str, Pane] = {}
         self.kept = {DEFAULT_PANE}
         """The names of panes that are made anew when they are lost."""
@@ -262,6 +262,15 @@ class PaneTable:
         """The link is gone: what the stream brings from here on has a hole before it."""
         for pane in self.by_id.values():
             pane.pause()
+
+    def target_gone(self, error: TargetGone) -> None:
+        """Nothing that ran there runs any more: nobody waits for it."""
+        for pane in list(self.by_id.values()):
+            del self.by_id[pane.pane_id]
+            self.tell(
+                pane.name, f"{error.message}, and pane {pane.name!r} with it; this is a new one with a fresh shell"
+            )
+            pane.lose(Status.UNKNOWN, f"{error.message} while the command ran")
 
     async def reattached(self, created: bool) -> None:
         """The link is back: find what is left, and read from the logs what the stream missed."""

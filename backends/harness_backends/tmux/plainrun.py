@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from harness.command import Command
-from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TerminalError
+from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TargetGone, TerminalError
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
@@ -249,6 +249,9 @@ class PlainRunner:
                 ended = parse_ended(reply.text) if reply is not None else None
                 if ended is not None and await self._proved(known, job, ended):
                     return ended
+            except TargetGone as error:
+                job.notices.append(f"{error.message} while the command ran")
+                return Ended("gone", "")
             except (ConnectionLost, ConnectError):
                 await anyio.sleep(RETRY)
 

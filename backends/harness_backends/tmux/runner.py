@@ -19,6 +19,7 @@ from harness.errors import (
     PaneBusy,
     PaneGone,
     ShellNotReady,
+    TargetGone,
     TerminalError,
 )
 from harness.results import ShellResult, Status
@@ -361,6 +362,8 @@ class PaneRunner:
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.link.ready(max(0.0, REPORT_TIMEOUT - job.unanswered))
                 await self.end(pane, job, Status.TIMED_OUT)
+            if job.done.is_set() and isinstance(self.link.failed, TargetGone):
+                return job.result()
             if job.done.is_set():
                 await self._record_end(pane, job)
                 if await person_typed(self.link, pane, job.seconds):
