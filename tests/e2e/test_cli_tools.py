@@ -23,13 +23,13 @@ def test_the_list_shows_the_tools_and_needs_no_target(program: Program) -> None:
         lines = program.run(*words).stdout.decode().splitlines()
         assert lines[0].split() == ["NAME", "CATEGORY", "CHANGES", "NEEDS", "SOURCE", "DESCRIPTION"]
         assert [line.split()[0] for line in lines[1:]] == [
-            *("capture_pane", "read_file", "run_shell", "send_keys", "time", "write_file"),
+            *("capture_pane", "read_file", "read_output", "run_shell", "send_keys", "time", "write_file"),
         ]
 
 
 def test_the_list_can_be_chosen_and_is_json(program: Program) -> None:
     found = json.loads(program.run("tools", "list", "--read-only", "--pack", "core", "--json").stdout)
-    assert [tool["name"] for tool in found] == ["capture_pane", "read_file", "time"]
+    assert [tool["name"] for tool in found] == ["capture_pane", "read_file", "read_output", "time"]
     assert found[1]["category"] == "file.read"
     assert found[1]["source"] == "builtin:core"
     done = program.run("tools", "list", "--pack", "moon")

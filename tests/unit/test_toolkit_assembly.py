@@ -103,7 +103,7 @@ def names(settings: ToolSettings | None = None) -> list[str]:
     return [tool.name for tool in load_catalogue(settings).registry.list()]
 
 
-CORE = ["capture_pane", "read_file", "run_shell", "send_keys", "time", "write_file"]
+CORE = ["capture_pane", "read_file", "read_output", "run_shell", "send_keys", "time", "write_file"]
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ CORE = ["capture_pane", "read_file", "run_shell", "send_keys", "time", "write_fi
     [
         (ToolSettings(), CORE),
         (ToolSettings(packs=("core",)), CORE),
-        (ToolSettings(read_only=True), ["capture_pane", "read_file", "time"]),
+        (ToolSettings(read_only=True), ["capture_pane", "read_file", "read_output", "time"]),
         (ToolSettings(include=("bash", "time")), ["run_shell", "time"]),
         (ToolSettings(include=("bash", "time"), exclude=("time", "read_file")), ["run_shell"]),
-        (ToolSettings(disabled=("builtin:core",)), []),
+        (ToolSettings(disabled=("builtin:core",)), ["read_output"]),
     ],
 )
 def test_the_settings_choose_the_tools(settings: ToolSettings, left: list[str]) -> None:
@@ -210,7 +210,7 @@ async def test_only_what_the_target_can_serve_is_offered(execution: ExecutionCon
     declare(home, mine=DECLARED.format(name="disks") + 'requires = ["no-such-program"]\n')
     async with open_executor(execution) as executor:
         offered = [tool.name for tool in executor.registry.list()]
-    assert offered == ["read_file", "run_shell", "time", "write_file"]
+    assert offered == ["read_file", "read_output", "run_shell", "time", "write_file"]
 
 
 async def test_sessions_share_what_is_remembered_and_not_what_they_have_read(
@@ -250,3 +250,23 @@ async def test_secrets_of_the_environment_and_of_the_settings_are_taken_out(
         text = (await executor.call(ToolCall("read_file", {"path": str(home / "f")}))).result.text
     assert "horse" not in text
     assert "1234" not in text
+
+
+async def test_what_was_cut_out_of_a_result_can_be_read_on(execution: ExecutionContext, home: Path) -> None:
+    command = ToolCall("run_shell", {"command": "seq 1 20000"})
+    async with open_executor(execution, ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))) as executor:
+        cut = (await executor.call(command)).result
+        handle = str(cut.metadata["full_output"])
+        assert handle in cut.text
+        found, offset = "", 0
+        while offset is not None:
+            arguments = {"handle": handle, "offset": offset, "limit": 50_000}
+            page = (await executor.call(ToolCall("read_output", arguments))).result
+            found += page.text.rpartition("\n[characters ")[0]
+            assert isinstance(page.data, dict)
+            offset = page.data["next"]  # type: ignore[assignment]  # a number or None
+        tail = (await executor.call(ToolCall("read_output", {"handle": handle, "offset": -10}))).result.text
+        forged = await executor.call(ToolCall("read_output", {"handle": "output:../../../etc/passwd"}))
+    assert found == "exit code: 0\nstdout:\n" + "\n".join(map(str, range(1, 20001)))
+    assert tail.startswith("9999\n20000\n[characters ")
+    assert (forged.result.error_code, forged.error) == ("file_not_found", None)

@@ -26,6 +26,7 @@ from .catalogue import Catalogue, load_catalogue
 from .events import EventBus
 from .executor import Executor
 from .ledger import Retention, SqliteLedger, open_ledger, retention_of
+from .outputs import OutputStore
 from .permissions.approver import Approver
 from .permissions.policy import RulePolicy
 from .permissions.settings import PermissionSettings, settings_of
@@ -78,6 +79,7 @@ class Toolkit:
     results: ResultCache
     reads: ReadTracker
     rules: RuleFile
+    outputs: OutputStore
     hooks: tuple[Hook, ...] = ()
     middleware: tuple[Middleware, ...] = ()
     problems: tuple[str, ...] = ()
@@ -128,6 +130,7 @@ class Toolkit:
             policy=policy,
             ledger=self.ledger,
             redactor=self.redactor,
+            outputs=self.outputs,
             results=self.results,
             hooks=self.hooks,
             middleware=self.middleware,
@@ -176,6 +179,7 @@ async def open_toolkit(
             results=results,
             reads=ReadTracker(settings.tools.partial_read_counts),
             rules=RuleFile(rule_file_path()),
+            outputs=OutputStore(),
             hooks=tuple(hook for _, hook in hooks.found),
             problems=problems,
         )

@@ -13,12 +13,17 @@ from ..errors import ConfigError
 from ..settings import user_config_path
 from .commandspec import parse_specs
 from .commandtool import CommandTool
+from .outputs import OutputStore
+from .outputtool import ReadOutput
 from .plugins import TOOLS, find, load_tools
 from .registry import Registry
 from .tool import Tool
 from .toolsettings import ToolSettings
 
 __all__ = ["Catalogue", "command_tools_directory", "load_catalogue"]
+
+OWN_TOOLS = "builtin:toolkit"
+"""The source of the tools that belong to the pipeline itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,12 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
     settings = settings or ToolSettings()
     registry = Registry()
     problems: list[str] = []
-    for source, tools in (*_plugins(settings, problems), *_declared(directory or command_tools_directory(), problems)):
+    found = [
+        *_plugins(settings, problems),
+        (OWN_TOOLS, (ReadOutput(OutputStore()),)),
+        *_declared(directory or command_tools_directory(), problems),
+    ]
+    for source, tools in found:
         try:
             registry.replace_source(source, tools)
         except ValueError as error:
