@@ -41,15 +41,13 @@ class ServerLog:
     def feed(self, chunk: bytes) -> None:
         """Some bytes of stderr."""
         *lines, rest = (self._rest + chunk).split(b"\n")
-        self._rest = rest[-4 * LINE :]
+        self._rest = rest[: 4 * LINE]
         for line in lines:
             self.note(line.decode(errors="replace"))
 
     def note(self, text: str) -> None:
         """One line, cut and without secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "[redacted]")
-        line = plain(text)[:LINE].strip()
+        line = self._shown(text)
         if not line:
             return
         self._last.append(line)
@@ -59,8 +57,14 @@ class ServerLog:
         elif self._lines == LINES + 1:
             logger.warning("%s: more than %d lines; the rest is left out", self._name, LINES)
 
+    def _shown(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return plain(text)[:LINE].strip()
+
     @property
     def last(self) -> str:
         """The last lines as one, empty when there was none."""
-        lines = [*self._last, *([plain(self._rest.decode(errors="replace"))[:LINE]] if self._rest.strip() else [])]
+        unfinished = self._shown(self._rest.decode(errors="replace"))
+        lines = [*self._last, *([unfinished] if unfinished else [])]
         return " / ".join(lines[-2:])
