@@ -210,6 +210,16 @@ async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place:
     assert "10 records were written, and 0 are there" in str(verify(place).problems)
 
 
+async def test_the_second_place_knows_of_records_from_the_first_on(tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    async with open_ledger(place.directory) as ledger:
+        await ledger.begin(entry("c1", mutating=False))
+        await ledger.refused(entry("c2"))  # it is written after what waited before it
+        report = verify(place)  # as after a kill -9 at this moment
+        assert (report.records, report.problems) == (2, [])
+        await ledger.end("c1", CallStatus.OK, "")
+
+
 async def test_the_second_place_knows_the_end_of_a_ledger_that_was_closed(tmp_path: Path) -> None:
     async with open_ledger(tmp_path / "audit") as ledger:
         await ledger.begin(entry("c1", mutating=False))

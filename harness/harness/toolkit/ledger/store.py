@@ -84,7 +84,7 @@ class Store:
         Raises:
             sqlite3.Error, OSError: nothing was written.
         """
-        durable = any(item.durable for item in items)
+        durable = not self._is_compared or any(item.durable for item in items)  # the first of a process: a new audit
         self._synchronous(full=durable)
         with self._transaction() as chain:
             numbers = [(item, chain.add(item)) for item in items if not _is_void(item)]

@@ -116,7 +116,7 @@ class _Check:
             self._problem(f"record {seq} is in another's place: it was written as {fields.get('seq')}")
         elif previous is not None and fields.get("prev") != previous:
             self._problem(f"record {seq} does not follow the one before it: one of them was changed or replaced")
-        elif [_column(fields, name) for name in COLUMNS] != found:
+        elif [fields.get(name) for name in COLUMNS] != found and [_column(fields, name) for name in COLUMNS] != found:
             self._problem(f"record {seq} is listed under something else than it says")
         for what, head in self._known.items():
             if seq == head.count and text != head.hash:
