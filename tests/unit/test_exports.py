@@ -28,6 +28,8 @@ PUBLIC = [
     "harness.testing.delay",
     "harness.testing.memory",
     "harness.testing.ssh_server",
+    *(f"harness.toolkit.permissions.{name}" for name in ("answers", "approver", "policy", "rules", "settings", "store")),
+    "harness.toolkit.permissions.timed",
     "harness.transport",
 ]
 

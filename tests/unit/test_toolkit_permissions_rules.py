@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from harness.toolkit.permissions.ruleindex import RuleIndex
 from harness.toolkit.permissions.rules import Action, Match, Rule, Subjected
 from harness.toolkit.permissions.secretpaths import PROTECTED, SECRETS, SecretPaths
 from harness.toolkit.permissions.settings import Mode, PermissionSettings, settings_of
+from harness.toolkit.seams import Policy
 
 HOME = "/home/ann"
 
@@ -350,3 +353,29 @@ def test_a_mistake_names_file_and_key(values: dict[str, object], message: str) -
 
 def test_no_file_is_the_default() -> None:
     assert settings_of([]) == PermissionSettings()
+
+
+def test_the_settings_of_the_documentation_mean_what_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    settings = settings_of([SettingsTable("page", tomllib.loads(text)["permissions"])])
+    index = RuleIndex(settings.rules)
+
+    def action(tool: str, text: str, kind: Kind = "text", target: str = "local:") -> Action | None:
+        rule = index.first([Subjected(target, tool, text, kind)])
+        return rule.action if rule else None
+
+    assert action("run_shell", "make all") is Action.ALLOW
+    assert action("write_file", "~/site/a/b.html", "path") is Action.ALLOW
+    assert action("run_shell", "systemctl restart nginx") is None
+    assert action("run_shell", "systemctl restart nginx", target="ssh://ann@staging3:22") is Action.ALLOW
+    assert action("run_shell", "/srv/db/x", "path") is Action.DENY
+    assert action("write_file", "/srv/x", "path", "ssh://ann@prod1:22#k") is Action.DENY
+    assert action("fetch_url", "https://example.com/", "url") is Action.ASK
+    assert set(vars(PermissionSettings)["__dataclass_fields__"]) - {"rules"} == set(
+        tomllib.loads(text)["permissions"]
+    ) - {"allow", "deny", "ask"}
+    examples = page.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, object] = {}
+    exec(examples, names)
+    assert isinstance(names["policy"], Policy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from .globs import matches
 from .lookalikes import fold
@@ -39,14 +40,18 @@ class SecretPaths:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
+        self._folded = [(fold(pattern.removeprefix("!")), pattern) for pattern in reversed(self.patterns)]
+        self._found = lru_cache(maxsize=8192)(self._find)
 
     def matching(self, path: str, home: str) -> str:
         """The pattern that makes this absolute path a secret; empty when none does."""
+        return self._found(path, home)
+
+    def _find(self, path: str, home: str) -> str:
         return next((found for form in _forms(path) if (found := self._last(fold(form), fold(home)))), "")
 
     def _last(self, path: str, home: str) -> str:
-        for pattern in reversed(self.patterns):
-            plain = fold(pattern.removeprefix("!"))
+        for plain, pattern in self._folded:
             anchored = home.rstrip("/") + plain[1:] if plain.startswith("~/") else plain
             if matches(anchored, path, "path"):
                 return "" if pattern.startswith("!") else pattern
