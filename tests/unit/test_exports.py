@@ -28,7 +28,12 @@ PUBLIC = [
     "harness.testing.delay",
     "harness.testing.memory",
     "harness.testing.ssh_server",
-    *(f"harness.toolkit.permissions.{name}" for name in ("answers", "approver", "policy", "rules", "settings", "store")),
+    "harness.toolkit.permissions.answers",
+    "harness.toolkit.permissions.approver",
+    "harness.toolkit.permissions.policy",
+    "harness.toolkit.permissions.rules",
+    "harness.toolkit.permissions.settings",
+    "harness.toolkit.permissions.store",
     "harness.toolkit.permissions.timed",
     "harness.transport",
 ]
@@ -63,7 +68,16 @@ CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
-    *("attach_command", "attach_command_read_only", "capabilities", "describe", "target", "has_terminal", "files", "pane"),
+    *(
+        "attach_command",
+        "attach_command_read_only",
+        "capabilities",
+        "describe",
+        "target",
+        "has_terminal",
+        "files",
+        "pane",
+    ),
     "identity",
 }
 
