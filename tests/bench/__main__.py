@@ -21,6 +21,7 @@ from .peers import Peers
 from .report import machine, render
 from .startup import startup_row
 from .throughput import flat_row, throughput_row
+from .toolkit_ledger import toolkit_ledger_row
 from .transfer import files_row
 from .world import ROOT, Size, World, a_world
 
@@ -37,6 +38,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "waiting": waiting_row,
     "containers": containers_row,
     "container-files": container_files_row,
+    "toolkit-ledger": toolkit_ledger_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)
