@@ -63,6 +63,24 @@ def test_interactive(home: Path) -> None:
     assert attach.startswith("An operator types: tmux ")
 
 
+def test_free_tool(home: Path) -> None:
+    free, missing, mistake = run(home, "free_tool.py")
+    assert free.removeprefix("ok ").isdecimal()
+    assert missing.startswith("error df: ")
+    assert mistake == "error free: pth: no such argument; did you mean 'path'?"
+
+
+def test_set_option_tool(home: Path) -> None:
+    asked = f"asked: write example.conf (that is {home}/example.conf)"
+    assert run(home, "set_option_tool.py") == [
+        asked,
+        "error example.conf exists and you have not read it: read it before you change it",
+        "ok max = 10",
+        asked,
+        f"ok set max in {home}/example.conf",
+    ]
+
+
 async def test_backend() -> None:
     open_backend = runpy.run_path(str(EXAMPLES / "backend.py"))["open_backend"]
     config = harness.Config()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -335,3 +336,20 @@ positional = true
 def test_the_command_tells_of_all_arguments_but_the_standard_input() -> None:
     text = HEAD + 'stdin = "body"\n[[tool.parameter]]\nname = "body"\n[[tool.parameter]]\nname = "n"\nflag = "-n"\n'
     assert CommandTool(specs(text)[0]).told() == {"n"}
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_documented_declaration_makes_the_documented_command() -> None:
+    (spec,) = specs((DOCS / "examples" / "disk_usage.toml").read_text())
+    tool = CommandTool(spec)
+    documented = re.search(r"With `(\{.*\})` it runs `(.*)`", (DOCS / "toolkit.md").read_text())
+    assert documented
+    assert tool.command(tool.parse(json.loads(documented[1]))) == documented[2]
+
+
+def test_the_documented_tool_has_ten_lines() -> None:
+    text = (DOCS / "examples" / "free_tool.py").read_text()
+    tool = text.partition("[start:tool]\n")[2].partition("    # --8<-- [end")[0]
+    assert len([line for line in tool.splitlines() if line.strip()]) <= 10
