@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.mcp_servers import SERVERS, alive, eventually, raw, workbench
+from tests.support.toolbox import toolbox
 
 from harness.errors import ConnectionLost, ToolError
 from harness.mcp.client_config import server_config
@@ -304,6 +305,28 @@ async def test_a_name_that_is_taken_is_an_error_that_says_so_and_the_first_tool_
         await bench.until(lambda: bench.sources.states["one"].state == "unavailable")
         assert "a tool is already called 'one_echo'" in bench.sources.states["one"].reason
         assert registry.source_of("one_echo") == "builtin"
+
+
+async def test_several_registries_have_the_tools_of_one_server(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
+        second, third = toolbox([]), toolbox([])
+        third.executor.registry.register(bench.box.executor.registry.lookup("raw_echo"), "builtin")
+        with (
+            bench.sources.attached(second.executor.registry),
+            bench.sources.attached(third.executor.registry),
+        ):
+            outcome = await second.executor.call(ToolCall("raw_echo", {"text": "second"}))
+            assert outcome.result.text == "second"
+            assert [tool.name for tool in third.executor.registry.list()] == ["raw_echo"], "a name is taken there"
+            assert "a tool is already called 'raw_echo'" in bench.notices[0]
+            third.executor.registry.unregister("raw_echo")
+            await bench.call("raw_change")
+            changed = ["raw_brand_new", "raw_echo"]
+            await bench.until(lambda: [tool.name for tool in second.executor.registry.list()] == changed)
+            await bench.until(lambda: [tool.name for tool in third.executor.registry.list()] == changed)
+        assert second.executor.registry.list() == []
+    assert journal.read_text().count("started") == 1
 
 
 async def test_a_pinned_program_starts_and_another_in_its_place_does_not(tmp_path: Path) -> None:

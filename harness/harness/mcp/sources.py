@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,13 +50,14 @@ class _Source:
     supervisor: Supervisor
     latest: tuple[ToolDefinition, ...]
     listed: anyio.Event
+    tools: tuple[Tool[Any], ...] = ()
 
 
 class McpSources:
-    """The servers of one registry; made by :func:`open_sources`."""
+    """The servers of a process, for one registry or several; made by :func:`open_sources`."""
 
-    def __init__(self, registry: Registry, store: DefinitionStore, names: tuple[str, ...], notice: Notice) -> None:
-        self._registry = registry
+    def __init__(self, store: DefinitionStore, names: tuple[str, ...], notice: Notice) -> None:
+        self._registries: list[Registry] = []
         self._store = store
         self._names = names
         self._notice = notice
@@ -66,6 +67,25 @@ class McpSources:
     def states(self) -> Mapping[str, ServerState]:
         """How each server is."""
         return {name: source.supervisor.state for name, source in self._sources.items()}
+
+    @contextmanager
+    def attached(self, registry: Registry) -> Iterator[None]:
+        """Keep the tools in this registry, too: they are put in now and kept up to date, and removed at the end.
+
+        A server one of whose names is taken there is left out, and the notice says so.
+        """
+        for source in self._sources.values():
+            try:
+                registry.replace_source(source_name(source.config.name), source.tools)
+            except ValueError as error:
+                self._notice(str(_collision(source.config, error)))
+        self._registries.append(registry)
+        try:
+            yield
+        finally:
+            self._registries.remove(registry)
+            for name in self._sources:
+                registry.remove_source(source_name(name))
 
     def restart(self, name: str) -> None:
         """Start a server again, also one that was given up; the calls that it works on are lost.
@@ -181,15 +201,13 @@ class McpSources:
         for item in made:
             if isinstance(item, str):
                 self._notice(item)
-        try:
-            self._registry.replace_source(
-                source_name(source.config.name), [item for item in made if isinstance(item, Tool)]
-            )
-        except ValueError as error:
-            raise ConfigError(
-                f"server {source.config.name!r}: its tools were not taken: {error}",
-                hint="give the server another name in the settings",
-            ) from error
+        tools = tuple(item for item in made if isinstance(item, Tool))
+        for registry in self._registries:
+            try:
+                registry.replace_source(source_name(source.config.name), tools)
+            except ValueError as error:
+                raise _collision(source.config, error) from error
+        source.tools = tools
 
     def _tools(self, source: _Source, disabled: frozenset[str]) -> list[Tool[Any] | str]:
         """The tools, and what is to be said of those that cannot be used. To check many schemas takes a while."""
@@ -211,6 +229,13 @@ class McpSources:
         except SchemaMistake as error:
             return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
         return RemoteTool(name, definition, schema, source.supervisor)
+
+
+def _collision(config: ServerConfig, error: ValueError) -> ConfigError:
+    return ConfigError(
+        f"server {config.name!r}: its tools were not taken: {error}",
+        hint="give the server another name in the settings",
+    )
 
 
 def _log(text: str) -> None:
@@ -240,12 +265,9 @@ async def open_sources(
     env = dict(os.environ) if environ is None else environ
     used = [config for config in servers if not config.disabled]
     store = DefinitionStore(directory or state_directory(env))
-    sources = McpSources(registry, store, tuple(config.name for config in used), notice)
+    sources = McpSources(store, tuple(config.name for config in used), notice)
     async with background_tasks() as tasks:
-        try:
+        with sources.attached(registry):
             for config in used:
                 tasks.start_soon(sources.look_after, await sources.add(config, env, rules))
             yield sources
-        finally:
-            for config in used:
-                registry.remove_source(source_name(config.name))
