@@ -10,6 +10,7 @@ import anyio
 import pytest
 from tests.support.permits import Clock, Desk, Says, desk, says
 
+from harness import connect
 from harness.testing.memory import MemoryBackend, _NoTransport
 from harness.toolkit import ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied
@@ -305,6 +306,55 @@ async def test_a_changed_call_is_handed_back_to_be_judged_again() -> None:
     changed = ToolCall("write_file", {"path": "/tmp/b"})
     verdict = await desk(Says(lambda question: Answer(Scope.ONCE, call=changed))).decide("write_file", "/srv/a")
     assert (verdict.allowed, verdict.call) == (True, changed)
+
+
+async def through(made: Desk, tool: str, path: str) -> Verdict:
+    """Decide as the pipeline does: a changed call is decided again."""
+    request = made.request(tool, path, arguments={"path": path})
+    for _ in range(3):
+        verdict = await made.policy.decide(request, made.ctx)
+        if verdict.call is None:
+            return verdict
+        arguments = verdict.call.arguments
+        assert not isinstance(arguments, str)
+        request = made.request(tool, str(arguments["path"]), arguments=arguments)
+    raise AssertionError("it was changed again and again")
+
+
+async def test_a_call_that_was_changed_is_not_asked_about_again_and_is_denied_where_it_must_be() -> None:
+    for path, allowed in (("/tmp/b", True), ("~/.ssh/id_rsa", False)):
+        approver = changes_it_to(path)
+        made = desk(approver)
+        assert (await through(made, "write_file", "/srv/a")).allowed is allowed
+        assert len(approver.questions) == 1
+
+
+def changes_it_to(path: str) -> Says:
+    return Says(lambda question: Answer(Scope.ONCE, call=ToolCall("x", {"path": path})))
+
+
+async def test_an_answer_holds_for_what_was_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    (tmp_path / "b").write_text("")
+    link = tmp_path / "link"
+    link.symlink_to("a")
+
+    def swap(question: Question) -> Answer:
+        link.unlink()
+        link.symlink_to("b")
+        return Answer(Scope.EXACT)
+
+    async with connect("local:") as ctx:
+        verdict = await desk(Says(swap), execution=ctx).decide("write_file", str(link))
+    assert (verdict.allowed, "has changed while" in verdict.reason) == (False, True)
+
+
+async def test_the_answers_of_a_session_end_with_it() -> None:
+    made = desk(says(Scope.SESSION))
+    assert await made.allows("write_file", "/srv/a")
+    made.policy.end_session("s1")
+    made.policy.approver = None
+    assert not await made.allows("write_file", "/srv/a")
 
 
 class Slow(Approver):

@@ -10,6 +10,8 @@ from tests.support.permits import desk, says
 
 from harness import connect
 from harness.context import ExecutionContext
+from harness.target import Target
+from harness.testing.memory import MemoryBackend
 from harness.toolkit.permissions.answers import Answer, Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
@@ -232,12 +234,42 @@ async def test_a_wildcard_that_stands_for_a_secret_now_is_one(here: ExecutionCon
     assert not await made.allows("run_shell", "cat *.p[a-e]m")
 
 
+async def test_a_wildcard_is_judged_by_where_links_lead(here: ExecutionContext, tmp_path: Path) -> None:
+    (tmp_path / "keys").symlink_to("home/.ssh")
+    (tmp_path / "home/.ssh/other").write_text("")
+    (tmp_path / "notes-1").write_text("")
+    made = desk(mode=Mode.AUTO, execution=here, cwd=str(tmp_path))
+    assert not await made.allows("run_shell", "cat k*/other")
+    assert await made.allows("run_shell", "cat n*")
+    (tmp_path / "notes-2").symlink_to("home/.ssh/other")
+    assert not await made.allows("run_shell", "cat n*")
+
+
 async def test_a_command_that_names_more_files_than_can_be_judged_asks(here: ExecutionContext, tmp_path: Path) -> None:
-    for number in range(70):
+    for number in range(200):
         (tmp_path / f"f{number}").write_text("")
     made = desk(mode=Mode.AUTO, execution=here, cwd=str(tmp_path))
-    assert await made.allows("run_shell", "cat f1*")
-    assert not await made.allows("run_shell", "cat f*")
+    assert await made.allows("run_shell", "cat f*")
+    for number in range(70):
+        (tmp_path / f"g{number}").symlink_to("f1")
+    assert await made.allows("run_shell", "cat f* g1")
+    assert not await made.allows("run_shell", "cat g*")
+    assert not await made.allows("run_shell", f"cat {' '.join(f'f{number}' for number in range(70))}")
+
+
+class Elsewhere(MemoryBackend):
+    """A container, which starts commands where its image says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = Target.parse("docker://app")
+
+
+async def test_where_nobody_knows_where_a_command_starts_its_relative_names_are_not_taken_for_harmless() -> None:
+    made = desk(backend=Elsewhere())
+    assert await made.allows("run_shell", "cat /srv/notes")
+    assert not await made.allows("run_shell", "cat notes")
+    assert await desk(backend=Elsewhere(), cwd="/srv").allows("run_shell", "cat notes")
 
 
 async def test_what_a_program_prints_reaches_no_decision() -> None:

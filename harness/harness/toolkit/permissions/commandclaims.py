@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from .globs import has_wildcard
 from .harddenials import HardDenials
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
-from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd
+from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd, links_among
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -121,11 +122,12 @@ class CommandReader:
         if not words:
             return ()
         start = await self._start(subject, words)
-        names = await self._expanded(words, start or "")
-        if names is None or len(names) > PATHS:
+        matched = await self._matched([word for word in words if has_wildcard(word)], start or "")
+        if matched is None or len(words) > PATHS:
             return None
-        files = await self._resolved(names, start or "")
-        return files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
+        files = await self._resolved(words, start or "")
+        certain = files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
+        return (*certain, *matched)
 
     async def _start(self, subject: Subject, words: Sequence[str]) -> str | None:
         """The directory that relative words start from; None when nobody knows."""
@@ -133,16 +135,21 @@ class CommandReader:
             return self._cwd
         return await find_cwd(subject.pane, self._execution)
 
-    async def _expanded(self, words: Sequence[str], start: str) -> tuple[str, ...] | None:
-        """The words, and the files that those with wildcards stand for now."""
-        found = list(words)
-        for word in words:
-            if has_wildcard(word):
-                names = await expand_pattern(word, start, self._execution)
-                if names is None:
-                    return None
-                found += names
-        return tuple(dict.fromkeys(found))
+    async def _matched(self, patterns: Sequence[str], start: str) -> tuple[RealPath, ...] | None:
+        """The files that words with wildcards stand for now. Only links among them need a question each."""
+        names: dict[str, None] = {}
+        for pattern in patterns:
+            expanded = await expand_pattern(pattern, start, self._execution)
+            if expanded is None:
+                return None
+            names |= dict.fromkeys(expanded)
+        links = await links_among(tuple(names), self._execution) if names else set()
+        if links is None or len(links) > PATHS:
+            return None
+        directories = sorted({posixpath.dirname(name.rstrip("/")) or "/" for name in names})
+        real = dict(zip(directories, await self._resolved(directories, "/"), strict=True))
+        plain = (_in_directory(name.rstrip("/"), real) for name in names if name.rstrip("/") not in links)
+        return (*plain, *await self._resolved(sorted(links), "/"))
 
     async def _resolved(self, names: Sequence[str], start: str) -> tuple[RealPath, ...]:
         found: dict[int, RealPath] = {}
@@ -206,6 +213,12 @@ def plain_forms(command: SimpleCommand) -> tuple[str, ...]:
 
 def _unless_double(match: re.Match[str]) -> str:
     return match[0] if match[0].startswith('"') else ""
+
+
+def _in_directory(path: str, real: Mapping[str, RealPath]) -> RealPath:
+    directory, name = posixpath.split(path)
+    known = real[directory or "/"]
+    return RealPath(path, path, posixpath.join(known.real, name), known.is_known)
 
 
 def _rooted(word: str) -> bool:

@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from ...errors import ConfigError, FileError, HarnessError, ToolError
 from ..seams import PermissionRequest, Policy, Verdict
+from ..values import JsonObject
 from .answers import Answer, Scope, rules_of
 from .approver import Approver
 from .asking import NO_APPROVER, ask, question_of
@@ -34,6 +35,10 @@ __all__ = ["RulePolicy"]
 
 FRESH = 0.25
 """Seconds for which the user's file of rules is not looked at again."""
+
+_Changed = tuple[str, JsonObject | str, str]
+"""The call that an approver changed: its id, the arguments that he gave it, and who he is."""
+NOTHING_CHANGED: _Changed = ("", "", "")
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +84,7 @@ class RulePolicy(Policy):
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
         self._sessions: dict[str, _Session] = {}
+        self._changed: _Changed = NOTHING_CHANGED
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
         """Decide; ask when nothing decides.
@@ -92,8 +98,9 @@ class RulePolicy(Policy):
             async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
                 decision = await self._decision(claims, request, ctx)
                 if decision.action is Action.ASK:
-                    return await self._asked(decision, request, ctx)
-        return Verdict(decision.action is Action.ALLOW, decision.reason, decision.by)
+                    verdict = await self._asked(decision, request, ctx)
+                    return await self._still_so(verdict, claims, request, ctx)
+        return _verdict(decision)
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
         """What would be decided, and why. Nobody is asked.
@@ -111,6 +118,10 @@ class RulePolicy(Policy):
         """What was answered in a session, the latest first."""
         known = self._sessions.get(session_id)
         return known.rules.rules if known else ()
+
+    def end_session(self, session_id: str) -> None:
+        """Forget what was answered in a session."""
+        self._sessions.pop(session_id, None)
 
     # -- deciding
 
@@ -155,8 +166,20 @@ class RulePolicy(Policy):
 
     # -- asking
 
+    async def _still_so(
+        self, verdict: Verdict, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
+    ) -> Verdict:
+        """An answer takes time, in which a link may come to lead elsewhere: it holds for what was asked about."""
+        if not verdict.allowed or verdict.call is not None:
+            return verdict
+        now = await self._claims(request, ctx)
+        if [claim.whole for claim in now] != [claim.whole for claim in claims]:
+            return Verdict(False, "what it would touch has changed while it was asked about; try again", "policy")
+        decision = await self._decision(now, request, ctx)
+        return _verdict(decision) if decision.action is Action.DENY else verdict
+
     async def _asked(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        in_advance = self._in_advance(decision)
+        in_advance = self._in_advance(decision) or self._as_changed(request)
         if in_advance is not None:
             return in_advance
         if self.approver is None:
@@ -164,6 +187,7 @@ class RulePolicy(Policy):
         question = question_of(request, decision, ctx)
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:
+            self._changed = (request.call.call_id, answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)
         await self._keep(answer, decision.asks, request, ctx)
         reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
@@ -176,6 +200,14 @@ class RulePolicy(Policy):
         if state == "all" and not any(claim.must_ask for claim in decision.asks):
             return Verdict(True, "approved in advance", "timed approval")
         return None
+
+    def _as_changed(self, request: PermissionRequest) -> Verdict | None:
+        """Whoever changed a call has approved it as it is now; that it is decided again is for what denies it."""
+        call_id, arguments, by = self._changed
+        if not call_id or call_id != request.call.call_id or request.call.arguments != arguments:
+            return None
+        self._changed = NOTHING_CHANGED
+        return Verdict(True, "approved as it was changed", by)
 
     async def _keep(
         self, answer: Answer, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
@@ -200,6 +232,10 @@ class RulePolicy(Policy):
             except ConfigError as error:
                 log.warning("the answer holds for this session only: %s", error)
             self._looked = float("-inf")
+
+
+def _verdict(decision: Decision) -> Verdict:
+    return Verdict(decision.action is Action.ALLOW, decision.reason, decision.by)
 
 
 def _own_files(file: RuleFile | None) -> tuple[str, ...]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...context import ExecutionContext
 from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
 from ...results import FileStat
 
-__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd"]
+__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd", "links_among"]
 
 LINKS = 40
 """Links in a row, as kernels follow them."""
-MATCHES = 500
+MATCHES = 2000
 """Names that a wildcard of a command may stand for and still be judged."""
+DIRECTORIES = 32
+"""Directories in which these may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,21 @@ async def expand_pattern(pattern: str, base: str, execution: ExecutionContext) -
         return tuple(await execution.glob(absolute, max_entries=MATCHES))
     except (FileError, ValueError, UnsupportedOperation):
         return None
+
+
+async def links_among(paths: Sequence[str], execution: ExecutionContext) -> set[str] | None:
+    """Those of some absolute paths that are links, with one question for each directory; None: too many of them."""
+    directories = {posixpath.dirname(path.rstrip("/")) for path in paths}
+    if len(directories) > DIRECTORIES:
+        return None
+    found: set[str] = set()
+    for directory in directories:
+        try:
+            entries = await execution.list_dir(directory or "/")
+        except (FileError, UnsupportedOperation):
+            return None
+        found |= {posixpath.join(directory, entry.name) for entry in entries if entry.type == "link"}
+    return found & {path.rstrip("/") for path in paths}
 
 
 async def find_cwd(pane: str | None, execution: ExecutionContext) -> str | None:
