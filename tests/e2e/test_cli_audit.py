@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,8 @@ from tests.support.program import Program
 
 from harness.toolkit import CallStatus
 from harness.toolkit.ledger import Place, this_process
+
+CHECKER = Path(__file__).parents[2] / "docs" / "examples" / "check_export.py"
 
 
 def place_of(program: Program) -> Place:
@@ -100,6 +104,19 @@ def test_records_are_exported_as_they_were_hashed(audited: Program) -> None:
         before = digest
     some = [json.loads(line) for line in audited.run("audit", "export", "--status", "error").stdout.splitlines()]
     assert [(line["kind"], line["seq"]) for line in some] == [("intent", 5), ("outcome", 6)]
+
+
+def test_an_export_is_checked_by_the_program_of_the_documentation(audited: Program) -> None:
+    def check(exported: bytes) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([sys.executable, str(CHECKER)], input=exported, capture_output=True, timeout=20)
+
+    exported = audited.run("audit", "export").stdout
+    head = json.loads(audited.run("--json", "audit", "verify").stdout)["head"]
+    assert check(exported).stdout.decode().split()[-1] == head
+    assert check(exported.replace(b"echo made", b"echo more")).stderr == b"record 3 was changed\n"
+    lines = exported.splitlines(keepends=True)
+    assert check(b"".join(lines[:3] + lines[4:])).stderr == b"record 5 does not follow the one before it\n"
+    assert check(b"").stdout == b"whole, up to nothing\n"
 
 
 def test_an_untouched_audit_is_verified_and_a_changed_one_is_1(audited: Program) -> None:
