@@ -22,6 +22,7 @@ from .report import machine, render
 from .startup import startup_row
 from .throughput import flat_row, throughput_row
 from .toolkit_ledger import toolkit_ledger_row
+from .toolkit_permissions import toolkit_permissions_row
 from .transfer import files_row
 from .world import ROOT, Size, World, a_world
 
@@ -39,6 +40,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "containers": containers_row,
     "container-files": container_files_row,
     "toolkit-ledger": toolkit_ledger_row,
+    "toolkit-permissions": toolkit_permissions_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)
