@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import mcp_types as types
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
 
@@ -14,7 +15,7 @@ from harness.mcp.elicitation import ClientApprover
 from harness.mcp.server import open_session
 from harness.toolkit import Executor
 
-__all__ = ["connected"]
+__all__ = ["connected", "subscribe", "unsubscribe"]
 
 
 @asynccontextmanager
@@ -35,3 +36,15 @@ async def connected(make: Callable[[ClientApprover], Executor], **options: Any) 
             await client.initialize()
             yield client
         tasks.cancel_scope.cancel()
+
+
+async def subscribe(client: ClientSession, uri: str) -> None:
+    """``resources/subscribe``; the client's own method warns of what later revisions have instead."""
+    request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+    await client.send_request(request, types.EmptyResult)
+
+
+async def unsubscribe(client: ClientSession, uri: str) -> None:
+    """``resources/unsubscribe``."""
+    request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+    await client.send_request(request, types.EmptyResult)

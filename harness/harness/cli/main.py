@@ -42,6 +42,7 @@ class Program(LazyGroup):
         "permissions": (".permissions:permissions", "What may run without asking: list, add, remove and test rules."),
         "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
         "tools": (".tools:tools", "What models are offered: list the tools, print their schemas, call one."),
+        "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
         "audit": (".audit:audit", "Show, verify and export what was run, and what came of it."),
         "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
         "config": (".config:config", "Show the settings and where each was set."),

@@ -21,6 +21,7 @@ from mcp.server.runner import serve_loop
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
+from ..errors import HarnessError
 from ..tasks import BackgroundTasks, background_tasks
 from ..toolkit.executor import Executor
 from ..toolkit.values import CallOutcome, Json, ToolCall
@@ -159,7 +160,10 @@ class ClientSession:
         place = _place(params.uri)
         if self._watched.full:
             raise MCPError(code=REFUSED, message="there are too many subscriptions; end one first")
-        self._watched.add(place, ctx.session.send_resource_updated)
+        try:
+            await self._watched.add(place, ctx.session.send_resource_updated)
+        except HarnessError as error:
+            raise MCPError(code=NOT_FOUND, message=plain(str(error)), data={"uri": place.uri}) from error
         return types.EmptyResult()
 
     async def _unsubscribe(self, ctx: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:

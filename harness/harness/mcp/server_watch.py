@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -17,7 +18,7 @@ import anyio
 from ..context import ExecutionContext
 from ..errors import HarnessError
 from ..results import Status
-from ..tasks import BackgroundTasks
+from ..tasks import BackgroundTasks, background_tasks
 from ..toolkit.events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
 from .resources import Place
 
@@ -55,6 +56,13 @@ class Signal:
         self._event = anyio.Event()
 
 
+@dataclass(slots=True)
+class _Watch:
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    begun: anyio.Event = field(default_factory=anyio.Event)
+    error: HarnessError | None = None
+
+
 class Subscriptions:
     """What one client watches."""
 
@@ -62,7 +70,7 @@ class Subscriptions:
         self._execution = execution
         self._events = events
         self._tasks = tasks
-        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._watches: dict[str, _Watch] = {}
         self._had: dict[str, int] = {}
 
     def have_read(self, place: Place, offset: object) -> None:
@@ -73,39 +81,53 @@ class Subscriptions:
     @property
     def full(self) -> bool:
         """There are as many as are allowed."""
-        return len(self._scopes) >= LIMIT
+        return len(self._watches) >= LIMIT
 
-    def add(self, place: Place, notify: Notify) -> None:
-        """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place."""
+    async def add(self, place: Place, notify: Notify) -> None:
+        """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place.
+
+        Every change that comes after this is told.
+
+        Raises:
+            HarnessError: it is not there.
+        """
         self.remove(place.uri)
-        scope = self._scopes[place.uri] = anyio.CancelScope()
-        self._tasks.start_soon(self._run, place, notify, scope)
+        watch = self._watches[place.uri] = _Watch()
+        self._tasks.start_soon(self._run, place, notify, watch)
+        await watch.begun.wait()
+        if watch.error is not None:
+            raise watch.error
 
     def remove(self, uri: str) -> None:
         """Watch it no more; nothing happens when it was not watched."""
-        if (scope := self._scopes.pop(uri, None)) is not None:
-            scope.cancel()
+        if (watch := self._watches.pop(uri, None)) is not None:
+            watch.scope.cancel()
 
-    async def _run(self, place: Place, notify: Notify, scope: anyio.CancelScope) -> None:
+    async def _run(self, place: Place, notify: Notify, watch: _Watch) -> None:
         try:
-            with scope:
-                await self._watch(place, notify)
+            with watch.scope:
+                await self._watch(place, notify, watch)
         except HarnessError as error:
+            watch.error = error
             log.info("%s is no longer watched: %s", place.uri, error)
         finally:
-            if self._scopes.get(place.uri) is scope:
-                del self._scopes[place.uri]
+            watch.begun.set()
+            if self._watches.get(place.uri) is watch:
+                del self._watches[place.uri]
 
-    async def _watch(self, place: Place, notify: Notify) -> None:
+    async def _watch(self, place: Place, notify: Notify, watch: _Watch) -> None:
+        changes = self._changes(place)
+        await anext(changes)
+        watch.begun.set()
         signal = Signal()
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(_tell, signal, place.uri, notify)
-            async for _ in self._changes(place):
+            async for _ in changes:
                 signal.set()
             await anyio.sleep(QUIET)  # the last change is still to be told
-            tasks.cancel_scope.cancel()
 
     def _changes(self, place: Place) -> AsyncIterator[None]:
+        """One item when the watch has begun, and one for each change."""
         arguments = place.arguments
         if place.tool == "job_log":
             job_id = str(arguments["job_id"])
@@ -119,6 +141,7 @@ class Subscriptions:
     async def _log(self, job_id: str, offset: int) -> AsyncIterator[None]:
         """Each piece of output, and the end, when it is still to come."""
         job = await self._execution.job(job_id)
+        yield
         if job.status is not Status.RUNNING:
             return
         output = cast("AsyncGenerator[bytes, None]", self._execution.follow(job_id, offset=offset))
@@ -136,6 +159,7 @@ class Subscriptions:
 
         with self._events.listening(listen):
             known = await self._execution.jobs()
+            yield
             while True:
                 with anyio.move_on_after(JOBS_EVERY):
                     await changed.wait()
@@ -145,6 +169,7 @@ class Subscriptions:
 
     async def _polled(self, look: Callable[[], Awaitable[str]], every: float) -> AsyncIterator[None]:
         seen = hash(await look())
+        yield
         while True:
             await anyio.sleep(every)
             before, seen = seen, hash(await look())

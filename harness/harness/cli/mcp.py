@@ -1,0 +1,107 @@
+"""``harness mcp``: our tools for clients of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from ..context import ExecutionContext
+from ..errors import ConfigError
+from .commands import command
+from .exits import SIGNALLED
+from .output import note, print_json, warn
+from .runtime import Needs, Session, on_target, session_of
+from .streams import Interruption
+
+if TYPE_CHECKING:
+    from ..mcp.http_guard import Address
+    from ..mcp.http_token import Token
+    from ..mcp.server_main import ToolServer
+
+__all__ = ["mcp"]
+
+
+@command("mcp")
+@click.option("--http", "address", metavar="HOST:PORT", help="Serve over HTTP here, instead of stdin and stdout.")
+@click.option("--token-file", metavar="FILE", help="The token of HTTP clients; made when it is missing.")
+@click.option(
+    "--allow-host", "names", metavar="NAME", multiple=True, help="Serve HTTP under this name too; repeatable."
+)
+@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines reach, unencrypted.")
+@click.pass_context
+def mcp(
+    ctx: click.Context, address: str | None, token_file: str | None, names: tuple[str, ...], allow_remote: bool
+) -> int:
+    """Serve the tools to MCP clients: one over stdin and stdout, or many over HTTP with a token.
+
+    It ends when its client goes, or with SIGTERM or Ctrl-C; jobs on the target live on.
+    """
+    session = session_of(ctx)
+    _check_extra()
+    if address is None and (token_file or names or allow_remote):
+        raise click.UsageError("--token-file, --allow-host and --allow-remote are for --http")
+    code = _stdio(session) if address is None else _http(session, address, token_file, names, allow_remote)
+    return 0 if code == SIGNALLED + signal.SIGTERM else code  # that is how clients end a server
+
+
+def _check_extra() -> None:
+    try:
+        import mcp.server  # noqa: F401 # only to see whether it is there
+    except ImportError:
+        raise ConfigError("the server needs the extra mcp", hint="pip install 'harness-ops[mcp]'") from None
+
+
+def _stdio(session: Session) -> int:
+    from ..mcp.server_stdio import claimed_stdio
+
+    with claimed_stdio() as wire:
+
+        async def work(execution: ExecutionContext, interruption: Interruption) -> None:
+            async with AsyncExitStack() as stack:
+                server = await _open(session, execution, stack)
+                await server.serve_stdio(wire)
+
+        return on_target(session, work, Needs(create=True))
+
+
+def _http(session: Session, text: str, token_file: str | None, names: tuple[str, ...], allow_remote: bool) -> int:
+    from ..mcp.http_guard import parse_address
+    from ..mcp.http_server import check_address
+    from ..mcp.http_token import find_token
+
+    address = parse_address(text)
+    check_address(address, allow_remote=allow_remote)
+    token = find_token(token_file)
+
+    async def work(execution: ExecutionContext, interruption: Interruption) -> None:
+        async with AsyncExitStack() as stack:
+            server = await _open(session, execution, stack)
+            await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
+
+    return on_target(session, work, Needs(create=True))
+
+
+def _announce(session: Session, address: Address, token: Token) -> None:
+    if session.json:
+        print_json({"url": address.url, "token_from": token.origin})
+    else:
+        note(f"listening on {address.url}; the token is in {token.origin}")
+
+
+async def _open(session: Session, execution: ExecutionContext, stack: AsyncExitStack) -> ToolServer:
+    from importlib.metadata import version
+
+    from ..mcp.server_main import ToolServer
+    from ..mcp.server_settings import server_settings_of
+    from ..settings import load_tables
+    from ..toolkit.assembly import load_toolkit_settings, open_toolkit
+
+    choices = session.invocation.choices
+    settings = server_settings_of(load_tables("mcp", choices))
+    toolkit = await stack.enter_async_context(open_toolkit(load_toolkit_settings(choices)))
+    for problem in toolkit.problems:
+        warn(problem, as_json_document=session.json)
+    return ToolServer(toolkit, execution, settings, version("harness-ops"))

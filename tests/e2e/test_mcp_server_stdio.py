@@ -1,0 +1,301 @@
+"""``harness mcp`` over standard input and output: the program, its end, and a terminal behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from tests.support.mcp_program import HARNESS, Home, stdio_client_of
+from tests.support.mcp_session import subscribe
+
+LIMIT = 60
+FREE = '[permissions]\nmode = "auto"\n'
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    made = Home.make(tmp_path, FREE)
+    yield made
+    socket = (tmp_path / ".config/harness/config.toml").read_text().split('"')[1]
+    subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
+
+
+def data_of(result: types.CallToolResult) -> dict[str, Any]:
+    assert isinstance(result.structured_content, dict), result
+    return result.structured_content
+
+
+async def test_a_command_runs_and_its_result_comes_back(home: Home) -> None:
+    async with stdio_client_of(home) as client:
+        offered = {tool.name for tool in (await client.list_tools()).tools}
+        assert {"read_file", "run_shell", "time", "write_file"} <= offered
+        assert "capture_pane" not in offered  # there is no terminal
+        result = await client.call_tool("run_shell", {"command": "echo out; echo err >&2; exit 3"})
+        assert result.is_error
+        data = data_of(result)
+        assert (data["exit_code"], data["stdout"], data["stderr"]) == (3, "out\n", "err\n")
+
+
+async def test_the_sdks_client_that_prefers_later_revisions_is_served_too(home: Home) -> None:
+    command, *first = HARNESS
+    server = StdioServerParameters(command=command, args=[*first, "mcp"], env=home.environment, cwd=str(home.path))
+    async with Client(stdio_client(server)) as client:
+        result = await client.call_tool("run_shell", {"command": "echo hi"})
+    assert data_of(result)["stdout"] == "hi\n"
+
+
+async def test_many_calls_at_once_are_not_mixed(home: Home) -> None:
+    got: dict[int, str] = {}
+    async with stdio_client_of(home) as client:
+
+        async def one(number: int) -> None:
+            got[number] = data_of(await client.call_tool("run_shell", {"command": f"echo {number}"}))["stdout"]
+
+        with anyio.fail_after(LIMIT):
+            async with anyio.create_task_group() as tasks:
+                for number in range(40):
+                    tasks.start_soon(one, number)
+    assert got == {number: f"{number}\n" for number in range(40)}
+
+
+async def test_without_an_approver_what_needs_one_is_denied_and_with_one_it_is_asked(tmp_path: Path) -> None:
+    home, asked = Home.make(tmp_path), list[str]()
+
+    async def allow(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "once"})
+
+    async with stdio_client_of(home) as client:
+        denied = await client.call_tool("run_shell", {"command": "touch made"})
+    assert denied.is_error
+    assert "harness permissions add" in denied.model_dump_json()
+    assert not (tmp_path / "made").exists()
+    async with stdio_client_of(home, elicitation_callback=allow) as client:
+        done = await client.call_tool("run_shell", {"command": "touch made"})
+    assert not done.is_error, done
+    assert (tmp_path / "made").exists()
+    assert ["  | touch made" in text.split("\n") for text in asked] == [True]
+
+
+async def test_a_cancelled_call_ends_its_command(home: Home) -> None:
+    async with stdio_client_of(home) as client:
+        with anyio.move_on_after(1.5):
+            await client.call_tool("run_shell", {"command": "sleep 300.77"})
+        with anyio.fail_after(LIMIT):
+            while running("sleep 300.77"):
+                await client.send_ping()
+        result = await client.call_tool("run_shell", {"command": "echo next"})
+    assert data_of(result)["stdout"] == "next\n"
+    audit = subprocess.run(
+        [*HARNESS, "--json", "audit", "show"], env=home.environment, capture_output=True, timeout=LIMIT, check=True
+    )
+    assert b'"cancelled"' in audit.stdout
+
+
+async def test_a_long_command_lives_on_after_the_server(tmp_path: Path) -> None:
+    home = Home.make(tmp_path, FREE + "[mcp]\nhandoff = 1\n")
+    gate = tmp_path / "gate"
+    command = f"echo begun; while [ ! -e {gate} ]; do sleep 0.1; done; echo ended"
+    async with stdio_client_of(home) as client:
+        data = data_of(await client.call_tool("run_shell", {"command": command, "wait": "10m"}))
+    assert (data["status"], data["stdout"]) == ("running", "begun\n")
+    gate.touch()
+    waited = subprocess.run(
+        [*HARNESS, "jobs", "wait", data["job_id"]], env=home.environment, capture_output=True, timeout=LIMIT
+    )
+    assert (waited.returncode, waited.stdout) == (0, b"begun\nended\n")
+    async with stdio_client_of(home) as client:
+        (content,) = (await client.read_resource(f"harness://job/{data['job_id']}/log")).contents
+    assert isinstance(content, types.TextResourceContents)
+    assert content.text == "begun\nended\n"
+
+
+async def test_the_screen_of_a_pane_is_seen_and_its_changes_are_told(home: Home) -> None:
+    some = anyio.Event()
+
+    async def heard(message: object) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            some.set()
+
+    async with stdio_client_of(home, "--tmux", message_handler=heard) as client:
+        uris = [str(item.uri) for item in (await client.list_resources()).resources]
+        (screen,) = [uri for uri in uris if uri.endswith("/screen")]
+        await subscribe(client, screen)
+        result = await client.call_tool("run_shell", {"command": "echo $((6*7))-on-screen"})
+        assert data_of(result)["stdout"] == "42-on-screen\n"
+        with anyio.fail_after(LIMIT):
+            await some.wait()
+        (content,) = (await client.read_resource(screen)).contents
+        assert isinstance(content, types.TextResourceContents)
+        assert "42-on-screen" in content.text
+        assert "capture_pane" in [tool.name for tool in (await client.list_tools()).tools]
+
+
+# -- the end
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+GREETED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def call(number: int, command: str) -> dict[str, Any]:
+    params = {"name": "run_shell", "arguments": {"command": command}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+class Raw:
+    """The program and plain lines."""
+
+    def __init__(self, home: Home, *arguments: str) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [*HARNESS, "mcp", *arguments], env=home.environment, cwd=home.path, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+
+    def __enter__(self) -> Raw:
+        self.say(HELLO)
+        assert self.hear()["id"] == 0
+        self.say(GREETED)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def say(self, *messages: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
+        assert ready, "nothing came"
+        return json.loads(self.process.stdout.readline())
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        out, err = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, out, err
+
+
+def running(command: str) -> bool:
+    found = subprocess.run(["pgrep", "-f", f"^{command}"], capture_output=True)
+    return found.returncode == 0
+
+
+def test_the_end_of_the_input_is_the_end_of_the_server(home: Home) -> None:
+    with Raw(home) as server:
+        assert server.end() == (0, b"", b"")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_server_and_the_command_that_is_waited_for(
+    home: Home, number: signal.Signals, code: int
+) -> None:
+    with Raw(home) as server:
+        server.say(call(1, "echo $$ > pid; exec sleep 300.78"))
+        pid = home.path / "pid"
+        wait_for(lambda: pid.exists() and pid.read_text().strip() != "" and running("sleep 300.78"))
+        server.process.send_signal(number)
+        assert server.end()[0] == code
+        assert not running("sleep 300.78")
+
+
+def test_a_client_that_reads_nothing_does_not_keep_the_server(home: Home) -> None:
+    with Raw(home) as server:
+        server.say(*(call(number, "head -c 300000 /dev/zero | tr '\\0' x") for number in range(1, 9)))
+        wait_for(lambda: bool(select.select([server.process.stdout], [], [], 0)[0]))
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(LIMIT)
+        assert server.process.returncode == 0
+        server.end()
+
+
+def test_rubbish_on_the_input_is_answered_and_survived(home: Home) -> None:
+    with Raw(home) as server:
+        assert server.process.stdin is not None
+        server.process.stdin.write(b"rubbish\n\xff\xfe\n[]\n")
+        server.process.stdin.flush()
+        assert [server.hear()["error"]["code"] for _ in range(3)] == [-32700, -32700, -32600]
+        server.say(call(5, "echo alive"))
+        assert server.hear()["result"]["structuredContent"]["stdout"] == "alive\n"
+        assert server.end()[0] == 0
+
+
+def test_a_stray_print_cannot_reach_the_protocol(home: Home) -> None:
+    package = home.path / "site"
+    package.mkdir()
+    (package / "sitecustomize.py").write_text(
+        "import threading, os, sys, time\n"
+        "def noise():\n"
+        "    while not sys.modules.get('harness.mcp.server_main'):\n"
+        "        time.sleep(0.01)\n"
+        "    for _ in range(200):\n"
+        "        print('stray print', flush=True); os.write(1, b'stray write\\n'); time.sleep(0.005)\n"
+        "threading.Thread(target=noise, daemon=True).start()\n"
+    )
+    with Raw(Loud(home.path)) as server:
+        for number in range(1, 20):
+            server.say(call(number, f"echo {number}"))
+            assert server.hear()["id"] == number
+        code, out, err = server.end()
+        assert (code, out) == (0, b"")
+        assert b"stray print" in err
+        assert b"stray write" in err
+
+
+class Loud(Home):
+    """A home whose programs say more than they should."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | {"PYTHONPATH": str(self.path / "site")}
+
+
+def test_a_target_that_cannot_be_reached_is_told_on_standard_error(home: Home) -> None:
+    done = subprocess.run(
+        [*HARNESS, "mcp", "--batch", "--ssh", "nobody@127.0.0.1:1"],
+        env=home.environment, cwd=home.path, input=json.dumps(HELLO).encode(), capture_output=True, timeout=LIMIT,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"127.0.0.1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--token-file", "t"], ["--allow-remote"], ["--allow-host", "x"], ["--http", "0.0.0.0:0"], ["--http", "x"]],
+)
+def test_options_that_make_no_sense_are_refused(home: Home, arguments: list[str]) -> None:
+    done = subprocess.run(
+        [*HARNESS, "mcp", *arguments], env=home.environment, cwd=home.path, capture_output=True, timeout=LIMIT
+    )
+    assert done.returncode == 125
+    assert done.stderr.startswith(b"harness: ")
+    assert done.stdout == b""
+
+
+def wait_for(ready: Any) -> None:
+    """The server's doing on the target; there is no other signal of it."""
+    import time
+
+    end = time.monotonic() + LIMIT
+    while not ready():
+        assert time.monotonic() < end, "it did not happen"
+        os.sched_yield()
+        time.sleep(0.02)
