@@ -42,6 +42,7 @@ class Program(LazyGroup):
         "permissions": (".permissions:permissions", "What may run without asking: list, add, remove and test rules."),
         "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
         "tools": (".tools:tools", "What models are offered: list the tools, print their schemas, call one."),
+        "servers": (".servers:servers", "The MCP servers whose tools are offered: list them, show and accept tools."),
         "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
         "audit": (".audit:audit", "Show, verify and export what was run, and what came of it."),
         "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),

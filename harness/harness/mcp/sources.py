@@ -100,6 +100,14 @@ class McpSources:
         source = self._source(name)
         return tuple(sorted(self._disabled(source)))
 
+    def definitions(self, name: str) -> tuple[ToolDefinition, ...]:
+        """What a server last said of its tools, also of those that are disabled.
+
+        Raises:
+            ConfigError: there is no server of that name.
+        """
+        return self._source(name).latest
+
     async def accept(self, name: str, tools: Iterable[str] | None = None) -> None:
         """Enable tools that changed, as they are now: those of these names there, or all.
 
@@ -117,6 +125,15 @@ class McpSources:
         with anyio.move_on_after(timeout):
             for source in self._sources.values():
                 await source.listed.wait()
+            return True
+        return False
+
+    async def wait_settled(self, timeout: float) -> bool:
+        """Wait until each server runs, was given up, or waits for its first call; for ``timeout`` seconds at most."""
+        with anyio.move_on_after(timeout):
+            for source in self._sources.values():
+                while source.supervisor.state.state in {"starting", "waiting"}:
+                    await source.supervisor.changed()
             return True
         return False
 
