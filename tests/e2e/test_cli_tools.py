@@ -152,6 +152,23 @@ def test_an_unclear_answer_is_asked_for_again(program: Program) -> None:
     assert (child.exitstatus, (program.home / "made").exists()) == (0, True)
 
 
+def test_ctrl_c_at_the_question_ends_it_and_nothing_runs(program: Program) -> None:
+    child = at_terminal(program, '{"command": "touch made"}')
+    child.expect_exact("n = no: ")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, (program.home / "made").exists()) == (130, False)
+
+
+def test_a_secret_of_the_settings_is_not_shown(program: Program) -> None:
+    file = program.home / "config" / "harness" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[env]\nDEPLOY_TOKEN = "correct-horse"\n')
+    code, out, _ = call(program, "run_shell", {"command": "echo token-was-correct-horse"})
+    assert (code, "token-was" in out, "horse" in out) == (0, True, False)
+
+
 def test_what_was_approved_for_always_is_not_asked_again(program: Program) -> None:
     child = at_terminal(program, '{"command": "touch made"}')
     child.expect_exact("n = no: ")

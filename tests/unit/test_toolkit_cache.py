@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.support.toolbox import Reads, Trace, Words, toolbox
 
-from harness import ExecutionContext, connect
+from harness import Config, ExecutionContext, connect
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Executor, Registry, Services, Tool, ToolCall, ToolContext, ToolResult, Traits
@@ -206,6 +206,24 @@ async def test_what_a_result_depends_on_must_be_clear(named: Any) -> None:
     cache, ctx = ResultCache(), context()
     await remember(cache, ctx, result=ToolResult.of("x", metadata={"depends": named}))
     assert await cache.get(CALL, ctx) is None
+
+
+class Shared(ExecutionContext):
+    """A target with a terminal that people may type into."""
+
+    @property
+    def has_terminal(self) -> bool:
+        return True
+
+
+async def test_where_people_share_a_terminal_only_what_names_its_files_is_remembered() -> None:
+    cache, ctx = ResultCache(), context(Shared(MemoryBackend(), None, Config()))
+    await remember(cache, ctx)
+    assert await cache.get(CALL, ctx) is None
+    await ctx.execution.write_file("file", "one")
+    result = ToolResult.of("one", metadata=depends_on(await ctx.execution.read_file("file")))
+    await remember(cache, ctx, result=result)
+    assert await cache.get(CALL, ctx) is result
 
 
 # -- in the pipeline

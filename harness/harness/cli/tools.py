@@ -12,6 +12,7 @@ from .commands import command, group
 from .exits import FAILED, HARNESS_FAILED, REFUSED
 from .output import note, print_json, read_stdin, readable, report, table, warn
 from .runtime import Needs, Session, on_target, session_of
+from .servers import servers_of, with_servers
 from .streams import Interruption, StreamWriter
 
 if TYPE_CHECKING:
@@ -151,15 +152,28 @@ refused. Ctrl-C cancels the call.
 @click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
 @click.pass_context
 def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
+    from ..toolkit import ToolCall
+    from ..toolkit.assembly import open_toolkit
+
     session = session_of(ctx)
     session.invocation.passes_codes = True
     settings, catalogue = _catalogue(session)
-    tool = catalogue.registry.lookup(name)
+    known = catalogue.registry.get(name) is not None
+    remote = () if known else servers_of(session, tool=name)
+    if not remote:
+        catalogue.registry.lookup(name)
     text = read_stdin().decode("utf-8", "replace") if arguments == "-" else arguments
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        await _need(catalogue.registry.include(tool.name), target)
-        outcome = await _called(target, settings, catalogue, _approver(session, yes=yes), tool.name, text)
+        variables = dict(session.settings.config.env)
+        async with (
+            with_servers(session, remote, catalogue.registry),
+            open_toolkit(settings, catalogue=catalogue, variables=variables) as toolkit,
+            toolkit.executor(target, approver=_approver(session, yes=yes), registry=catalogue.registry) as executor,
+        ):
+            tool = catalogue.registry.lookup(name)
+            await _need(catalogue.registry.include(tool.name), target)
+            outcome = await executor.call(ToolCall(tool.name, text))
         return _finish(session, outcome, str(target.target), interruption)
 
     return on_target(session, work, Needs(create=True))
@@ -178,24 +192,6 @@ async def _need(registry: Registry, target: ExecutionContext) -> None:
     for name, programs in (await registry.missing_requirements(target)).items():
         hint = "use --tmux" if programs == ("tmux",) else "install it on the target"
         raise HarnessError(f"{name} needs {', '.join(programs)}", target=target.target, hint=hint)
-
-
-async def _called(
-    target: ExecutionContext,
-    settings: ToolkitSettings,
-    catalogue: Catalogue,
-    approver: Approver | None,
-    name: str,
-    arguments: str,
-) -> CallOutcome:
-    from ..toolkit import ToolCall
-    from ..toolkit.assembly import open_toolkit
-
-    async with (
-        open_toolkit(settings, catalogue=catalogue) as toolkit,
-        toolkit.executor(target, approver=approver, registry=catalogue.registry) as executor,
-    ):
-        return await executor.call(ToolCall(name, arguments))
 
 
 def _code(outcome: CallOutcome) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -152,12 +152,17 @@ class Toolkit:
 
 @asynccontextmanager
 async def open_toolkit(
-    settings: ToolkitSettings | None = None, *, catalogue: Catalogue | None = None
+    settings: ToolkitSettings | None = None,
+    *,
+    catalogue: Catalogue | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Toolkit]:
     """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
 
     Args:
         catalogue: the tools, when they are loaded already.
+        variables: what commands get in their environment. Values of those that are named like secrets, and of such
+            variables of this process, are taken out of everything.
 
     Raises:
         ConfigError: the settings name what is not there.
@@ -175,7 +180,9 @@ async def open_toolkit(
             settings=settings,
             registry=known.registry,
             ledger=ledger,
-            redactor=PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets),
+            redactor=PatternRedactor.with_environment(
+                {**os.environ, **(variables or {})}, patterns=settings.tools.secrets
+            ),
             results=results,
             reads=ReadTracker(settings.tools.partial_read_counts),
             rules=RuleFile(rule_file_path()),

@@ -8,8 +8,8 @@ A result is remembered for one target, as it was, one directory, one tool and it
 * a file that it depends on is another one. A tool names those files in its result's ``metadata["depends"]``, made by
   :func:`depends_on`; each is looked at with one question to the target before the result is given again.
 
-What people and other programs do on the target is noticed by the last two alone, so a tool that can name its files
-should.
+What people and other programs do on the target is noticed by the last two alone. So a tool that can name its files
+should; and where people share a terminal with us, a result that names none is not remembered at all.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ class ResultCache(Results):
         began = self._pending.pop(ctx.call_id, None)
         depends = _dependencies(result)
         target = self._target(ctx.execution.identity)
-        if not self._enabled or result.is_error or depends is None or target.jobs or began != target.generation:
+        if not self._enabled or result.is_error or target.jobs or began != target.generation:
+            return
+        if depends is None or (ctx.execution.has_terminal and not depends):
             return
         key = _key(call, ctx)
         self._kept.pop(key, None)

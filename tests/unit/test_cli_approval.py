@@ -1,0 +1,77 @@
+"""The question at the terminal: what is shown, and what an operator's line means."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.cli.approval import TerminalApprover, parse_answer, question_text
+from harness.login import LoginQuestion, TerminalPrompter
+from harness.toolkit import ToolCall
+from harness.toolkit.permissions.answers import Question, Scope
+
+ALL = tuple(Scope)
+ONLY_ONCE = (Scope.ONCE, Scope.DENY_ONCE)
+
+
+def question(what: str = "rm -r build", scopes: tuple[Scope, ...] = ALL) -> Question:
+    details = {"why": "tidy\nup", "risk": "low"}
+    return Question("q1", ToolCall("run_shell"), what, "it changes something", "ssh://web1", scopes, details)
+
+
+@pytest.mark.parametrize(
+    ("line", "scopes", "scope"),
+    [
+        ("y", ALL, Scope.ONCE),
+        (" Yes ", ALL, Scope.ONCE),
+        ("a", ALL, Scope.ALWAYS),
+        ("always", ALL, Scope.ALWAYS),
+        ("a", ONLY_ONCE, None),
+        ("s", ONLY_ONCE, None),
+        ("n", ALL, Scope.DENY_ONCE),
+        ("no", ONLY_ONCE, Scope.DENY_ONCE),
+        ("x", ONLY_ONCE, Scope.DENY_SESSION),
+        ("", ALL, Scope.DENY_ONCE),
+        ("yy", ALL, None),
+        ("perhaps", ALL, None),
+        ("ye", ALL, None),
+    ],
+)
+def test_a_line_means_what_it_says_and_nothing_more(line: str, scopes: tuple[Scope, ...], scope: Scope | None) -> None:
+    assert parse_answer(line, question(scopes=scopes)) is scope
+
+
+def test_the_question_shows_the_exact_text_and_obeys_none_of_it() -> None:
+    text = question_text(question("echo a\nrm \x1b[2Kb \u202e"))
+    assert text.splitlines() == [
+        "harness: may run_shell run on ssh://web1?",
+        "  | echo a",
+        "  | rm \\x1b[2Kb \\u202e",
+        "  why: tidy up",
+        "  risk: low",
+        "  (it changes something)",
+        "y = yes, a = always this, to the letter, n = no: ",
+    ]
+    assert question_text(question(scopes=ONLY_ONCE)).endswith("y = yes, n = no: ")
+
+
+class Typed(TerminalPrompter):
+    """A terminal at which these lines are typed."""
+
+    def __init__(self, *lines: str | None) -> None:
+        super().__init__()
+        self.lines = list(lines)
+
+    async def answer(self, question: LoginQuestion) -> str | None:
+        return self.lines.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "scope"),
+    [
+        (("what?", "y"), Scope.ONCE),
+        ((None,), Scope.DENY_ONCE),
+        (("what?", "why?", "who?"), Scope.DENY_ONCE),
+    ],
+)
+async def test_an_unclear_answer_is_never_a_yes(lines: tuple[str | None, ...], scope: Scope) -> None:
+    assert (await TerminalApprover(Typed(*lines)).ask(question())).scope is scope
