@@ -1,0 +1,266 @@
+"""Hooks: code of the operator around calls and messages and at the turns of a session, on this machine.
+
+A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.hooks_command`, from ``[hooks]`` of the settings). Hooks of
+one event run in their order: the first that denies stops, and each sees what those before it changed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, get_args
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ..errors import ToolError
+from .hooks_match import Matcher
+from .seams import Hook, Redactor
+from .values import JsonObject, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+
+__all__ = ["BEFORE", "EVENTS", "Answer", "Handler", "HookEvent", "Hooks", "Occasion", "Registered", "event_named"]
+
+log = logging.getLogger(__name__)
+
+HookEvent = Literal[
+    "pre_tool",
+    "post_tool",
+    "pre_message",
+    "post_message",
+    "session_start",
+    "session_end",
+    "permission_request",
+    "notification",
+    "stop",
+    "subagent_stop",
+    "pre_compact",
+]
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+BEFORE: frozenset[HookEvent] = frozenset({"pre_tool", "pre_message", "pre_compact", "permission_request"})
+"""Events that something waits for: a hook that fails is one that denies."""
+_OTHER_NAMES: dict[str, HookEvent] = {
+    "userpromptsubmit": "pre_message",
+    "pretooluse": "pre_tool",
+    "posttooluse": "post_tool",
+}
+IN_BACKGROUND = 32
+"""Hooks that run in the background at once; those beyond are left out, and that is logged."""
+CLOSING = 5.0
+"""Seconds that hooks in the background get when the session ends."""
+
+
+def event_named(name: str) -> HookEvent:
+    """The event of that name, or of the name that other products have for it (``PreToolUse``, ``SessionStart``).
+
+    Raises:
+        ValueError: there is none.
+    """
+    plain = name.replace("_", "").replace("-", "").lower()
+    found = _OTHER_NAMES.get(plain) or next((event for event in EVENTS if event.replace("_", "") == plain), None)
+    if found is None:
+        raise ValueError(f"there is no event {name!r}; there are: {', '.join(EVENTS)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What happened or is about to. ``call`` and ``result`` are those of the tool events, not redacted.
+
+    ``paths`` are the files on the target that the call reads or writes, absolute; None when that is not known.
+    """
+
+    event: HookEvent
+    target: str = ""
+    session_id: str = ""
+    agent_id: str = ""
+    cwd: str | None = None
+    call: ToolCall | None = None
+    result: ToolResult | None = None
+    paths: tuple[str, ...] | None = ()
+    message: str = ""
+    """The person's or the model's text, for ``pre_message`` and ``post_message``."""
+    data: JsonObject = field(default_factory=dict)
+    """What else there is to say of the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a hook says. ``modify`` brings ``arguments`` (pre_tool), ``result`` (post_tool) or ``message``."""
+
+    decision: Literal["allow", "deny", "modify"] = "allow"
+    reason: str = ""
+    arguments: JsonObject | None = None
+    result: str | None = None
+    message: str | None = None
+
+
+Handler = Callable[[Occasion, Redactor], Awaitable[Answer]]
+"""Answers an occasion; whatever it hands out of this process goes through the redactor.
+
+Raises:
+    ToolError: it failed, which denies what it was asked before.
+"""
+Function = Callable[[Occasion], "Answer | Awaitable[Answer | None] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One hook: when it runs, and what it does. One in the background is not waited for and changes nothing."""
+
+    event: HookEvent
+    handler: Handler
+    matcher: Matcher = field(default_factory=Matcher)
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        if self.background and self.event not in {"post_tool", "post_message"}:
+            raise ValueError(f"a hook of {self.event} cannot run in the background: something waits for it")
+
+
+class Hooks(Hook):
+    """All hooks of a session. As ``async with`` it also runs those in the background; outside of it nothing does."""
+
+    def __init__(self, registered: Iterable[Registered] = ()) -> None:
+        self._registered = list(registered)
+        self._tasks: TaskGroup | None = None
+        self._running = 0
+
+    def on(self, event: str, function: Function, matcher: Matcher | None = None, *, background: bool = False) -> None:
+        """Add a function, which may be ``async``; None means that it allows.
+
+        Raises:
+            ValueError: there is no such event, or it cannot run in the background.
+        """
+        handler = _handler(function)
+        self._registered.append(Registered(event_named(event), handler, matcher or Matcher(), background))
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        tasks.cancel_scope.deadline = anyio.current_time() + CLOSING
+        await tasks.__aexit__(kind, error, trace)
+
+    # -- around calls
+
+    async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+        occasion = _occasion("pre_tool", call, ctx)
+        answer = await self.fire(occasion, ctx.redactor)
+        if answer.decision == "deny":
+            return answer.reason or "a hook denied it"
+        return replace(call, arguments=answer.arguments) if answer.arguments is not None else call
+
+    async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+        answer = await self.fire(replace(_occasion("post_tool", call, ctx), result=result), ctx.redactor)
+        if answer.decision == "deny":
+            return ToolResult.failure("withheld", f"it ran, and its result is withheld: {answer.reason or 'by a hook'}")
+        return _with_text(result, answer.result)
+
+    async def fire(self, occasion: Occasion, redactor: Redactor) -> Answer:
+        """Run the hooks of an event. The answer holds what they changed, all of it.
+
+        Raises:
+            ToolError: a hook of an event that is over failed. Before an event a failure denies instead.
+        """
+        changed = Answer()
+        for one in self._registered:
+            if one.event != occasion.event or not one.matcher.covers(occasion):
+                continue
+            if one.background:
+                self._in_background(one, occasion, redactor)
+                continue
+            answer = await _asked(one, occasion, redactor)
+            if answer.decision == "deny":
+                return answer
+            if answer.decision == "modify":
+                changed = _joined(changed, answer)
+                occasion = _changed(occasion, answer)
+        return changed
+
+    def _in_background(self, one: Registered, occasion: Occasion, redactor: Redactor) -> None:
+        if self._tasks is None or self._running >= IN_BACKGROUND:
+            log.warning("a hook of %s was left out: too many run, or the session has ended", one.event)
+            return
+        self._running += 1
+        self._tasks.start_soon(self._quietly, one, occasion, redactor)
+
+    async def _quietly(self, one: Registered, occasion: Occasion, redactor: Redactor) -> None:
+        try:
+            await one.handler(occasion, redactor)
+        except Exception as error:  # nobody waits for it
+            log.warning("a hook of %s failed: %s", one.event, redactor.text(str(error)))
+        finally:
+            self._running -= 1
+
+
+def _handler(function: Function) -> Handler:
+    async def handle(occasion: Occasion, redactor: Redactor) -> Answer:
+        answer = function(occasion)
+        return (await answer if inspect.isawaitable(answer) else answer) or Answer()
+
+    return handle
+
+
+async def _asked(one: Registered, occasion: Occasion, redactor: Redactor) -> Answer:
+    try:
+        return await one.handler(occasion, redactor)
+    except Exception as error:
+        failure = (
+            error if isinstance(error, ToolError) else ToolError(f"a hook failed: {type(error).__name__}: {error}")
+        )
+        if occasion.event not in BEFORE:
+            raise failure from error
+        return Answer("deny", failure.message)
+
+
+def _joined(one: Answer, other: Answer) -> Answer:
+    return Answer(
+        "modify",
+        other.reason or one.reason,
+        other.arguments if other.arguments is not None else one.arguments,
+        other.result if other.result is not None else one.result,
+        other.message if other.message is not None else one.message,
+    )
+
+
+def _changed(occasion: Occasion, answer: Answer) -> Occasion:
+    """The occasion as the next hook sees it."""
+    if answer.arguments is not None and occasion.call is not None:
+        call = replace(occasion.call, arguments=answer.arguments)
+        occasion = replace(occasion, call=call, paths=None)  # which files the call now touches is not known
+    if occasion.result is not None:
+        occasion = replace(occasion, result=_with_text(occasion.result, answer.result))
+    return replace(occasion, message=answer.message) if answer.message is not None else occasion
+
+
+def _with_text(result: ToolResult, text: str | None) -> ToolResult:
+    """The result with another text; its pictures and data go, for the text is to replace them."""
+    if text is None:
+        return result
+    made = ToolResult.of(text, metadata=result.metadata)
+    return replace(made, is_error=result.is_error, error_code=result.error_code)
+
+
+def _occasion(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
+    from .hooks_match import paths_of
+
+    return Occasion(
+        event=event,
+        target=ctx.execution.identity,
+        session_id=ctx.session_id,
+        agent_id=ctx.agent_id,
+        cwd=ctx.cwd,
+        call=call,
+        paths=paths_of(call, ctx),
+    )

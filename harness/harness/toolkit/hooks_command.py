@@ -1,0 +1,177 @@
+"""A hook that is a command: JSON on its standard input, JSON as its answer.
+
+A command that fails, takes too long or answers nonsense denies what it was asked about.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from ..errors import ToolError
+from .hooks import BEFORE, Answer, Occasion
+from .hooks_process import STDOUT_KEPT, HookExit, run_hook
+from .seams import Redactor
+from .secrets_names import MARK
+from .values import Json, JsonObject, ToolResult
+
+__all__ = ["CommandHook", "answer_of", "environment", "written"]
+
+TIMEOUT = 5.0
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
+_PREFIX = "HARNESS_HOOK_"
+"""Not ``HARNESS_`` alone: ``HARNESS_TARGET`` would send a harness that the hook starts to the target."""
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    decision: Literal["allow", "deny", "modify"]
+    reason: str = ""
+    arguments: dict[str, JsonValue] | None = None
+    result: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHook:
+    """Runs on this machine, never on the target.
+
+    Args:
+        command: words, or a text for ``/bin/sh``.
+        timeout: seconds.
+        malformed: what an answer means that is none. Before a tool it always denies.
+        env: variables beside the few that every hook gets.
+    """
+
+    command: tuple[str, ...] | str
+    timeout: float = TIMEOUT
+    malformed: Literal["deny", "allow"] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    async def __call__(self, occasion: Occasion, redactor: Redactor) -> Answer:
+        argv = ("/bin/sh", "-c", self.command) if isinstance(self.command, str) else self.command
+        shown = written(occasion, redactor)
+        data = json.dumps(shown).encode()
+        try:
+            found = await run_hook(argv, data, environment(occasion, os.environ, self.env), self.timeout)
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise ToolError(f"the hook {self.name} could not be started: {said}") from error
+        answer = self._answer(found, occasion, redactor)
+        return _restored(answer, occasion, shown)
+
+    @property
+    def name(self) -> str:
+        """Short, for messages: the program."""
+        words = self.command.split() if isinstance(self.command, str) else self.command
+        return os.path.basename(words[0]) if words else "without a command"
+
+    def _answer(self, found: HookExit, occasion: Occasion, redactor: Redactor) -> Answer:
+        if found.code is None:
+            raise ToolError(f"the hook {self.name} took longer than {self.timeout:g} s")
+        if found.code != 0:
+            said = redactor.text(found.stderr.decode("utf-8", "replace")).strip()
+            raise ToolError(said or f"the hook {self.name} failed with {_ended(found.code)}")
+        try:
+            return answer_of(found)
+        except ValueError as error:
+            if self._forgives(occasion):
+                return Answer()
+            raise ToolError(f"the hook {self.name} gave no answer that can be understood: {error}") from error
+
+    def _forgives(self, occasion: Occasion) -> bool:
+        if occasion.event == "pre_tool":
+            return False
+        return self.malformed == "allow" or (self.malformed is None and occasion.event not in BEFORE)
+
+
+def _ended(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"status {code}"
+
+
+def answer_of(found: HookExit) -> Answer:
+    """What a command said; nothing at all allows. Pure.
+
+    Raises:
+        ValueError: it is no answer.
+    """
+    if found.cut:
+        raise ValueError(f"it is longer than {STDOUT_KEPT} bytes")
+    if not found.stdout.strip():
+        return Answer()
+    try:
+        said = _Said.model_validate_json(found.stdout)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    changes = (said.arguments, said.result, said.message)
+    if (said.decision == "modify") == (changes == (None, None, None)):
+        raise ValueError("modify brings arguments, result or message, and nothing else does")
+    arguments = cast("JsonObject | None", said.arguments)
+    return Answer(said.decision, said.reason, arguments, said.result, said.message)
+
+
+def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
+    """The answer with the call's own values where the hook sent redacted ones back.
+
+    Raises:
+        ToolError: a value was changed and still holds the mark of a secret: nobody knows what it should be.
+    """
+    if answer.arguments is None or occasion.call is None or isinstance(occasion.call.arguments, str):
+        return answer
+    own = occasion.call.arguments
+    redacted = cast("dict[str, Json]", cast("dict[str, Json]", shown["call"])["arguments"])
+    values: dict[str, Json] = {}
+    for name, value in answer.arguments.items():
+        same = name in redacted and redacted[name] == value
+        if not same and MARK in json.dumps(value):
+            raise ToolError(f"a hook changed the argument {name!r} around a secret that it was not shown")
+        values[name] = own[name] if same else value
+    return Answer(answer.decision, answer.reason, values, answer.result, answer.message)
+
+
+def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
+    """The occasion as a command gets it, redacted. Pure."""
+    value: dict[str, Json] = {
+        "event": occasion.event,
+        "target": occasion.target,
+        "session": occasion.session_id,
+        "agent": occasion.agent_id,
+        "cwd": occasion.cwd,
+        "data": dict(redactor.json(occasion.data)),
+    }
+    if occasion.call is not None:
+        arguments = occasion.call.arguments
+        shown: Json = redactor.text(arguments) if isinstance(arguments, str) else dict(redactor.json(arguments))
+        value["call"] = {"id": occasion.call.call_id, "tool": occasion.call.name, "arguments": shown}
+        value["paths"] = [redactor.text(path) for path in occasion.paths or ()]
+    if occasion.result is not None:
+        value["result"] = _result(redactor.result(occasion.result))
+    if occasion.message:
+        value["message"] = redactor.text(occasion.message)
+    return value
+
+
+def _result(result: ToolResult) -> Json:
+    return {"text": result.text, "is_error": result.is_error, "error_code": result.error_code}
+
+
+def environment(occasion: Occasion, ours: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a command: what programs need, no secrets of ours, and what it is about. Pure."""
+    kept = {name: value for name, value in ours.items() if name in _KEPT or name.startswith("LC_")}
+    about = {
+        "EVENT": occasion.event,
+        "TARGET": occasion.target,
+        "SESSION": occasion.session_id,
+        "AGENT": occasion.agent_id,
+        "TOOL": occasion.call.name if occasion.call is not None else "",
+        "CALL": occasion.call.call_id if occasion.call is not None else "",
+    }
+    return {**kept, **more, **{_PREFIX + name: value.replace("\0", "") for name, value in about.items() if value}}
