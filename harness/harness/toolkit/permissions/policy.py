@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
+from ...context import ExecutionContext
 from ...errors import ConfigError, FileError, HarnessError, ToolError
 from ..seams import PermissionRequest, Policy, Verdict
 from ..values import JsonObject
@@ -26,6 +27,7 @@ from .ruleindex import RuleIndex
 from .rules import Action, Rule
 from .settings import PermissionSettings
 from .store import RuleFile, Stored
+from .targetpaths import RealPath
 from .timed import TimedApproval
 
 if TYPE_CHECKING:
@@ -113,6 +115,14 @@ class RulePolicy(Policy):
     def hidden(self, path: str, home: str) -> str:
         """Why a path on the target is a secret, for tools that list or search; empty when it is none."""
         return self._denials.hidden(path, home)
+
+    async def kept_back(self, path: str, execution: ExecutionContext) -> str:
+        """Why nothing may read a file, by its real path on the target; empty when something may.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        return await self._denials.of_path(RealPath(path, path, path), execution, writes=False)
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
         """What was answered in a session, the latest first."""
