@@ -40,7 +40,6 @@ PUBLIC = [
     "harness.toolkit.permissions.settings",
     "harness.toolkit.permissions.store",
     "harness.toolkit.permissions.timed",
-    "harness.toolkit.plugins",
     "harness.toolkit.presets",
     "harness.toolkit.reads",
     "harness.toolkit.registry",

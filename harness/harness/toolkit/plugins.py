@@ -27,7 +27,7 @@ from .seams import Hook
 from .tool import Tool, Traits
 from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 
-__all__ = ["HOOKS", "Loaded", "OWN", "Plugin", "PluginFailure", "TOOLS", "adopted", "find", "load_hooks", "load_tools"]
+__all__ = ["HOOKS", "OWN", "TOOLS", "Loaded", "Plugin", "PluginFailure", "adopted", "find", "load_hooks", "load_tools"]
 
 TOOLS = "harness.tools"
 HOOKS = "harness.hooks"
