@@ -28,6 +28,7 @@ from .executor import Executor
 from .ledger import Retention, SqliteLedger, open_ledger, retention_of
 from .outputs import OutputStore
 from .permissions.approver import Approver
+from .permissions.guard import SecretGuard
 from .permissions.policy import RulePolicy
 from .permissions.settings import PermissionSettings, settings_of
 from .permissions.store import RuleFile, rule_file_path
@@ -132,7 +133,7 @@ class Toolkit:
             redactor=self.redactor,
             outputs=self.outputs,
             results=self.results,
-            hooks=self.hooks,
+            hooks=(*self.hooks, SecretGuard(policy)),
             middleware=self.middleware,
         )
 
