@@ -101,6 +101,17 @@ class PosixJobs(Jobs):
     # -- running
 
     async def run(self, command: Command) -> ShellResult:
+        remade = self._store.remade
+        try:
+            result = await self._run(command)
+        except NoSpace:  # nothing ran
+            if not await self._store.remake() and self._store.remade == remade:
+                raise
+            result = await self._run(command)
+        notices = self._store.take_notices()
+        return replace(result, notices=(*notices, *result.notices)) if notices else result
+
+    async def _run(self, command: Command) -> ShellResult:
         warm = await self._warm.take() if self._can_wait_warm(command) else None
         if warm is not None:
             result = await self._run_warm(warm, command)

@@ -138,6 +138,22 @@ for k in {ids}; do if [ "$k" = "$n" ] && [ ! -e "$k.cmd" ]; then n=$((n - 1)); f
 [ -z "$n" ] || printf '%s\n' "$n" >last
 """
 
+# Make the directories again when they have been removed, in the same place; ids up to {last} are not given again.
+REMAKE = r"""
+for hx_dir in jobs panes run; do [ -d "$hx_root/$hx_dir" ] || hx_dir=; [ -n "$hx_dir" ] || break; done
+[ -z "$hx_dir" ] || exit 1
+hx_before=$hx_root hx_root= hx_why=
+hx_state
+[ "$hx_root" = "$hx_before" ] || exit 2
+cd "$hx_root/jobs" || exit 2
+umask 077
+n=0
+{{ read -r n <last; }} 2>/dev/null
+case $n in ''|*[!0-9]*) n=0 ;; esac
+[ "$n" -ge {last} ] || echo {last} >last
+"""
+REMADE = "harness's directory on the target had been removed, and was made anew: earlier jobs and their output are gone"
+
 Kind = Literal["plain", "pane"]
 
 PANE_SHOWN = "#| "
@@ -314,6 +330,30 @@ class JobStore:
         self._batch = max(1, len(report.claimed))
         self._claiming = anyio.Lock()
         self._refilling = False
+        self._highest = max(map(int, report.claimed), default=0)
+        self._notices: list[str] = []
+        self.remade = 0
+        """How often the directories were made anew."""
+
+    async def remake(self) -> bool:
+        """Make the directories again if they have been removed; True when that was so, and they are there now."""
+        reply = await self._shell.call(REMAKE.format(last=self._highest))
+        if reply.exit_code != 0:
+            return False
+        self.remade += 1
+        self._ready.clear()
+        self.tell(REMADE)
+        return True
+
+    def tell(self, notice: str) -> None:
+        """Something that the next result is to say; once."""
+        if notice not in self._notices:
+            self._notices.append(notice)
+
+    def take_notices(self) -> tuple[str, ...]:
+        """What the next result is to say."""
+        notices, self._notices = tuple(self._notices), []
+        return notices
 
     def path(self, job_id: str, suffix: str) -> str:
         """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ...."""
@@ -358,9 +398,12 @@ class JobStore:
 
     async def _fetch(self) -> None:
         self._batch = min(MOST_CLAIMS, self._batch * 2)
-        reply = await self._shell.call(f"hx_claim {self._batch}")
-        ids = reply.text.split()
+        claim = f"hx_claim {self._batch}"
+        ids = (await self._shell.call(claim)).text.split()
+        if not ids and await self.remake():
+            ids = (await self._shell.call(claim)).text.split()
         self._ready.extend(ids)
+        self._highest = max(self._highest, *map(int, ids), 0)
         if not ids:
             raise NoSpace(
                 f"{self.root}/jobs takes no new file",

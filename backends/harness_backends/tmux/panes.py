@@ -23,6 +23,7 @@ from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
 from .output import OutputCollector
 from .pane import Pane
+from .refusals import files_gone
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, pane_options
 
@@ -113,11 +114,7 @@ class PaneTable:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
         nonce, _, number = reply.text.partition("\n")
         if reply.exit_code != 0 or not nonce:
-            raise TerminalError(
-                f"the files of pane {row.name!r} are gone",
-                target=self._link.transport.target,
-                hint=f"tmux -L {self._link.setup.config.tmux_socket} kill-window -t {row.window_id}",
-            )
+            raise files_gone(row.name, self._link.setup, self._link.transport.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce)
         pane.log_number = int(number or 0)

@@ -13,7 +13,7 @@ from harness.results import PaneInfo
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
-from .refusals import session_refusal
+from .refusals import files_gone, session_refusal
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, pane_options, setup_script
 from .tagged import PaneFacts, facts_script, parse_facts
@@ -207,11 +207,7 @@ class PlainPanes:
             await self.tmux.beside(f"cd {shlex.quote(folder)} && {started}", limit + 1)
             facts = parse_facts((await self.tmux.shell.call(script)).text)
         if facts is None:
-            raise TerminalError(
-                f"the files of pane {known.row.name!r} are gone",
-                target=self.tmux.transport.target,
-                hint=f"tmux -L {self.tmux.setup.config.tmux_socket} kill-window -t {known.row.window_id}",
-            )
+            raise files_gone(known.row.name, self.tmux.setup, self.tmux.transport.target)
         if not facts.pid:
             raise ShellNotReady(
                 f"the shell in pane {known.row.name!r} did not start within {limit:g} s",

@@ -10,7 +10,7 @@ from harness.target import Target
 from .naming import listed
 from .setup import Setup
 
-__all__ = ["session_refusal"]
+__all__ = ["files_gone", "session_refusal"]
 
 
 def session_refusal(
@@ -42,3 +42,12 @@ def session_refusal(
         why = fields["failed"] or complaint.decode("utf-8", "replace").strip() or "no reason given"
         return TerminalError(f"tmux could not start a session: {why}", target=target)
     return None
+
+
+def files_gone(pane: str, setup: Setup, target: object) -> TerminalError:
+    """A pane without its files cannot be used: what its shell marks its output with is known to nobody."""
+    return TerminalError(
+        f"the files of pane {pane!r} are gone",
+        target=target,
+        hint=f"harness sessions kill {setup.session} ends the session; the next command makes a new one",
+    )

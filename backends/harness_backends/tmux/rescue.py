@@ -11,11 +11,13 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
+from ..posix.state import JobStore
 from .foreground import Foreground
 from .job import PaneJob
 from .keyboard import Dispatch
 from .link import Link
 from .pane import Pane
+from .remake import remake_files
 
 __all__ = ["see_started"]
 
@@ -29,7 +31,12 @@ HINDERED = (
 
 
 async def see_started(
-    link: Link, pane: Pane, job: PaneJob, action: Dispatch, look: Callable[[Pane], Awaitable[Foreground]]
+    link: Link,
+    store: JobStore,
+    pane: Pane,
+    job: PaneJob,
+    action: Dispatch,
+    look: Callable[[Pane], Awaitable[Foreground]],
 ) -> None:
     """Type a command again whose line was taken into an open quote, a search or a repeat count.
 
@@ -37,7 +44,7 @@ async def see_started(
     lines that are typed into a nested shell have no slot, and are never typed again.
     """
     try:
-        await _see_started(link, pane, job, action, look)
+        await _see_started(link, store, pane, job, action, look)
     finally:
         job.watched = False
         if not job.started:
@@ -45,7 +52,12 @@ async def see_started(
 
 
 async def _see_started(
-    link: Link, pane: Pane, job: PaneJob, action: Dispatch, look: Callable[[Pane], Awaitable[Foreground]]
+    link: Link,
+    store: JobStore,
+    pane: Pane,
+    job: PaneJob,
+    action: Dispatch,
+    look: Callable[[Pane], Awaitable[Foreground]],
 ) -> None:
     for seconds in (*CHECKS, None):
         with anyio.move_on_after(seconds or 0):
@@ -53,11 +65,30 @@ async def _see_started(
         if action.lines or not _missing(pane, job):
             return
         try:
+            if await _without_files(link, pane, job, action):
+                await remake_files(link, store, pane)
+                _unsend(pane, job)
+                return
             front = await look(pane)
             if front.group == pane.shell.pid and front.wants_input and _missing(pane, job):
                 await (_type_again(link, pane, job, action) if seconds else _withdraw(link, pane, job, action))
         except HarnessError:
             return  # the reconnect finds out whether it started
+
+
+async def _without_files(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
+    """The pane's files were removed, so that its shell found nothing to run."""
+    there = await link.shells.call(f"[ -e {shlex.quote(action.slot)} ] && echo there")
+    await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
+    return not there.stdout and _missing(pane, job)
+
+
+def _unsend(pane: Pane, job: PaneJob) -> None:
+    """Nothing of it ran: it is to be sent again."""
+    if job in pane.jobs:
+        pane.jobs.remove(job)
+        job.unsent = True
+        job.finish(Status.UNKNOWN)
 
 
 async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:

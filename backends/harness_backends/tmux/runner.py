@@ -94,7 +94,8 @@ class PaneRunner:
             job.notices[:0] = notices
             result = await (self._await(pane, job) if command.wait else self._begun(job))
             if not job.unsent or anyio.current_time() > deadline:
-                return result
+                told = self.store.take_notices()
+                return replace(result, notices=(*told, *result.notices)) if told else result
             await self._forget(job)
             command = replace(command, timeout=max(0.1, deadline - anyio.current_time()))
 
@@ -244,8 +245,12 @@ class PaneRunner:
         """Nobody will wait for this job's end, which would tell that its command could not be stored."""
         path = shlex.quote(self.store.path(job.job_id, "cmd"))
         with suppress(ConnectionLost, ConnectError):
-            if not (await self.shell.call(f"[ ! -e {path} ] || [ -s {path} ] && echo stored")).stdout:
+            reply = await self.shell.call(f"if [ -s {path} ]; then echo stored; elif [ -e {path} ]; then echo; fi")
+            if reply.stdout == b"\n":
                 raise self._no_space()
+            if not reply.stdout:  # it has ended and was cleaned away, or the directory is missing, which is seen to
+                with anyio.move_on_after(REPORT_TIMEOUT):
+                    await job.done.wait()
 
     def _no_space(self) -> NoSpace:
         where = "free some space where harness keeps its state"
@@ -306,7 +311,7 @@ class PaneRunner:
         await self.shell.call(f"umask 077\n{writes}")
 
     async def _release_after(self, pane: Pane, job: PaneJob, action: Dispatch) -> None:
-        await see_started(self.link, pane, job, action, self.foreground)
+        await see_started(self.link, self.store, pane, job, action, self.foreground)
         await job.done.wait()
         with suppress(HarnessError):  # the link is down: the exit code alone is on the target
             await self._record_end(pane, job)

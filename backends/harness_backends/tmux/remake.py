@@ -1,0 +1,31 @@
+"""A pane whose files on the target were removed while its shell lives: they are made anew."""
+
+from __future__ import annotations
+
+import shlex
+
+from ..posix.state import REMADE, JobStore
+from .link import Link
+from .pane import Pane
+from .setup import NewPane, log_files, shells_script
+
+__all__ = ["remake_files"]
+
+
+async def remake_files(link: Link, store: JobStore, pane: Pane) -> None:
+    """Everything that a pane has in the state directory, with a new log. Its shell keeps its state.
+
+    Raises:
+        ConnectionLost: the link was lost on the way.
+        TerminalError: tmux refused.
+    """
+    await store.remake()
+    store.tell(REMADE)
+    setup, own = link.setup, pane.shells[0]
+    new = NewPane(pane.name, pane.uid, own.nonce, own.kind)
+    pid = shlex.quote(f"{setup.pane_dir(pane.uid)}/pid")
+    await link.shells.call(f"{shells_script(setup, new)}echo {own.pid} >{pid}\n")
+    if setup.here:
+        await link.shell.call(f"umask 077\n{log_files(setup, new)}")
+    await link.client.request(("pipe-pane", "-t", pane.pane_id, setup.log_command(pane.uid, 0)))
+    pane.log_number, pane.log_offset = 0, 0
