@@ -270,3 +270,26 @@ async def test_what_was_cut_out_of_a_result_can_be_read_on(execution: ExecutionC
     assert found == "exit code: 0\nstdout:\n" + "\n".join(map(str, range(1, 20001)))
     assert tail.startswith("9999\n20000\n[characters ")
     assert (forged.result.error_code, forged.error) == ("file_not_found", None)
+
+
+async def test_hooks_of_the_settings_guard_calls_and_see_the_session_begin_and_end(
+    execution: ExecutionContext, home: Path
+) -> None:
+    program = home / "guard"
+    program.write_text(
+        f'#!/bin/sh\njson=$(cat)\necho "$HARNESS_HOOK_EVENT" >> {home}/events\n'
+        'case $json in *forbidden*) echo \'{"decision": "deny", "reason": "not this"}\' ;; *) echo \'{"decision": "allow"}\' ;; esac\n'
+    )
+    program.chmod(0o700)
+    file = home / "xdg_config_home" / "harness" / "config.toml"
+    file.parent.mkdir(parents=True)
+    entries = "".join(
+        f'[[hooks.{name}]]\ncommand = ["{program}"]\n' for name in ("pre_tool", "session_start", "session_end")
+    )
+    file.write_text(entries)
+    async with open_executor(execution, load_toolkit_settings()) as executor:
+        ran = await executor.call(ToolCall("time"))
+        refused = await executor.call(ToolCall("run_shell", {"command": "echo forbidden"}))
+    assert (ran.status, refused.status) == (CallStatus.OK, CallStatus.DENIED)
+    assert "not this" in refused.result.text
+    assert (home / "events").read_text().split() == ["session_start", "pre_tool", "pre_tool", "session_end"]

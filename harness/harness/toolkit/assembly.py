@@ -15,16 +15,21 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
-from ..errors import HarnessError
+from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
 from .catalogue import Catalogue, load_catalogue
 from .events import EventBus
 from .executor import Executor
+from .hooks import Hooks, Occasion, Registered
+from .hooks_settings import hooks_of
+from .hooks import Hooks, Registered
+from .hooks_settings import hooks_of
 from .ledger import Retention, SqliteLedger, open_ledger, retention_of
 from .outputs import OutputStore
 from .permissions.approver import Approver
@@ -46,6 +51,9 @@ __all__ = ["Toolkit", "ToolkitSettings", "load_toolkit_settings", "open_executor
 
 log = logging.getLogger(__name__)
 
+END_LIMIT = 5.0
+"""Seconds that the hooks of a session's end may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolkitSettings:
@@ -54,6 +62,8 @@ class ToolkitSettings:
     tools: ToolSettings = field(default_factory=ToolSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     retention: Retention = field(default_factory=Retention)
+    hooks: tuple[Registered, ...] = ()
+    hooks: tuple[Registered, ...] = ()
 
 
 def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
@@ -66,6 +76,8 @@ def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
         tools=tool_settings_of(load_tables("tools", choices)),
         permissions=settings_of(load_tables("permissions", choices)),
         retention=retention_of(load_tables("audit", choices)),
+        hooks=hooks_of(load_tables("hooks", choices)),
+        hooks=hooks_of(load_tables("hooks", choices)),
     )
 
 
@@ -82,7 +94,7 @@ class Toolkit:
     rules: RuleFile
     outputs: OutputStore
     hooks: tuple[Hook, ...] = ()
-    middleware: tuple[Middleware, ...] = ()
+    """Those of plugins; the settings' own come with each session."""
     problems: tuple[str, ...] = ()
     """One sentence for each plugin or declaration that could not be had."""
 
@@ -99,6 +111,7 @@ class Toolkit:
         model: str = "",
         cwd: str | None = None,
         spawner: Spawner | None = None,
+        middleware: tuple[Middleware, ...] = (),
     ) -> AsyncIterator[Executor]:
         """An executor for one session on one target.
 
@@ -107,34 +120,55 @@ class Toolkit:
             registry: the tools that are offered; the default is those that the target can serve.
             timed: what was approved in advance.
             session_id: empty makes a new one.
+            middleware: code around every call, the outermost first.
         """
         session = session_id or uuid.uuid4().hex
         events = EventBus(session)
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
-        with events.listening(lambda event: self.results.heard(event, execution.identity)):
-            yield Executor(
-                execution=execution,
-                registry=registry or await self.registry.available(execution),
-                services=self._services(policy),
-                events=events,
-                reads=self.reads.of(session, execution),
-                session_id=session,
-                agent_id=agent_id,
-                model=model,
-                cwd=cwd,
-                spawner=spawner,
-            )
+        offered = registry or await self.registry.available(execution)
+        occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
+        async with self._hooks(occasion) as hooks:
+            with events.listening(lambda event: self.results.heard(event, execution.identity)):
+                yield Executor(
+                    execution=execution,
+                    registry=offered,
+                    services=self._services(policy, hooks, middleware),
+                    events=events,
+                    reads=self.reads.of(session, execution),
+                    session_id=session,
+                    agent_id=agent_id,
+                    model=model,
+                    cwd=cwd,
+                    spawner=spawner,
+                )
 
-    def _services(self, policy: RulePolicy) -> Services:
+    @asynccontextmanager
+    async def _hooks(self, start: Occasion) -> AsyncIterator[Hooks]:
+        """The operator's hooks for one session, which are told of its start and its end."""
+        async with Hooks(self.settings.hooks) as hooks:
+            await self._tell(hooks, start)
+            try:
+                yield hooks
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+                    await self._tell(hooks, replace(start, event="session_end"))
+
+    async def _tell(self, hooks: Hooks, occasion: Occasion) -> None:
+        try:
+            await hooks.fire(occasion, self.redactor)
+        except ToolError as error:
+            log.warning("a hook of %s failed: %s", occasion.event, self.redactor.text(str(error)))
+
+    def _services(self, policy: RulePolicy, hooks: Hooks, middleware: tuple[Middleware, ...]) -> Services:
         return Services(
             policy=policy,
             ledger=self.ledger,
             redactor=self.redactor,
             outputs=self.outputs,
             results=self.results,
-            hooks=(*self.hooks, SecretGuard(policy)),
-            middleware=self.middleware,
+            hooks=(hooks, *self.hooks, SecretGuard(policy)),
+            middleware=middleware,
         )
 
     async def _settle(self, execution: ExecutionContext) -> None:
@@ -176,7 +210,7 @@ async def open_toolkit(
     results = ResultCache()
     if not settings.tools.cache:
         results.disable()
-    async with open_ledger(retention=settings.retention) as ledger:
+    async with open_ledger(retention=settings.retention) as ledger, Hooks(settings.hooks) as own:
         yield Toolkit(
             settings=settings,
             registry=known.registry,
@@ -188,7 +222,7 @@ async def open_toolkit(
             reads=ReadTracker(settings.tools.partial_read_counts),
             rules=RuleFile(rule_file_path()),
             outputs=OutputStore(),
-            hooks=tuple(hook for _, hook in hooks.found),
+            hooks=(own, *(hook for _, hook in hooks.found)),
             problems=problems,
         )
 
