@@ -105,12 +105,16 @@ def _typed(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: st
 
 
 def _at_prompt(subject: Subject, keys: tuple[Typed, ...], line: str) -> KeysJudgement:
-    commands = at_prompt(keys, line)
-    if isinstance(commands, str):
-        return KeysJudgement("unknown", reason=commands)
-    if not commands:
+    """Screens do not show blanks at the end of a line, so what is typed there may end with one: both are judged."""
+    found: dict[str, None] = {}
+    for typed in dict.fromkeys((line, f"{line} ") if line else ("",)):
+        commands = at_prompt(keys, typed)
+        if isinstance(commands, str):
+            return KeysJudgement("unknown", reason=commands)
+        found.update(dict.fromkeys(commands))
+    if not found:
         return KeysJudgement("harmless")
-    return KeysJudgement("command", tuple(replace(subject, kind="command", text=text) for text in commands))
+    return KeysJudgement("command", tuple(replace(subject, kind="command", text=text) for text in found))
 
 
 def _wants_secret(program: str, screen: str) -> bool:

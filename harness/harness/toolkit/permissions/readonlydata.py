@@ -195,7 +195,7 @@ _SYSTEM: dict[str, Program] = {
     "type": _words("-afptP"),
     "ps": Program(_PS + " --help --version", "text"),
     "pgrep": _words(
-        "-aclnofiuvwxV -dgGPstuUF= --list-name --list-full --full --count --newest --oldest --exact "
+        "-aclnofiuvwxV -dgGPstuU= --list-name --list-full --full --count --newest --oldest --exact "
         "--parent= --euid= --uid= --delimiter=",
         loose=False,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 from .readonly import examine, readable_path
 from .readonlyspecial import HARMLESS_NAME
@@ -24,10 +25,14 @@ __all__ = ["MAX_LENGTH", "CommandJudgement", "SimpleCommand", "judge_command"]
 
 MAX_LENGTH = 16 << 10
 """Characters; a longer command is not judged."""
+_NOTHING = "there is no command in it"
 _DEPTH = 6
 """Wrappers and shell texts inside one another."""
 _MOST = 400
 """Simple commands in one text."""
+_COSTLY = {"|": 500, "=(": 200, "<<": 100}
+"""How often these may stand in one text: the parser's time grows with their square. (Cut short, it cannot be: a parser
+that was stopped goes on with the old text.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class SimpleCommand:
 class CommandJudgement:
     """The whole command. When it is not ``parsed``, it is not known what would run, and ``commands`` may lack some.
 
+    ``doubt`` is why another shell, or a person, may read it otherwise than bash does; empty when none would.
     ``read_only``: every part of it only reads, in whichever shell. ``reason`` says why it is not; empty when it is.
     """
 
@@ -61,6 +67,7 @@ class CommandJudgement:
     read_only: bool
     commands: tuple[SimpleCommand, ...]
     reason: str
+    doubt: str = ""
 
 
 @lru_cache(maxsize=1024)
@@ -83,10 +90,13 @@ def judge_command(text: str) -> CommandJudgement:
 def _refused_text(text: str) -> str:
     if len(text) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} characters"
+    costly = [mark for mark, most in _COSTLY.items() if text.count(mark) > most]
+    if costly:
+        return f"it contains {costly[0]!r} more often than is judged"
     hidden = hidden_character(text)
     if hidden:
         return f"it contains a character that is not seen as what it is: {hidden}"
-    return "" if text.strip(" \t\n") else "there is no command in it"
+    return "" if text.strip(" \t\n") else _NOTHING
 
 
 def _judge(text: str) -> CommandJudgement:
@@ -96,11 +106,12 @@ def _judge(text: str) -> CommandJudgement:
     strange = strange_letter(text)
     if strange:
         doubt = f"it contains a character that is easily taken for another: {strange}"
-    unsure = doubt or next(iter(court.unknown), "")
+    unsure = next(iter(court.unknown), "") or doubt
     commands = tuple(_settled(item, court.directories, unsure) for item in court.commands)
-    reason = next(iter(court.unknown), "") or next((item.reason for item in commands if item.reason), "") or doubt
-    read_only = bool(commands) and not reason and all(item.read_only for item in commands)
-    return CommandJudgement(not court.unknown, read_only, commands, reason)
+    reason = next(iter(court.unknown), "") or (doubt if strange else "")
+    reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
+    reason = reason if commands or reason else _NOTHING
+    return CommandJudgement(not court.unknown, not reason, commands, reason, doubt)
 
 
 def _settled(command: SimpleCommand, directories: Directories, unsure: str) -> SimpleCommand:
@@ -146,7 +157,7 @@ class _Court:
         reading = read_plainly(text)
         if reading.reason:
             self.doubts.append(f"shells may read it differently: {reading.reason}")
-        elif [words for _, words in sorted(found.shapes)] != [words for _, words in reading.commands]:
+        elif _plain(found.shapes) != _plain(reading.commands) or _plain(found.targets) != _plain(reading.redirects):
             self.doubts.append("two readings of it do not find the same words")
 
     def _found(self, found: Found, place: _Place, depth: int) -> None:
@@ -213,6 +224,14 @@ class _Court:
         if place.privileged and not command.privileged:
             command = replace(command, privileged=True)
         self.commands.append(command)
+
+
+_Read = TypeVar("_Read")
+
+
+def _plain(placed: list[tuple[int, _Read]]) -> list[_Read]:
+    """What was read, in the order of the text."""
+    return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _assignments(found: Found) -> str:

@@ -61,6 +61,8 @@ class Reading:
     """The simple commands of a text, each with its place and raw words, or the reason why there is none."""
 
     commands: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    redirects: list[tuple[int, str]] = field(default_factory=list)
+    """The places and words of the files of redirections."""
     reason: str = ""
 
 
@@ -75,7 +77,7 @@ def read_plainly(text: str) -> Reading:
             raise _Unlike("a line that continues, in a text that not every shell understands")
     except _Unlike as why:
         return Reading(reason=str(why))
-    return Reading(sorted(reader.commands))
+    return Reading(sorted(reader.commands), sorted(reader.redirects))
 
 
 class _Reader:
@@ -84,6 +86,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.commands: list[tuple[int, tuple[str, ...]]] = []
+        self.redirects: list[tuple[int, str]] = []
         self.continued = False
         self.dialect = False
 
@@ -140,7 +143,9 @@ class _Reader:
                 raise _Unlike("a redirection that touches a word; put a space before it")
             if match["copy"]:
                 return match.end()
-            return self._read_word(match.end(), depth)
+            end = self._read_word(match.end(), depth)
+            self.redirects.append((match.end(), self.text[match.end() : end]))
+            return end
         end = self._read_word(at, depth)
         self._take(self.text[at:end], at, current)
         return end

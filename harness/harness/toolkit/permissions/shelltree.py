@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .shelltext import read_plainly
 from .shelltypes import Found, Input, Redirect, Scan, Word
-from .shellwords import word_of
+from .shellwords import hides_substitution, word_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -184,10 +184,16 @@ class _Walk:
         if node.type == "command_name" and node.named_child_count == 1:
             node = node.named_children[0]
         self._inner(node, depth)
+        if self.source[node.end_byte : node.end_byte + 2] == b"\\\n":
+            self.scan.unknown.append("a line continues inside a word")
+        if hides_substitution(node, self.source):
+            self.scan.unknown.append("a substitution in it is not seen by the grammar of the shell")
         return word_of(node, self.source) if node.type in _WORDS else Word.unknown(self._text(node))
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         self._inner(node, depth)
+        if hides_substitution(node, self.source):
+            self.scan.unknown.append("a substitution in it is not seen by the grammar of the shell")
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         label = self._text(name) if name is not None else "?"
         if value is None:
@@ -213,7 +219,7 @@ class _Walk:
         self._inner(node, depth)
         text = self._text(node)
         reading = read_plainly(text)
-        whole = len(reading.commands) == 1 or (len(reading.commands) > 1 and "$(" in text)
+        whole = not reading.redirects and (len(reading.commands) == 1 or (bool(reading.commands) and "$(" in text))
         words = tuple(_tested(raw) for raw in reading.commands[0][1]) if whole and not reading.reason else ()
         special = "" if words else "a condition that shells read differently"
         self._record(Found(text, words or (Word.of(text.split()[0]),), input=given, special=special), node, [])
@@ -275,8 +281,10 @@ class _Walk:
         if not places:
             return Redirect(operator)
         word = self._word(places[0], depth)
-        copies = operator in (">&", "<&") and (word.text.isdigit() or word.text == "-")
-        return Redirect(operator, None if copies and word.known else word)
+        if operator in (">&", "<&") and word.known and (word.text.isdigit() or word.text == "-"):
+            return Redirect(operator)
+        self.scan.targets.append((places[0].start_byte, word.raw))
+        return Redirect(operator, word)
 
     def _inner_of_text(self, node: Node, depth: int) -> None:
         """The substitutions in a here-document or here-string."""

@@ -86,3 +86,5 @@ class Scan:
     doubts: list[str] = field(default_factory=list)
     shapes: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """Each simple command's place and raw words, to compare with another reading of the text."""
+    targets: list[tuple[int, str]] = field(default_factory=list)
+    """The places and words of the files of redirections, for the same."""

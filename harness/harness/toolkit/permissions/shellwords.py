@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from .shelltypes import Word
@@ -10,12 +11,15 @@ from .shelltypes import Word
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["word_of"]
+__all__ = ["hides_substitution", "word_of"]
 
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\(\n|["\\$`])')
 _GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
-_BRACES = re.compile(r"(?<!\\)(?:\\\\)*[{}]")
+_BRACES = re.compile(r"(?<!\\)(?:\\\\)*(?:\{(?!\})|(?<!\{)\})")
+_SUBSTITUTION = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_BARE = frozenset({"word", "number", "variable_name", "extglob_pattern", "test_operator"})
+_LITERAL = frozenset({"raw_string", "ansi_c_string", "command_substitution", "process_substitution"})
 _ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _ANSI_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
 
@@ -25,10 +29,27 @@ def word_of(node: Node, source: bytes) -> Word:
     raw = _text(node, source)
     if raw == "{}":
         return Word.of(raw)
-    parts = [_part(child, source) for child in (node.children if node.type == "concatenation" else [node])]
-    if node.type == "concatenation" and _gaps(node):
+    if node.type != "concatenation":
+        return _join(raw, [_part(node, source)])
+    if _gaps(node):
         return Word.unknown(raw)
+    parts: list[Word] = []
+    for is_bare, group in groupby(node.children, key=lambda child: child.type in _BARE):
+        children = list(group)
+        if is_bare:  # the grammar cuts at braces
+            parts.append(_bare("".join(_text(child, source) for child in children)))
+        else:
+            parts += [_part(child, source) for child in children]
     return _join(raw, parts)
+
+
+def hides_substitution(node: Node, source: bytes) -> bool:
+    """A leaf of a word's tree has a substitution in it that the grammar took for text. Pure."""
+    if node.type in _LITERAL:
+        return False
+    if node.named_child_count:
+        return any(hides_substitution(child, source) for child in node.named_children)
+    return node.is_named and _SUBSTITUTION.search(_text(node, source)) is not None
 
 
 def _gaps(node: Node) -> bool:
@@ -55,7 +76,7 @@ def _join(raw: str, parts: list[Word]) -> Word:
 
 def _part(node: Node, source: bytes) -> Word:
     raw = _text(node, source)
-    if node.type in ("word", "number", "variable_name", "extglob_pattern", "test_operator"):
+    if node.type in _BARE:
         return _bare(raw)
     if node.type == "raw_string":
         return _exactly(raw, raw[1:-1])

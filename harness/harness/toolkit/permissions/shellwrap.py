@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from .shelloptions import Options, grammar, parse_options
 from .shelltypes import Input, Word
+from .shellvariables import harmless_assignment
 from .shellwrapdata import CONTAINER_OPTIONS, PRIVILEGED, WRAPPERS, Wrapper
 
 __all__ = ["SYSTEM_DIRECTORIES", "Inner", "program_name", "unwrap"]
@@ -68,15 +69,17 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...]) -> Inner:
         return _lost(name, options.reason)
     operands = options.operands
     if wrapper.assignments:
-        operands = operands[_assignments(operands) :]
-        if len(operands) < len(options.operands) and not wrapper.reason:
-            wrapper = replace(wrapper, reason="it changes the environment of what it runs")
+        count = _assignments(operands)
+        wrapper = replace(wrapper, reason=wrapper.reason or _environment(operands[:count]))
+        operands = operands[count:]
     skipped, inner = operands[: wrapper.skip], tuple(operands[wrapper.skip :])
     if any(not word.known and word.spread for word in skipped):
         return _lost(name, f"what {skipped[0].raw} becomes is only known at run time")
     reason = wrapper.reason or _unlisted(options, wrapper.harmless)
     outcome = Inner(reason=reason, privileged=name in PRIVILEGED)
     script = options.value(*wrapper.script)
+    if script is None and len(inner) > 1 and inner[0].known and inner[0].text in wrapper.script:
+        script = inner[1]
     if script is not None:
         return replace(outcome, scripts=(script,))
     if inner and (wrapper.joined or options.has(*wrapper.joins)):
@@ -106,6 +109,16 @@ def _assignments(words: Sequence[Word]) -> int:
         if not name[1] or not name[0].replace("_", "a").isalnum():
             return number
     return len(words)
+
+
+def _environment(words: Sequence[Word]) -> str:
+    """Why ``A=b`` before a command changes what it does; empty when it does not."""
+    for word in words:
+        name, _, value = word.text.partition("=")
+        reason = harmless_assignment(name, replace(word, text=value))
+        if reason:
+            return reason
+    return ""
 
 
 def _joined(words: Sequence[Word]) -> Word:
@@ -304,6 +317,13 @@ def _place(word: Word) -> Word:
     return word
 
 
+def _runuser(rest: tuple[Word, ...], given: Input) -> Inner:
+    """With ``-u`` as sudo, without it as su."""
+    plain = parse_options(rest, grammar(WRAPPERS["runuser"].options), permute=False)
+    wrapper = WRAPPERS["runuser"] if plain.has("-u", "--user") else WRAPPERS["su"]
+    return _general("runuser", wrapper, rest)
+
+
 def _busybox(rest: tuple[Word, ...], given: Input) -> Inner:
     if not rest or (rest[0].known and rest[0].text.startswith("-")):
         return Inner(reason="busybox itself is not judged")
@@ -326,5 +346,6 @@ _SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
     "kubectl": _kubectl,
     "oc": _kubectl,
     "find": _find,
+    "runuser": _runuser,
     "busybox": _busybox,
 }

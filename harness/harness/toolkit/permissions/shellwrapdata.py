@@ -58,10 +58,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     ),
     "runuser": Wrapper(
         "-lmpP -cgGsuwT= " + _SU.split(None, 1)[1] + " --user=",
-        skip=1,
         reason=_OTHER,
         script=("-c", "--command"),
-        permute=True,
     ),
     "gosu": Wrapper(skip=1, reason=_OTHER),
     "su-exec": Wrapper(skip=1, reason=_OTHER),
