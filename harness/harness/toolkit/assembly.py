@@ -28,8 +28,6 @@ from .events import EventBus
 from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
 from .hooks_settings import hooks_of
-from .hooks import Hooks, Registered
-from .hooks_settings import hooks_of
 from .ledger import Retention, SqliteLedger, open_ledger, retention_of
 from .outputs import OutputStore
 from .permissions.approver import Approver
@@ -63,7 +61,6 @@ class ToolkitSettings:
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     retention: Retention = field(default_factory=Retention)
     hooks: tuple[Registered, ...] = ()
-    hooks: tuple[Registered, ...] = ()
 
 
 def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
@@ -76,7 +73,6 @@ def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
         tools=tool_settings_of(load_tables("tools", choices)),
         permissions=settings_of(load_tables("permissions", choices)),
         retention=retention_of(load_tables("audit", choices)),
-        hooks=hooks_of(load_tables("hooks", choices)),
         hooks=hooks_of(load_tables("hooks", choices)),
     )
 
@@ -210,7 +206,7 @@ async def open_toolkit(
     results = ResultCache()
     if not settings.tools.cache:
         results.disable()
-    async with open_ledger(retention=settings.retention) as ledger, Hooks(settings.hooks) as own:
+    async with open_ledger(retention=settings.retention) as ledger:
         yield Toolkit(
             settings=settings,
             registry=known.registry,
@@ -222,7 +218,7 @@ async def open_toolkit(
             reads=ReadTracker(settings.tools.partial_read_counts),
             rules=RuleFile(rule_file_path()),
             outputs=OutputStore(),
-            hooks=(own, *(hook for _, hook in hooks.found)),
+            hooks=tuple(hook for _, hook in hooks.found),
             problems=problems,
         )
 
