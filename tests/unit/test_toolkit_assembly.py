@@ -278,7 +278,8 @@ async def test_hooks_of_the_settings_guard_calls_and_see_the_session_begin_and_e
     program = home / "guard"
     program.write_text(
         f'#!/bin/sh\njson=$(cat)\necho "$HARNESS_HOOK_EVENT" >> {home}/events\n'
-        'case $json in *forbidden*) echo \'{"decision": "deny", "reason": "not this"}\' ;; *) echo \'{"decision": "allow"}\' ;; esac\n'
+        'case $json in *forbidden*) echo \'{"decision": "deny", "reason": "not this"}\' ;;\n'
+        '*) echo \'{"decision": "allow"}\' ;; esac\n'
     )
     program.chmod(0o700)
     file = home / "xdg_config_home" / "harness" / "config.toml"
