@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.support.permits import desk, says
 
 from harness import connect
+from harness.config import Config
 from harness.context import ExecutionContext
 from harness.target import Target
+from harness.terminal import Terminal
 from harness.testing.memory import MemoryBackend
 from harness.toolkit.permissions.answers import Answer, Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
@@ -270,6 +273,15 @@ async def test_where_nobody_knows_where_a_command_starts_its_relative_names_are_
     assert await made.allows("run_shell", "cat /srv/notes")
     assert not await made.allows("run_shell", "cat notes")
     assert await desk(backend=Elsewhere(), cwd="/srv").allows("run_shell", "cat notes")
+
+
+@pytest.mark.parametrize(("shell", "expected"), [("/bin/bash", True), ("/usr/bin/fish", False), ("/bin/zsh", False)])
+async def test_a_text_that_the_panes_shell_may_read_otherwise_is_asked_in_mode_auto(shell: str, expected: bool) -> None:
+    pane = ExecutionContext(MemoryBackend(), cast(Terminal, object()), Config(shell=shell))
+    made = desk(mode=Mode.AUTO, execution=pane, cwd="/srv", rules=(deny("touch *"),))
+    assert await made.allows("run_shell", "echo (touch /tmp/x)") is expected
+    assert await made.allows("run_shell", "make all")
+    assert not await made.allows("run_shell", "touch /tmp/x")
 
 
 async def test_what_a_program_prints_reaches_no_decision() -> None:

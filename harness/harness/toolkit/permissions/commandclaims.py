@@ -18,7 +18,7 @@ from .globs import has_wildcard
 from .harddenials import HardDenials
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
-from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd, links_among
+from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd, links_among, reads_like_bash
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -91,8 +91,12 @@ class CommandReader:
             whole=self._subjected(self._shown(subject), "broad"),
             pieces=self._pieces(subject, judgement, files or ()),
             forbidden=forbidden,
-            must_ask="" if files is not None else "it names more files than can be judged",
+            must_ask=self._must_ask(judgement) if files is not None else "it names more files than can be judged",
         )
+
+    def _must_ask(self, judgement: CommandJudgement) -> str:
+        """A text that shells read in different ways is judged as bash reads it: that must be how it will be read."""
+        return "" if not judgement.doubt or reads_like_bash(self._execution) else judgement.doubt
 
     def _shown(self, subject: Subject) -> str:
         return f"{subject.text}\n(with {self._extras})" if self._extras else subject.text
@@ -177,7 +181,7 @@ class CommandReader:
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
         certain = not self._extras and all(path.is_known for path in files)
         pieces = [
-            Piece(command.text, (whole, *self._forms(command), *named), command.read_only and certain)
+            Piece(command.text, (whole, *self._forms(command, judgement.doubt), *named), command.read_only and certain)
             for command in judgement.commands
         ]
         if not judgement.read_only and all(command.read_only for command in judgement.commands):
@@ -186,13 +190,13 @@ class CommandReader:
             pieces.append(Piece(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
-    def _forms(self, command: SimpleCommand) -> tuple[Subjected, ...]:
+    def _forms(self, command: SimpleCommand, doubt: str) -> tuple[Subjected, ...]:
         """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
-        allowing = () if self._extras else plain_forms(command)
+        allowing = () if self._extras or doubt else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
         return (
             *(self._subjected(text, "any") for text in allowing),
-            *(self._subjected(text, "broad" if not self._extras else "none") for text in denying),
+            *(self._subjected(text, "none") for text in denying),
         )
 
 

@@ -11,12 +11,14 @@ from ...context import ExecutionContext
 from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
 from ...results import FileStat
 
-__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd", "links_among"]
+__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd", "links_among", "reads_like_bash"]
 
 LINKS = 40
 """Links in a row, as kernels follow them."""
 MATCHES = 2000
 """Names that a wildcard of a command may stand for and still be judged."""
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "busybox"})
+"""Shells that read a text as bash does, or refuse it."""
 DIRECTORIES = 32
 """Directories in which these may be."""
 
@@ -146,3 +148,11 @@ def _start_of(execution: ExecutionContext) -> str | None:
     if scheme == "local":
         return os.getcwd()
     return execution.capabilities.home or None if scheme in ("ssh", "memory") else None
+
+
+def reads_like_bash(execution: ExecutionContext) -> bool:
+    """Whether commands run in a shell with the grammar of bash: plain ones run in ``sh``, others in the pane's."""
+    if not execution.has_terminal:
+        return True
+    shell = execution._config.shell or execution.capabilities.shell  # of panes; no tool needs it
+    return posixpath.basename(shell) in SHELLS
