@@ -14,6 +14,7 @@ from .commands import command
 from .exits import SIGNALLED
 from .output import note, print_json, warn
 from .runtime import Needs, Session, on_target, session_of
+from .servers import servers_of, with_servers
 from .streams import Interruption
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ async def _open(session: Session, execution: ExecutionContext, stack: AsyncExitS
     from ..mcp.server_main import ToolServer
     from ..mcp.server_settings import server_settings_of
     from ..settings import load_tables
+    from ..toolkit import Registry
     from ..toolkit.assembly import load_toolkit_settings, open_toolkit
 
     choices = session.invocation.choices
@@ -104,4 +106,5 @@ async def _open(session: Session, execution: ExecutionContext, stack: AsyncExitS
     toolkit = await stack.enter_async_context(open_toolkit(load_toolkit_settings(choices)))
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)
-    return ToolServer(toolkit, execution, settings, version("harness-ops"))
+    sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))
+    return ToolServer(toolkit, execution, settings, version("harness-ops"), sources)

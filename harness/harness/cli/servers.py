@@ -46,11 +46,17 @@ def servers_of(session: Session, tool: str = "") -> tuple[ServerConfig, ...]:
 
 @asynccontextmanager
 async def with_servers(
-    session: Session, configs: tuple[ServerConfig, ...], registry: Registry, *, fresh: bool = False
+    session: Session,
+    configs: tuple[ServerConfig, ...],
+    registry: Registry,
+    *,
+    fresh: bool = False,
+    wait: bool = True,
 ) -> AsyncIterator[McpSources | None]:
     """Start servers and put their tools into a registry; entered when each has listed them or was given up.
 
-    ``fresh``: what is known from an earlier run does not do, and no server waits for its first call.
+    ``fresh``: what is known from an earlier run does not do, and no server waits for its first call. Without ``wait``
+    it is entered at once, and tools come later.
     """
     if not configs:
         yield None
@@ -62,7 +68,8 @@ async def with_servers(
         registry, configs, notice=lambda text: warn(text, as_json_document=session.json)
     ) as sources:
         limit = max(server.start_timeout + server.timeout for server in configs) + MARGIN
-        await (sources.wait_settled(limit) if fresh else sources.wait_listed(limit))
+        if wait:
+            await (sources.wait_settled(limit) if fresh else sources.wait_listed(limit))
         yield sources
 
 

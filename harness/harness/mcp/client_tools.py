@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -56,9 +57,17 @@ class RemoteTool(Tool[RemoteArguments]):
 
     Args:
         schema: the usable form of the definition's schema.
+        disabled: says at each call whether the tool has become another one, by its name there.
     """
 
-    def __init__(self, name: str, definition: ToolDefinition, schema: JsonObject, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        name: str,
+        definition: ToolDefinition,
+        schema: JsonObject,
+        supervisor: Supervisor,
+        disabled: Callable[[str], bool],
+    ) -> None:
         config = supervisor.config
         description = f"[{config.name}] {definition.description or definition.name}"
         super().__init__(name, description, RemoteArguments, _traits(config, definition))
@@ -68,6 +77,7 @@ class RemoteTool(Tool[RemoteArguments]):
         self._schema = json.dumps(schema)
         self._arguments = ArgumentSchema(schema)
         self._supervisor = supervisor
+        self._disabled = disabled
 
     @property
     def schema(self) -> JsonObject:
@@ -85,6 +95,8 @@ class RemoteTool(Tool[RemoteArguments]):
     async def run(self, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
         try:
             connection = await self._supervisor.connection()
+            if self._disabled(self.remote_name):  # after the start, which may have brought other tools
+                return _changed(self.server, self.remote_name)
             return await self._within_time(connection, args, ctx)
         except ConnectError as error:
             return self._failure(UNAVAILABLE, f"{error}; nothing was run")
@@ -154,5 +166,9 @@ class DisabledTool(Tool[Arguments]):
         return (Subject("other", f"{self.server}/{self.remote_name} disabled"),)
 
     async def run(self, args: Arguments, ctx: ToolContext) -> ToolResult:
-        text = f"the tool {self.remote_name} of server {self.server!r} changed since it was accepted; nothing was run"
-        return ToolResult.failure("tool_changed", text, metadata=origin_of(self.server, self.remote_name))
+        return _changed(self.server, self.remote_name)
+
+
+def _changed(server: str, tool: str) -> ToolResult:
+    text = f"the tool {tool} of server {server!r} changed since it was accepted; nothing was run"
+    return ToolResult.failure("tool_changed", text, metadata=origin_of(server, tool))

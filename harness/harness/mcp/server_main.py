@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import anyio
@@ -19,6 +19,7 @@ from .http_token import Token
 from .server import ClientSession, open_session
 from .server_settings import ServerSettings
 from .server_stdio import Wire, stdio_streams
+from .sources import McpSources
 
 __all__ = ["ToolServer"]
 
@@ -34,6 +35,8 @@ class ToolServer:
     execution: ExecutionContext
     settings: ServerSettings
     version: str
+    sources: McpSources | None = None
+    """Other servers, whose tools are offered as well."""
 
     async def serve_stdio(self, wire: Wire) -> None:
         """Serve one client until it goes."""
@@ -58,4 +61,5 @@ class ToolServer:
     @asynccontextmanager
     async def _executor(self, approver: ClientApprover) -> AsyncIterator[Executor]:
         async with self.toolkit.executor(self.execution, approver=approver, agent_id=AGENT) as executor:
-            yield replace(executor, handoff=self.settings.handoff)
+            with self.sources.attached(executor.registry) if self.sources is not None else nullcontext():
+                yield replace(executor, handoff=self.settings.handoff)

@@ -51,6 +51,7 @@ class _Source:
     latest: tuple[ToolDefinition, ...]
     listed: anyio.Event
     tools: tuple[Tool[Any], ...] = ()
+    disabled: frozenset[str] = frozenset()
 
 
 class McpSources:
@@ -213,7 +214,7 @@ class McpSources:
         return changed_tools(known or source.known, source.latest) if source.config.pin_tools else frozenset()
 
     async def _publish(self, source: _Source, known: Known | None = None) -> None:
-        disabled = self._disabled(source, known)
+        source.disabled = disabled = self._disabled(source, known)  # from now on, also for those who hold the old ones
         made = await anyio.to_thread.run_sync(self._tools, source, disabled)
         for item in made:
             if isinstance(item, str):
@@ -245,7 +246,7 @@ class McpSources:
             ArgumentSchema(schema).verify()
         except SchemaMistake as error:
             return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
-        return RemoteTool(name, definition, schema, source.supervisor)
+        return RemoteTool(name, definition, schema, source.supervisor, lambda tool: tool in source.disabled)
 
 
 def _collision(config: ServerConfig, error: ValueError) -> ConfigError:

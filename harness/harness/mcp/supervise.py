@@ -176,12 +176,16 @@ class Supervisor:
                 await self._watch(connection, changed)
                 return connection.link.reason, False
         except HarnessError as error:
-            return str(error), isinstance(error, FINAL)
+            return self._bare(str(error)), isinstance(error, FINAL)
         except Exception as error:  # a defect about one server must not end the others
             logger.exception("server %s", self.config.name)
             return f"{type(error).__name__}: {error}", True
         finally:
             self._connection = None
+
+    def _bare(self, text: str) -> str:
+        """A reason without the server's name, which stands before it wherever it is told."""
+        return text.removeprefix(f"server {self.config.name!r}").removeprefix(":").strip()
 
     async def _watch(self, connection: Connection, changed: _Changes) -> None:
         """Until the link ends; its tools are taken again whenever they change."""
