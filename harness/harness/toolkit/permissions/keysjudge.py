@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ...errors import JobNotFound
+from ...results import Status
 from ..values import Subject
 from .shellchars import hidden_character
 from .shellkeys import HARMLESS_KEYS, Key, Typed, at_prompt, parse_keys, typed_line, without_names
@@ -70,8 +72,21 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
     pane = _pane_of(await ctx.execution.list_panes(), wanted)
     if pane is None:
         return KeysJudgement("unknown", reason=f"there is no pane {wanted or 'of the session'}")
+    pane = await _settled(pane, ctx)
     screen = await ctx.execution.capture_pane(pane=subject.pane)
     return judge_typing(subject, pane, screen)
+
+
+async def _settled(pane: PaneInfo, ctx: ToolContext) -> PaneInfo:
+    """The pane without the mark of a job that has ended: the mark goes a moment after the result came."""
+    number = pane.busy.removeprefix("job ")
+    if not pane.busy or not number.isdecimal():
+        return pane
+    try:
+        job = await ctx.execution.job(number)
+    except JobNotFound:
+        return pane
+    return replace(pane, busy="") if job.status in (Status.COMPLETED, Status.INTERRUPTED, Status.TIMED_OUT) else pane
 
 
 def _pane_of(panes: list[PaneInfo], wanted: str | None) -> PaneInfo | None:
