@@ -20,7 +20,7 @@ from tests.faults.rig import until, within
 from tests.support.audits import checked, entry
 
 from harness import connect
-from harness.errors import ToolError
+from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus
 from harness.toolkit.ledger import AuditCall, Filters, Place, calls, open_ledger, open_reader, this_process
 
@@ -125,7 +125,7 @@ def file_limit(directory: Path) -> Iterator[Callable[[], AbstractContextManager[
     @contextmanager
     def full() -> Iterator[None]:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        largest = max(path.stat().st_size for path in directory.iterdir() if path.name.endswith("-wal"))
+        largest = max((path.stat().st_size for path in directory.iterdir() if path.name.endswith("-wal")), default=100)
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
         try:
             yield
@@ -170,6 +170,26 @@ async def test_a_full_disk_stops_what_changes_something_and_loses_nothing(
             assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert "cannot be written" in caplog.text
     assert "is written again" in caplog.text
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_a_ledger_that_cannot_be_opened_on_a_full_disk_says_so_and_is_whole_afterwards(
+    disk: str, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "audit")
+    with DISKS[disk](place.directory) as full:
+        async with open_ledger(place.directory) as ledger:
+            await ledger.begin(entry("c1"))
+            await ledger.end("c1", CallStatus.OK, "")
+        with full(), pytest.raises(HarnessError, match="the audit cannot be kept in") as refused:
+            async with open_ledger(place.directory):
+                raise AssertionError
+        assert "free some space" in refused.value.hint
+        async with open_ledger(place.directory) as ledger:
+            await ledger.begin(entry("c2"))
+            await ledger.end("c2", CallStatus.OK, "")
+        assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
+        assert checked(place.directory).problems == []
 
 
 async def test_an_outcome_that_waited_is_written_when_there_is_room_without_another_call(tmp_path: Path) -> None:

@@ -105,14 +105,21 @@ class Place:
         Raises:
             ValueError: the file holds something else.
         """
-        try:
-            text = self.head_file.read_text("ascii")
-        except FileNotFoundError:
+        text, again = self._head_text(), self._head_text()
+        while text != again:  # somebody writes it
+            text, again = again, self._head_text()
+        if text is None:
             return None
         match = _HEAD.fullmatch(text)
         if match is None and text.strip():
             raise ValueError("it holds no head")
         return Head(int(match[1]), match[2]) if match else None
+
+    def _head_text(self) -> str | None:
+        try:
+            return self.head_file.read_text("ascii")
+        except FileNotFoundError:
+            return None
 
     def open_head(self) -> int:
         """A descriptor of the second place, for :func:`write_head`."""

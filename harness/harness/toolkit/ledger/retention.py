@@ -69,7 +69,7 @@ _PAGES = ("page_count", "freelist_count", "page_size")
 
 def _announced(db: sqlite3.Connection, first: int) -> int:
     """What an earlier plan announced and was not carried out to its end."""
-    row = db.execute("SELECT body FROM records WHERE kind = ? ORDER BY seq DESC LIMIT 1", (Kind.RETENTION,)).fetchone()
+    row = db.execute("SELECT body FROM records WHERE kind = 'retention' ORDER BY seq DESC LIMIT 1").fetchone()
     if row is None:
         return 0
     through = int(json.loads(row[0])["through"])

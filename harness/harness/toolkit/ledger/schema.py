@@ -26,6 +26,7 @@ CREATE TABLE records (
 );
 CREATE INDEX calls ON records (seq, at, backend, tool, session_id, status) WHERE kind IN ('intent', 'refused');
 CREATE INDEX ends ON records (number, seq, kind, status) WHERE number IS NOT NULL;
+CREATE INDEX drops ON records (seq) WHERE kind = 'retention';
 
 -- Where the chain begins and ends. ``first`` moves when old records are dropped.
 CREATE TABLE chain (
