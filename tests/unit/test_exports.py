@@ -33,6 +33,7 @@ PUBLIC = [
     "harness.toolkit.commandspec",
     "harness.toolkit.commandtool",
     "harness.toolkit.outputtool",
+    "harness.toolkit.ledger",
     "harness.toolkit.permissions.answers",
     "harness.toolkit.permissions.approver",
     "harness.toolkit.permissions.policy",
