@@ -101,3 +101,15 @@ ensure_venv() {
 install_venv_module() {
     install_packages "no-such-command=python$(version_of "$1")-venv"
 }
+
+# ensure_inspector: the MCP Inspector's command line, of exactly the versions that tests/inspector names.
+ensure_inspector() {
+    local home=$VENVS/inspector pinned=$ROOT/tests/inspector
+    ! cmp -s "$home/package-lock.json" "$pinned/package-lock.json" || return 0
+    say "preparing $home"
+    rm -rf "$home" "$home.new" && mkdir -p "$home.new"
+    cp "$pinned"/package*.json "$home.new/"
+    (cd "$home.new" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) >&2 ||
+        die "could not install the MCP Inspector with npm"
+    mv "$home.new" "$home"
+}
