@@ -141,6 +141,41 @@ async def test_a_part_that_was_read_permits_an_edit_and_no_replacement(
     assert code(await guarded_write(ctx, str(file), b"all new")) == "written"
 
 
+@pytest.mark.parametrize(
+    ("parts", "answer"),
+    [
+        ([(0, 4), (4, 6)], "written"),
+        ([(0, 6), (4, 99)], "written"),
+        ([(0, 4), (5, 5)], "not_read"),
+        ([(4, 6), (0, 4)], "not_read"),
+        ([(0, 4), (0, 4)], "not_read"),
+    ],
+)
+async def test_parts_that_follow_each_other_to_the_end_are_the_whole(
+    ctx: ToolContext, tmp_path: Path, parts: list[tuple[int, int]], answer: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"0123456789")
+    for offset, limit in parts:
+        await read_seen(ctx, str(file), offset=offset, limit=limit)
+    assert code(await guarded_write(ctx, str(file), b"all new")) == answer
+
+
+async def test_parts_of_two_versions_are_no_whole(ctx: ToolContext, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"0123456789")
+    await read_seen(ctx, str(file), limit=5)
+    file.write_bytes(b"0123456798")
+    await read_seen(ctx, str(file), offset=5)
+    assert code(await guarded_write(ctx, str(file), b"all new")) == "not_read"
+
+
+async def test_an_empty_file_is_read_whole_at_once(ctx: ToolContext, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    await read_seen(ctx, str(tmp_path / "file"), limit=10)
+    assert code(await guarded_write(ctx, str(tmp_path / "file"), b"new")) == "written"
+
+
 async def test_the_setting_lets_a_part_count_as_the_whole(execution: ExecutionContext, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"0123456789")

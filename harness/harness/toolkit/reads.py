@@ -45,8 +45,11 @@ FILES_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
+    """``upto``: how much of it was read from its beginning, in bytes."""
+
     version: str
     whole: bool
+    upto: int = 0
 
 
 @dataclass(slots=True)
@@ -66,11 +69,22 @@ class ReadTracker:
 
     def saw(self, key: tuple[str, str, str], seen: _Seen) -> None:
         """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
-        before = self._known.pop(key, None)
-        whole = seen.whole or (before is not None and before.whole and before.version == seen.version)
-        self._known[key] = _Seen(seen.version, whole)
+        before = self._same(key, seen.version)
+        self._known.pop(key, None)
+        self._known[key] = _Seen(seen.version, seen.whole or before.whole, max(seen.upto, before.upto))
         if len(self._known) > FILES_KEPT:
             self._known.popitem(last=False)
+
+    def saw_part(self, key: tuple[str, str, str], version: str, start: int, end: int, size: int) -> None:
+        """Remember a part. Parts that follow each other from the beginning to the end are the whole."""
+        known = self._same(key, version).upto
+        upto = max(known, end) if start <= known else known
+        self.saw(key, _Seen(version, upto >= size, upto))
+
+    def _same(self, key: tuple[str, str, str], version: str) -> _Seen:
+        """What is known of this version; nothing when another one was read."""
+        known = self._known.get(key)
+        return known if known is not None and known.version == version else _Seen(version, False)
 
     def seen(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
         """The version, when enough of it was read."""
@@ -98,6 +112,9 @@ class SessionReads(FileVersions):
 
     def saw(self, path: str, version: str, *, whole: bool) -> None:
         self.tracker.saw(self._key(path), _Seen(version, whole))
+
+    def saw_part(self, path: str, version: str, start: int, end: int, size: int) -> None:
+        self.tracker.saw_part(self._key(path), version, start, end, size)
 
     def seen(self, path: str, *, whole: bool) -> str | None:
         return self.tracker.seen(self._key(path), whole=whole)
@@ -135,7 +152,7 @@ async def read_seen(ctx: ToolContext, path: str, *, offset: int = 0, limit: int 
         FileError: it cannot be read.
     """
     content = await ctx.execution.read_file(target_path(ctx, path), offset=offset, limit=limit)
-    ctx.reads.saw(content.path, content.version, whole=offset == 0 and len(content.data) >= content.size)
+    ctx.reads.saw_part(content.path, content.version, offset, offset + len(content.data), content.size)
     return content
 
 

@@ -157,6 +157,10 @@ class FileVersions(ABC):
     def saw(self, path: str, version: str, *, whole: bool) -> None:
         """A file was read, or written by us. ``path`` is its real path on the target; ``whole``: all of it."""
 
+    def saw_part(self, path: str, version: str, start: int, end: int, size: int) -> None:
+        """Bytes ``start`` to ``end`` of ``size`` were read. The default does not add parts up."""
+        self.saw(path, version, whole=start == 0 and end >= size)
+
     @abstractmethod
     def seen(self, path: str, *, whole: bool) -> str | None:
         """The version that was read last; None when it was not read, or not as much of it as is asked for."""
