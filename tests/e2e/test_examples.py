@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
@@ -68,6 +69,21 @@ def test_free_tool(home: Path) -> None:
     assert free.removeprefix("ok ").isdecimal()
     assert missing.startswith("error df: ")
     assert mistake == "error free: pth: no such argument; did you mean 'path'?"
+
+
+def test_model_turn(home: Path) -> None:
+    (message,) = [json.loads("".join(run(home, "model_turn.py")))]
+    (block,) = message["content"]
+    assert (message["role"], block["tool_use_id"], block["is_error"]) == ("user", "toolu_1", True)
+    assert "no such file" in block["content"][0]["text"]
+
+
+@pytest.mark.parametrize(("path", "said"), [("/srv/x", ""), ("/etc/x", '"reason": "/etc/x is not below /srv"')])
+def test_only_srv(path: str, said: str) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "only_srv.py")]
+    done = subprocess.run(command, input=json.dumps({"paths": [path]}), capture_output=True, text=True, check=True)
+    assert said in done.stdout
+    assert bool(said) == bool(done.stdout)
 
 
 def test_set_option_tool(home: Path) -> None:

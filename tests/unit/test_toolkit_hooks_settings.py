@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,22 @@ def test_a_project_may_not_add_hooks_unless_it_is_trusted(tmp_path: Path) -> Non
 def test_a_trusted_project_adds_its_hooks_after_the_users(tmp_path: Path) -> None:
     user = f'trusted_dirs = ["{tmp_path}/project"]\n[[hooks.pre_tool]]\ncommand = "false"\n'
     assert [one.handler for one in loaded(tmp_path, user, PROJECT)] == [CommandHook("false"), CommandHook("true")]
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+async def test_the_documented_hook_and_its_settings_do_what_the_page_says(tmp_path: Path) -> None:
+    documented = re.search(r"```toml\n(.*?)```", (DOCS / "hooks.md").read_text(), re.DOTALL)
+    assert documented
+    before, after = loaded(tmp_path, documented[1].replace("/usr/local/lib/harness", str(DOCS / "examples")))
+    assert isinstance(before.handler, CommandHook)
+    assert after.background
+    anywhere = replace(before, matcher=Matcher(), handler=replace(before.handler, timeout=30.0))
+    box = toolbox([WriteTool()], hooks=(Hooks([anywhere]),))
+    refused = await box.executor.call(ToolCall("write", {"path": "/srv/../etc/x"}))
+    assert refused.result.text == "not allowed: /etc/x is not below /srv"
+    assert (await box.executor.call(ToolCall("write", {"path": "/srv/x"}))).status is CallStatus.OK
 
 
 async def test_hooks_of_the_settings_decide_about_calls(tmp_path: Path) -> None:

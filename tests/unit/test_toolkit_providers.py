@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tests.support.schemas import FOREIGN, Empty, Foreign, Plain, nasty
 
 from harness.errors import ConfigError
 from harness.toolkit import CallOutcome, CallStatus, Image, Text, Tool, ToolCall, ToolResult
+from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.providers import PROVIDERS, provider
 from harness.toolkit.providers.names import names_of
 from harness.toolkit.providers.schemas import plain
@@ -27,14 +27,8 @@ PNG = Image(b"\x89PNG", "image/png")
 TIFF = Image(b"II*", "image/tiff")
 
 
-def builtin() -> list[Tool[Any]]:
-    """Every tool that this distribution brings."""
-    points = importlib.metadata.entry_points(group="harness.tools")
-    own = [point for point in points if point.dist is not None and point.dist.name == "harness-ops"]
-    return [tool for point in own for tool in point.load()()]
-
-
-TOOLS = [*nasty(), *builtin()]
+TOOLS = [*nasty(), *load_catalogue().registry.list()]
+"""Those that adapters get wrong, and every tool that there is."""
 BY_NAME = {tool.name: tool for tool in TOOLS}
 REQUESTS: dict[str, Any] = {
     "anthropic": TypeAdapter(anthropic_types.ToolParam),
@@ -97,6 +91,10 @@ RESULTS = {
     "strange picture": ToolResult((TIFF,)),
     "no characters": ToolResult.of("\udcff\ud83d\ude00\ud800"),
 }
+
+
+def test_the_tools_that_come_with_harness_are_tested_here() -> None:
+    assert {"run_shell", "read_file", "write_file", "time"} <= set(BY_NAME)
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: str(tool.name))

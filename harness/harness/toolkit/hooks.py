@@ -24,7 +24,7 @@ from .values import JsonObject, ToolCall, ToolResult
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["BEFORE", "EVENTS", "Answer", "Handler", "HookEvent", "Hooks", "Occasion", "Registered", "event_named"]
+__all__ = ["Answer", "Handler", "HookEvent", "Hooks", "Occasion", "Registered", "event_named"]
 
 log = logging.getLogger(__name__)
 

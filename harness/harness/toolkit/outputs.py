@@ -208,7 +208,7 @@ class _Kept:
 
 
 def _make_room(place: int, quota: OutputQuota, size: int, now: float) -> None:
-    for kept in surplus(_all(place), quota, size, now):
+    for kept in _surplus(_all(place), quota, size, now):
         try:
             os.unlink(kept.name, dir_fd=place)
         except FileNotFoundError:
@@ -227,7 +227,7 @@ def _all(place: int) -> list[_Kept]:
     return found
 
 
-def surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> list[_Kept]:
+def _surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> list[_Kept]:
     """What has to go before ``size`` more bytes come: what is too old, then the oldest. Pure."""
     limits = {True: quota.age, False: UNFINISHED}
     gone = [one for one in kept if now - one.changed > limits[one.whole]]
