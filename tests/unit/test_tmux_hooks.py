@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -261,3 +262,39 @@ async def echoing(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
 async def test_any_text_in_a_command_comes_back_byte_for_byte(echoing: PaneShell, text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     await echoing.gives(f"printf %s {quoted}", text)
+
+
+ABORTED = {
+    "a pattern without a match": ("echo /no/such*thing; echo after", 1),
+    "several lines": ("true\necho /no/such*thing\necho after", 126),
+    "an unset variable": ("set -u; echo $no_such_variable", 1),
+    "a syntax error": ("echo a; if )", 1),
+    "an open quote": ("echo 'a", 1),
+    "a division by zero": ("echo $((1 / 0))", 1),
+    "in a function": ("f() { echo /no/such*thing; }; f", 1),
+    "a program's own": ("sh -c 'exit 126'", 126),
+    "returned": ("return 126", 126),
+    "a comment": ("(exit 7) # of it", 7),
+    "traced": ("set -x; (exit 3); set +x; (exit 4)", 4),
+    "nothing": ("", 0),
+    "after another's code": ("(exit $?)", 0),
+    "aliases are known in the next line": ("alias hxtest='(exit 3)'\nhxtest", 3),
+}
+
+
+@pytest.fixture(scope="module")
+async def zsh() -> AsyncIterator[PaneShell]:
+    async with open_pane_shell("zsh") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", ABORTED)
+@pytest.mark.parametrize("options", [{}, {"tty": False}, {"cwd": "/"}, {"env": {"A": "b"}, "tty": False}], ids=str)
+async def test_zsh_gives_the_code_of_its_prompt_for_what_it_aborts_itself(
+    zsh: PaneShell, case: str, options: dict[str, Any]
+) -> None:
+    command, code = ABORTED[case]
+    result = await zsh.ctx.run_shell(command, timeout=15, **options)
+    assert (result.status, result.exit_code) == ("completed", code), result
+    assert "after" not in result.stdout
+    await zsh.gives("set +u; echo next", "next\n")

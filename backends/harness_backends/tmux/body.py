@@ -42,6 +42,9 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
         return Body()
     quote = fish_quote if kind == "fish" else shlex.quote
     source = f"source {quote(store.path(job_id, 'cmd'))}" if kind == "fish" else f". {quote(store.path(job_id, 'cmd'))}"
+    if kind == "zsh" and "\n" not in command.command:  # as hxone does
+        whole = f'eval "$(<{quote(store.path(job_id, "cmd"))})"'
+        source = f"if {{ [[ -o xtrace ]]; }} 2>/dev/null; then {source}; else {whole}; fi"
     inner = _as_user(command, quote, target) if command.user else source
     redirect = _redirections(command, job_id, store, quote)
     text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect)

@@ -9,6 +9,9 @@
 # hxsp, as many blanks as the pane is wide but one, begins a new line for the prompt unless the cursor is at the beginning
 # of one: what a command wrote last stays on the screen. zsh and fish do so themselves.
 # After a syntax error in $( bash 5.2 writes before the start of a buffer, until it meets another error: eval ")".
+# zsh gives 126 for a file that it aborts by itself, where its prompt gives 1: hxone sees what one eval can run as a
+# prompt does. Not several lines: as a file they are read one by one, and an alias holds in the next. Nor with a trace,
+# which would show the text.
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
 hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW= hxsp=
 if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
@@ -71,7 +74,12 @@ hxP="$hxL"'${hxa}$?${hxb}${hxi}${hxg}${hxsp}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${h
 if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
 PROMPT_EOL_MARK=
-hxal() { \alias hx="{ hxa } 2>/dev/null; { \\. \"\$hxf\" } always { { hxd && : } 2>/dev/null }" hxc="{ hxc && :; } 2>/dev/null"; }
+hxone() {
+local file=$hxf
+[[ -r $file && ! -o xtrace ]] || return 1
+[[ $file == *.run ]] || { file=$(<$file); [[ ${file#*$hxnl} != *$hxnl* ]]; }
+}
+hxal() { \alias hx="{ hxa } 2>/dev/null; { if { hxone } 2>/dev/null; then \\eval \"\$(<\$hxf)\"; else \\. \"\$hxf\"; fi } always { { hxd && : } 2>/dev/null }" hxc="{ hxc && :; } 2>/dev/null"; }
 hxh() {
 [[ ${(j: :)precmd_functions[@]-} == *hxzp* ]] || precmd_functions+=(hxzp)
 [[ ${(j: :)preexec_functions[@]-} == *hxze* ]] || preexec_functions+=(hxze)
