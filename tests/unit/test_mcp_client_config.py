@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError
-from harness.mcp.client_config import HttpEndpoint, StdioLaunch, server_config
+from harness.mcp.client_config import HttpEndpoint, ServerTable, StdioLaunch, server_config
 from harness.mcp.client_files import load_servers
 from harness.mcp.client_values import Template
 from harness.mcp.mcpjson import parse_mcp_json
@@ -252,3 +252,30 @@ def test_what_is_not_ours_in_the_table_is_left_alone(tmp_path: Path) -> None:
 
 def test_nobody_knows_of_a_server_where_there_is_none(tmp_path: Path) -> None:
     assert load_servers(environ={"HOME": str(tmp_path)}, directory=tmp_path).servers == ()
+
+
+def test_the_documented_settings_are_taken(tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / "docs/examples/mcp_servers.toml").read_text()
+    env = home(tmp_path, example)
+    (tmp_path / "home/.config/harness/mcp.json").write_text('{"mcpServers": {"more": {"command": "x"}}}')
+    found = load_servers(environ=env, directory=tmp_path)
+    assert [(server.name, server.lazy, server.pin_tools, server.trust_annotations) for server in found.servers] == [
+        ("github", False, False, True),
+        ("more", False, False, False),
+        ("notes", True, True, False),
+    ]
+
+
+def test_every_key_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs/mcp.md").read_text()
+    rows = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            rows |= {name.strip("` "): cells[1].strip("`") for name in cells[0].split(",")}
+    fields = ServerTable.model_fields
+    assert set(fields) <= set(rows)
+    for name in ("timeout", "start_timeout", "max_message"):
+        assert float(rows[name]) == fields[name].default
+    for name in ("read_only", "trust_annotations", "parallelizable", "lazy", "disabled"):
+        assert rows[name] == json.dumps(fields[name].default)

@@ -15,7 +15,7 @@ from ..toolkit.tool import Arguments
 from ..toolkit.values import Category, Json
 from .client_values import Template
 
-__all__ = ["HttpEndpoint", "ServerConfig", "StdioLaunch", "check_url", "server_config"]
+__all__ = ["HttpEndpoint", "ServerConfig", "ServerTable", "StdioLaunch", "check_url", "server_config"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 PIN = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
