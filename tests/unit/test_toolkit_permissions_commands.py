@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.permits import desk, says
 
 from harness import connect
@@ -300,3 +303,31 @@ async def test_the_answer_may_change_the_command() -> None:
     made.policy.approver.answer = lambda question: Answer(Scope.ONCE, call=changed)
     verdict = await made.policy.decide(request, made.ctx)
     assert (verdict.allowed, verdict.call) == (True, changed)
+
+
+async def test_looking_at_a_protected_file_beside_a_change_is_no_write(here: ExecutionContext) -> None:
+    made = desk(mode=Mode.AUTO, execution=here, cwd="/srv")
+    assert await made.allows("run_shell", "cat .aiexclude; make all")
+    for command in ("tee .aiexclude", "cat .aiexclude; rm .aiexclude", "sed -i d .aiexclude", "make > .aiexclude"):
+        assert not await made.allows("run_shell", command)
+
+
+async def test_the_reason_of_a_decision_holds_no_secret() -> None:
+    made = desk(rules=(deny("curl *hunter2*"),))
+    for command in ("curl -H hunter2 x", "$(hunter2) y", "cat /srv/hunter2.pem"):
+        verdict = await made.decide("run_shell", command)
+        assert not verdict.allowed
+        assert "hunter2" not in verdict.reason + verdict.by
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from(["run_shell", "read_file", "write_file", "fetch_url", "change", "send_keys"]),
+    st.text(max_size=40) | st.text("ab/.~$*?[]{}'\";|&<>\n\\ \udc80\u200b", max_size=40),
+    st.sampled_from(list(Mode)),
+)
+def test_every_text_gets_a_verdict(tool: str, text: str, mode: Mode) -> None:
+    async def decide() -> bool:
+        return await desk(mode=mode).allows(tool, text)
+
+    assert anyio.run(decide) in (True, False)

@@ -6,8 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from tests.support.permits import TRAITS, Stub, desk
 
-from harness.toolkit import Category
+from harness.toolkit import Category, Registry
 from harness.toolkit.permissions.claims import Claim, Piece
 from harness.toolkit.permissions.decide import Situation, Step, decide
 from harness.toolkit.permissions.ruleindex import RuleIndex
@@ -154,3 +155,17 @@ def test_a_decision_names_the_rule_and_where_it_is_from() -> None:
     decision = decide([claim_of()], replace(PLAIN, profile=RuleIndex([rule])))
     assert decision.by == f"rule that denies {rule.rule_id}, /etc/some.toml"
     assert decision.reason == "a rule says: deny * 'make'"
+
+
+async def test_a_rule_for_another_name_of_a_tool_is_a_rule_for_it() -> None:
+    denying = RuleIndex([Rule(DENY, tool="bash", argument="make")], {"bash": "run_shell"})
+    assert decide([claim_of()], replace(PLAIN, profile=denying)).action is DENY
+    rule = decide([claim_of()], replace(PLAIN, profile=denying)).rule
+    assert rule is not None
+    assert rule.tool == "bash"
+    settings: dict[str, object] = {"rules": (Rule(DENY, tool="put"),), "only": ("put", "read_file")}
+    made = desk(mode=Mode.AUTO, **settings)  # type: ignore[arg-type]  # fields of the settings
+    other = Stub("write_file", replace(TRAITS["write_file"], aliases=("put",)))
+    assert (await made.decide("write_file", "/srv/a")).by == "whitelist"
+    made = replace(made, ctx=replace(made.ctx, registry=Registry([other])))
+    assert (await made.decide("write_file", "/srv/a")).by.startswith("rule that denies")

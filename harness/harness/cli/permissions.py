@@ -174,7 +174,10 @@ async def _explained(
     from ..toolkit.permissions.store import RuleFile, rule_file_path
 
     policy = RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
-    return await policy.explain(_request(kind, tool, subject, cwd, execution), _context(execution))
+    context = _context(session, execution)
+    known = context.registry.get(tool or "")
+    name = known.name if known else tool
+    return await policy.explain(_request(kind, name, subject, cwd, execution), context)
 
 
 def _request(
@@ -198,13 +201,16 @@ def _request(
     return PermissionRequest(ToolCall(name), stand_in, subjects, traits.mutating, traits.mutating, execution.identity)
 
 
-def _context(execution: ExecutionContext) -> ToolContext:
-    from ..toolkit import Registry, ToolContext
+def _context(session: Session, execution: ExecutionContext) -> ToolContext:
+    from ..toolkit import ToolContext
+    from ..toolkit.assembly import load_toolkit_settings
+    from ..toolkit.catalogue import load_catalogue
     from ..toolkit.events import EventBus
     from ..toolkit.reads import ReadTracker
     from ..toolkit.redaction import PatternRedactor
 
-    return ToolContext(execution, Registry(), EventBus(), ReadTracker().of("", execution), PatternRedactor())
+    registry = load_catalogue(load_toolkit_settings(session.invocation.choices).tools).registry
+    return ToolContext(execution, registry, EventBus(), ReadTracker().of("", execution), PatternRedactor())
 
 
 def _decision(decision: Decision) -> dict[str, object]:

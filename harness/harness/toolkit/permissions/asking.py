@@ -39,7 +39,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
         request_id=uuid.uuid4().hex,
         call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
         what=ctx.redactor.text(what),
-        reason=f"{decision.reason}; {odd}" if odd and odd not in decision.reason else decision.reason,
+        reason=ctx.redactor.text(f"{decision.reason}; {odd}" if odd not in decision.reason else decision.reason),
         target=request.backend,
         scopes=may_be_kept(decision.asks),
         details=ctx.redactor.json(_details(arguments)),

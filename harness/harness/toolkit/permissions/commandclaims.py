@@ -168,8 +168,13 @@ class CommandReader:
         return tuple(found[number] for number in range(len(names)))
 
     async def _forbidden(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
+        """Why nothing may touch one of its files. A program that does more than read is taken to write what it names."""
+        commands = judgement.commands
+        writing = {_home(word) for command in commands if not command.read_only for word in command.paths}
+        reading = {_home(word) for command in commands if command.read_only for word in command.paths} - writing
         for path in files:
-            reason = await self._denials.of_path(path, self._execution, writes=not judgement.read_only)
+            writes = not judgement.read_only and path.given not in reading
+            reason = await self._denials.of_path(path, self._execution, writes=writes)
             if reason:
                 return reason
         return ""
@@ -181,7 +186,7 @@ class CommandReader:
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
         certain = not self._extras and all(path.is_known for path in files)
         pieces = [
-            Piece(command.text, (whole, *self._forms(command, judgement.doubt), *named), command.read_only and certain)
+            Piece(command.text, (whole, *self._forms(command, judgement), *named), command.read_only and certain)
             for command in judgement.commands
         ]
         if not judgement.read_only and all(command.read_only for command in judgement.commands):
@@ -190,9 +195,9 @@ class CommandReader:
             pieces.append(Piece(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
-    def _forms(self, command: SimpleCommand, doubt: str) -> tuple[Subjected, ...]:
+    def _forms(self, command: SimpleCommand, judgement: CommandJudgement) -> tuple[Subjected, ...]:
         """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
-        allowing = () if self._extras or doubt else plain_forms(command)
+        allowing = () if self._extras or judgement.doubt else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
         return (
             *(self._subjected(text, "any") for text in allowing),

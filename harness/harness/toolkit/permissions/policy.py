@@ -6,6 +6,7 @@ import logging
 import posixpath
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from .timed import TimedApproval
 
 if TYPE_CHECKING:
     from ..context import ToolContext
+    from ..registry import Registry
 
 __all__ = ["RulePolicy"]
 
@@ -81,7 +83,9 @@ class RulePolicy(Policy):
         self._file = file
         self._clock = clock
         self._denials = HardDenials(self.settings, clock, _own_files(file))
+        self._names: dict[str, str] = {}
         self._profile = RuleIndex(self.settings.rules)
+        self._only = self.settings.only
         self._stored = Stored()
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
@@ -94,15 +98,8 @@ class RulePolicy(Policy):
         Raises:
             ToolError: ``permission_failure``: the target could not say what the call would touch.
         """
-        claims = await self._claims(request, ctx)
-        decision = await self._decision(claims, request, ctx)
-        if decision.action is Action.ASK:
-            async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
-                decision = await self._decision(claims, request, ctx)
-                if decision.action is Action.ASK:
-                    verdict = await self._asked(decision, request, ctx)
-                    return await self._still_so(verdict, claims, request, ctx)
-        return _verdict(decision)
+        verdict = await self._verdict(request, ctx)
+        return replace(verdict, reason=ctx.redactor.text(verdict.reason), by=ctx.redactor.text(verdict.by))
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
         """What would be decided, and why. Nobody is asked.
@@ -135,6 +132,17 @@ class RulePolicy(Policy):
 
     # -- deciding
 
+    async def _verdict(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
+        claims = await self._claims(request, ctx)
+        decision = await self._decision(claims, request, ctx)
+        if decision.action is Action.ASK:
+            async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
+                decision = await self._decision(claims, request, ctx)
+                if decision.action is Action.ASK:
+                    verdict = await self._asked(decision, request, ctx)
+                    return await self._still_so(verdict, claims, request, ctx)
+        return _verdict(decision)
+
     async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[Claim, ...]:
         try:
             return await read_claims(request, ctx, self.settings, self._denials)
@@ -143,6 +151,7 @@ class RulePolicy(Policy):
 
     async def _decision(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Decision:
         await self._look()
+        self._know(ctx.registry)
         traits = request.tool.traits
         return decide(
             claims,
@@ -152,7 +161,7 @@ class RulePolicy(Policy):
                 tool=request.call.name,
                 mutating=request.mutating,
                 requires_approval=request.requires_approval,
-                only=self.settings.only,
+                only=self._only,
                 session=self._session(ctx).rules,
                 stored=self._stored_index,
                 profile=self._profile,
@@ -171,8 +180,18 @@ class RulePolicy(Policy):
         if stored is not self._stored:
             if stored.failure:
                 log.warning("the permission rules cannot be used, so everything asks: %s", stored.failure)
-            self._stored, self._stored_index = stored, RuleIndex(stored.rules)
+            self._stored, self._stored_index = stored, RuleIndex(stored.rules, self._names)
         self._looked = self._clock()
+
+    def _know(self, registry: Registry) -> None:
+        """Take rules for another name of a tool as rules for the tool; the tools may have changed."""
+        names = {alias: tool.name for tool in registry.list() for alias in tool.traits.aliases}
+        if names == self._names:
+            return
+        self._names = names
+        self._profile = RuleIndex(self.settings.rules, names)
+        self._stored_index = RuleIndex(self._stored.rules, names)
+        self._only = tuple(names.get(name, name) for name in self.settings.only)
 
     # -- asking
 

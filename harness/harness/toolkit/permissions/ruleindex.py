@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 
 from .globs import literal_prefix
@@ -35,14 +36,18 @@ class RuleIndex:
 
     Rules that match by equality are found by (target, tool, argument). Of patterns those are tried whose literal
     beginning is that of the text.
+
+    Args:
+        names: other names of tools and what they stand for: a rule for one is a rule for the tool.
     """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), names: Mapping[str, str] | None = None) -> None:
         self.rules = tuple(rules)
+        self._named = [replace(rule, tool=(names or {}).get(rule.tool, rule.tool)) for rule in self.rules]
         self._exact: dict[tuple[str, str, str | None], list[int]] = {}
         self._texts = _Beginnings()
         self._last_names = _Beginnings()
-        for number, rule in enumerate(self.rules):
+        for number, rule in enumerate(self._named):
             self._add(number, rule)
 
     def _add(self, number: int, rule: Rule) -> None:
@@ -62,7 +67,7 @@ class RuleIndex:
         best: int | None = None
         for what in forms:
             for number in self._candidates(what):
-                rule = self.rules[number]
+                rule = self._named[number]
                 if (best is None or number < best) and rule.action in wanted and rule.covers(what):
                     best = number
         return None if best is None else self.rules[best]
