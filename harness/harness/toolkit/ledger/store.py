@@ -142,8 +142,8 @@ class Store:
         """Calls without a known outcome, oldest first; of one target, or of all."""
         rows = self._db.execute(
             "SELECT u.number, u.state, u.mutating, u.process, u.job_id, r.body FROM unsettled u"
-            " LEFT JOIN records r ON r.seq = u.number WHERE ?1 IS NULL OR u.backend = ?1 ORDER BY u.number",
-            (backend,),
+            " LEFT JOIN records r ON r.seq = u.number WHERE :backend IS NULL OR u.backend = :backend ORDER BY u.number",
+            {"backend": backend},
         )
         return [
             Unsettled(number, state, bool(mutating), ProcessId.from_text(process), job_id, json.loads(body or "{}"))
@@ -243,9 +243,9 @@ class _Chain:
         if fields["status"] == "unknown":  # one that changes nothing may be run again: nobody needs to look at it
             job_id = storable(str(fields.get("job_id", "")))
             kept = self._db.execute(
-                "UPDATE unsettled SET state = 'unknown', job_id = CASE ?1 WHEN '' THEN job_id ELSE ?1 END"
-                " WHERE number = ?2 AND state = 'running' AND mutating",
-                (job_id, number),
+                "UPDATE unsettled SET state = 'unknown', job_id = CASE :job WHEN '' THEN job_id ELSE :job END"
+                " WHERE number = :number AND state = 'running' AND mutating",
+                {"job": job_id, "number": number},
             )
             if kept.rowcount:
                 return True
