@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -121,3 +122,25 @@ def test_an_attack_does_in_a_real_shell_what_the_list_says(group: str, tmp_path:
             wrong.append((shell, case["command"]))
     assert proved
     assert wrong == []
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "shell-policy.md").read_text()
+ROWS = re.findall(r"^\| `(.+)` \| (reads|asks|not understood) \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("command", "answer"), ROWS)
+def test_the_page_says_what_the_judge_says(command: str, answer: str) -> None:
+    judged = judge_command(command.replace("\\|", "|"))
+    assert ("reads" if judged.read_only else "asks" if judged.parsed else "not understood") == answer
+
+
+def test_the_numbers_on_the_page_are_those_of_the_list() -> None:
+    assert len(ROWS) >= 10
+    for number in (len(ATTACKS), len(GROUPS), len(BENIGN), len([case for case in ATTACKS if "touches" in case])):
+        assert f"{number} " in PAGE.replace("\n", " ")
+
+
+def test_the_example_on_the_page_says_what_it_should() -> None:
+    judged = judge_command("sudo -u deploy sh -c 'cd /srv && rm -r build'")
+    assert [command.argv[0] for command in judged.commands] == ["sudo", "sh", "cd", "rm"]
+    assert all(command.privileged and not command.read_only for command in judged.commands)
