@@ -261,6 +261,15 @@ async def test_json_becomes_data_and_anything_else_stays_text() -> None:
         assert (outcome.result.text, outcome.result.data["stdout"]) == (printed, printed)
 
 
+async def test_more_data_than_a_client_can_be_sent_is_text_alone() -> None:
+    printed = json.dumps(["x" * 100] * 1000)
+    outcome, _ = await run(show(), Reply(printed), path="p")
+    assert isinstance(outcome.result.data, dict)
+    assert len(json.dumps(outcome.result.data)) < 100_000
+    assert "left out" in outcome.result.data["stdout"]
+    assert "left out" in outcome.result.text
+
+
 async def test_a_failure_says_the_code_and_everything_that_was_printed() -> None:
     outcome, _ = await run(show(), Reply("half", "no such disk\n", 2), path="p")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, "exit_code")

@@ -38,6 +38,7 @@ from ..errors import ToolError
 from ..results import ShellResult
 from .commandspec import CommandSpec, Parameter, arguments_model
 from .context import ToolContext
+from .limits import BLOCK_LIMIT
 from .shellresults import note_job, progress_of, shell_result
 from .tool import Tool, Traits
 from .values import Category, Json, JsonObject, Subject, Text, ToolResult
@@ -176,8 +177,8 @@ def _with_data(result: ToolResult, done: ShellResult, success: Collection[int]) 
 
 
 def _parsed(done: ShellResult) -> Json:
-    """The output as data; None when it is none, or not all of it."""
-    if done.truncated:
+    """The output as data; None when it is none, or too much for clients that are sent data whole."""
+    if done.truncated or len(done.stdout_bytes) > BLOCK_LIMIT:
         return None
     try:
         parsed: Json = json.loads(done.stdout_bytes, parse_constant=_no_json)

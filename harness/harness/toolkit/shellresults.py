@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 from ..results import ShellResult, Status
 from .context import ToolContext
 from .events import JobStarted
+from .limits import BLOCK_LIMIT, cut
+from .tool import OutputLimit
 from .values import Json, ToolResult
 
 __all__ = ["note_job", "progress_of", "shell_result"]
@@ -18,6 +20,8 @@ CODES = {
     Status.UNKNOWN: "unknown",
 }
 """The results of commands that did not come to an end of their own."""
+SHOWN = OutputLimit(BLOCK_LIMIT, BLOCK_LIMIT // 2)
+"""How much of each stream is in the data, which some clients are sent whole."""
 
 
 def shell_result(done: ShellResult, *, success: Collection[int] = (0,)) -> ToolResult:
@@ -56,8 +60,8 @@ def _data(done: ShellResult) -> Json:
     return {
         "status": str(done.status),
         "exit_code": done.exit_code,
-        "stdout": done.stdout,
-        "stderr": done.stderr,
+        "stdout": cut(done.stdout, SHOWN),
+        "stderr": cut(done.stderr, SHOWN),
         "truncated": done.truncated,
         "seconds": round(done.duration, 3),
         "job_id": done.job_id,
