@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,20 @@ def test_nothing_is_written_over_that_the_session_has_not_read(program: Program)
     done = program.run("tools", "call", "--yes", "write_file", '{"path": "f", "content": "x"}')
     assert (done.returncode, b"read it before you change it" in done.stdout) == (1, True)
     assert (program.home / "f").read_text() == "old"
+
+
+def test_ctrl_c_cancels_the_call_and_the_audit_says_so(program: Program) -> None:
+    os.mkfifo(program.home / "started")
+    arguments = json.dumps({"command": "echo $$ > started; exec sleep 60"})
+    running = program.start("tools", "call", "--yes", "run_shell", arguments)
+    pid = int((program.home / "started").read_text())  # it waits for the command to get there
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    (shown,) = json.loads(program.run("audit", "show", "--json").stdout)
+    assert (shown["call"]["tool"], shown["status"]) == ("run_shell", "cancelled")
 
 
 def at_terminal(program: Program, arguments: str) -> pexpect.spawn[str]:
