@@ -85,6 +85,9 @@ async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_s
     assert "s3same" not in shown
     assert PermissionAsked.__name__ in shown
     assert made.policy.session_rules("s1") == ()
+    made.policy.approver = says(Scope.DENY_SESSION)
+    assert not (await decided(made, "s3same<Enter>"))[0]
+    assert made.policy.session_rules("s1") == ()
     denying = desk(approver, execution=pane, rules=(Rule(Action.DENY, argument=TYPED_SECRET),))
     assert not (await decided(denying, "s3same<Enter>"))[0]
     assert not (await decided(desk(mode=Mode.AUTO, execution=pane), "s3same<Enter>"))[0]

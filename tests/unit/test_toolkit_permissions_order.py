@@ -157,6 +157,11 @@ def test_a_decision_names_the_rule_and_where_it_is_from() -> None:
     assert decision.reason == "a rule says: deny * 'make'"
 
 
+def test_a_file_of_rules_that_cannot_be_trusted_lifts_no_whitelist() -> None:
+    situation = replace(PLAIN, failure="it is corrupt", only=("read_file",))
+    assert decide([claim_of()], situation).step is Step.ONLY
+
+
 async def test_a_rule_for_another_name_of_a_tool_is_a_rule_for_it() -> None:
     denying = RuleIndex([Rule(DENY, tool="bash", argument="make")], {"bash": "run_shell"})
     assert decide([claim_of()], replace(PLAIN, profile=denying)).action is DENY

@@ -92,6 +92,6 @@ async def _answer(approver: Approver, question: Question, timeout: float) -> Ans
 def _checked(answer: Answer, question: Question) -> Answer:
     if answer.agent_id and answer.scope.allows:
         return Answer(Scope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; a person must")
-    if answer.scope.allows and answer.scope not in question.scopes:
-        return replace(answer, scope=Scope.ONCE)
+    if answer.scope not in question.scopes:
+        return replace(answer, scope=Scope.ONCE if answer.scope.allows else Scope.DENY_ONCE)
     return answer

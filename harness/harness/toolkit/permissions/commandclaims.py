@@ -168,7 +168,7 @@ class CommandReader:
         return tuple(found[number] for number in range(len(names)))
 
     async def _forbidden(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
-        """Why nothing may touch one of its files. A program that does more than read is taken to write what it names."""
+        """Why nothing may touch one of its files. A program that does more than read may write what it names."""
         commands = judgement.commands
         writing = {_home(word) for command in commands if not command.read_only for word in command.paths}
         reading = {_home(word) for command in commands if command.read_only for word in command.paths} - writing
