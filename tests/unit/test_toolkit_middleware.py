@@ -31,6 +31,7 @@ from harness.toolkit.middleware import (
     CostBudget,
     DenyList,
     Logging,
+    NoMarks,
     RateLimit,
     Redaction,
     StuckLoop,
@@ -164,6 +165,18 @@ async def test_a_refused_call_has_its_one_completion_and_no_intent() -> None:
         await inside.executor.call(say())
         assert len([event for event in events.drain() if isinstance(event, ToolCallCompleted)]) == 1
     assert inside.ledger.begun == []
+
+
+async def test_the_mark_of_a_secret_is_never_written_and_may_be_read() -> None:
+    work = Work()
+    reading, writing = SayTool(work), SayTool(work, "write")
+    writing.traits = replace(writing.traits, mutating=True)
+    inside = toolbox([reading, writing], middleware=(NoMarks(),))
+    refused = await inside.executor.call(say("password=[redacted]\n", "write"))
+    assert (refused.status, refused.result.error_code, work.count) == (CallStatus.DENIED, "redacted", 0)
+    assert "a secret that you were not shown" in refused.result.text
+    assert (await inside.executor.call(say("[redacted]"))).status is CallStatus.OK
+    assert (await inside.executor.call(say("fine", "write"))).status is CallStatus.OK
 
 
 # -- around

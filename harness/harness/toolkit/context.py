@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from ..context import ExecutionContext
 from .events import Event, EventBus, ToolCallProgress
 from .seams import FileVersions, Redactor, Spawner
-from .secrets_stream import StreamRedactor
 
 if TYPE_CHECKING:
     from .registry import Registry
+    from .secrets_stream import StreamRedactor
 
 __all__ = ["CallNotes", "ToolContext"]
 
@@ -76,6 +76,8 @@ class ToolContext:
         A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the beginning of a secret is shown with
         what follows it. A note is whole.
         """
+        from .secrets_stream import StreamRedactor
+
         redactor = self.notes.redactor or self.redactor
         if stream == "note":
             self._show(redactor.text(text), stream)

@@ -15,7 +15,6 @@ from .events import Failure
 from .failures import cancelled, failure_of, redacted, refused, status_of, timed_out
 from .limits import cut_result
 from .locks import PathLocks, lock_keys
-from .redaction import redact_head
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
 from .tool import Intent, Tool, Traits
@@ -154,6 +153,8 @@ class Pipeline:
         return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
 
     async def _end(self, status: CallStatus, result: ToolResult) -> None:
+        from .redaction import redact_head
+
         summary = redact_head(self.services.redactor.text, result.text, SUMMARY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
             await self.services.ledger.end(self.ctx.call_id, status, summary, self.ctx.notes.job_id)

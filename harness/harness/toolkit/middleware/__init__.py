@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .around import Logging, Redaction, Timeout, Truncation
 from .budget import Budget, CostBudget
-from .gates import AllowList, DenyList, RateLimit
+from .gates import AllowList, DenyList, NoMarks, RateLimit
 from .loops import StuckLoop
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CostBudget",
     "DenyList",
     "Logging",
+    "NoMarks",
     "RateLimit",
     "Redaction",
     "StuckLoop",

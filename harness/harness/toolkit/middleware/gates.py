@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable
 
 import anyio
 
+from ..arguments import decode
 from ..context import ToolContext
 from ..failures import refused
 from ..seams import Next
+from ..secrets_names import MARK
 from ..values import CallOutcome, CallStatus, ToolCall, ToolResult
 
-__all__ = ["AllowList", "DenyList", "RateLimit", "denied"]
+__all__ = ["AllowList", "DenyList", "NoMarks", "RateLimit", "denied"]
 
 
 def denied(call: ToolCall, ctx: ToolContext, reason: str, by: str) -> CallOutcome:
@@ -48,6 +51,20 @@ class AllowList:
         if not _is_named(call, ctx, self._names):
             return denied(call, ctx, f"{call.name} is not among the tools that are allowed", "allow list")
         return await following(call)
+
+
+class NoMarks:
+    """Refuses calls that would write ``[redacted]`` where a secret was: who writes back what it read destroys it."""
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        if MARK in json.dumps(call.arguments, default=str) and self._changes(call, ctx):
+            text = f"not run: {MARK} stands for a secret that you were not shown; leave what it is part of as it is"
+            return CallOutcome(call, ToolResult.failure("redacted", text), CallStatus.DENIED)
+        return await following(call)
+
+    def _changes(self, call: ToolCall, ctx: ToolContext) -> bool:
+        tool = ctx.registry.lookup(call.name)
+        return tool.traits_of(tool.parse(decode(call.arguments, call.name))).mutating
 
 
 class RateLimit:
