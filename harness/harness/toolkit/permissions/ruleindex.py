@@ -44,6 +44,7 @@ class RuleIndex:
     def __init__(self, rules: Iterable[Rule] = (), names: Mapping[str, str] | None = None) -> None:
         self.rules = tuple(rules)
         self._named = [replace(rule, tool=(names or {}).get(rule.tool, rule.tool)) for rule in self.rules]
+        self._actions = frozenset(rule.action for rule in self.rules)
         self._exact: dict[tuple[str, str, str | None], list[int]] = {}
         self._texts = _Beginnings()
         self._last_names = _Beginnings()
@@ -63,7 +64,9 @@ class RuleIndex:
 
     def first(self, forms: Iterable[Subjected], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
         """The first rule of such an action that covers one of these texts."""
-        wanted = frozenset(actions)
+        wanted = self._actions.intersection(actions)
+        if not wanted:
+            return None
         best: int | None = None
         for what in forms:
             for number in self._candidates(what):
