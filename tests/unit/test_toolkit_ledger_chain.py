@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,19 @@ from hypothesis import strategies as st
 from tests.support.audits import checked, ended_process, entry, tamper, write_as
 
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import Filters, Head, Place, open_ledger, open_reader, records, this_process, verify
-from harness.toolkit.ledger.records import GENESIS, canonical, digest, shortened
+from harness.toolkit.ledger import (
+    Filters,
+    Head,
+    Place,
+    open_ledger,
+    open_reader,
+    open_store,
+    records,
+    this_process,
+    verify,
+)
+from harness.toolkit.ledger.records import GENESIS, canonical, digest, intent_fields, shortened
+from harness.toolkit.ledger.store import Item
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -228,6 +240,27 @@ async def test_the_second_place_knows_the_end_of_a_ledger_that_was_closed(tmp_pa
     assert head == checked(tmp_path / "audit").head
     assert head is not None
     assert head.count == 2
+
+
+async def test_a_second_place_that_cannot_be_written_keeps_no_record_from_being_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Place, "open_head", lambda place: os.open(place.head_file, os.O_RDONLY))
+    async with open_ledger(place.directory) as ledger:
+        await ledger.begin(entry("c6"))
+        await ledger.end("c6", CallStatus.OK, "")
+    assert "the head of the audit cannot be kept" in caplog.text
+    report = verify(place)
+    assert (report.records, report.unsettled, report.problems) == (12, 0, [])
+
+
+def test_damage_is_recorded_although_the_first_write_fails(place: Place) -> None:
+    place.head_file.write_text(f"{99:20d} {GENESIS}\n")
+    with open_store(place, this_process()) as store:
+        with pytest.raises(KeyError):
+            store.write([Item({"kind": "nothing"})])
+        store.write([Item(intent_fields(entry("c6"), "o"), durable=True)])
+    assert "99 records were written, and 10 are there" in str(verify(place).problems)
 
 
 @pytest.mark.parametrize("text", ["", "12", "x:" + GENESIS, "1:abc", f"-1:{GENESIS}"])

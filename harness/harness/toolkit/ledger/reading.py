@@ -16,6 +16,7 @@ from .store import connect, unusable
 
 __all__ = ["AuditCall", "Filters", "calls", "one_call", "open_reader", "records"]
 
+CHUNK = "SELECT seq, number, body, hash FROM records WHERE seq > ? ORDER BY seq LIMIT 1000"
 CALLS = "r.kind IN ('intent', 'refused')"
 STATUS = """coalesce(r.status, (
   SELECT o.status FROM records o WHERE o.number = r.seq AND o.kind IN ('outcome', 'resolved')
@@ -56,7 +57,7 @@ class AuditCall:
 
 @contextmanager
 def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
-    """Open the audit to read, as it is at this moment.
+    """Open the audit to read.
 
     Raises:
         FileNotFoundError: there is none.
@@ -67,7 +68,6 @@ def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
     try:
         place.check()
         with closing(connect(place, "ro")) as connection:
-            connection.execute("BEGIN")
             yield connection
     except sqlite3.Error as error:
         raise unusable(place, error) from error
@@ -89,9 +89,12 @@ def one_call(db: sqlite3.Connection, number: int, here: ProcessId) -> AuditCall 
 def records(db: sqlite3.Connection, filters: Filters, here: ProcessId) -> Iterator[tuple[str, str]]:
     """Each record's text and hash, oldest first: all of them, or those about the calls that fit."""
     chosen = None if filters == Filters() else frozenset(_numbers(db, filters, _living(db, here)))
-    for seq, number, body, text in db.execute("SELECT seq, number, body, hash FROM records ORDER BY seq"):
-        if chosen is None or seq in chosen or number in chosen:
-            yield body, text
+    last = 0
+    while rows := db.execute(CHUNK, (last,)).fetchall():  # a reader that pauses must not hold up who tidies the log
+        for seq, number, body, text in rows:
+            if chosen is None or seq in chosen or number in chosen:
+                yield body, text
+        last = rows[-1][0]
 
 
 def _numbers(db: sqlite3.Connection, filters: Filters, alive: frozenset[int]) -> Iterator[int]:

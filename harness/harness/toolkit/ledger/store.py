@@ -92,7 +92,14 @@ class Store:
             item.number = number
         self._is_behind = not durable
         if durable and chain.head.count:
-            write_head(self._head_file, chain.head)
+            self._keep_head(chain.head)
+
+    def _keep_head(self, head: Head) -> None:
+        """What was written is written, whatever becomes of the second place; the next write brings it up to date."""
+        try:
+            write_head(self._head_file, head)
+        except OSError as error:
+            logger.warning("the head of the audit cannot be kept in %s: %s", self._place.head_file, error)
 
     def finish(self) -> None:
         """Bring onto the disk what was written without waiting for it, and the head into its second place.
@@ -105,7 +112,7 @@ class Store:
         self._synchronous(full=True)
         with self._transaction() as chain:
             pass
-        write_head(self._head_file, chain.head)
+        self._keep_head(chain.head)
         self._is_behind = False
 
     def _synchronous(self, *, full: bool) -> None:
@@ -118,10 +125,12 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             chain = _Chain(self._db, self.process)
-            self._compare(chain)
+            if not self._is_compared:
+                self._compare(chain)
             yield chain
             chain.close()
             self._db.execute("COMMIT")
+            self._is_compared = True
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -129,9 +138,6 @@ class Store:
 
     def _compare(self, chain: _Chain) -> None:
         """Keep it in the chain when its end is not where the second place has it: the next write would hide that."""
-        if self._is_compared:
-            return
-        self._is_compared = True
         if what := damage(self._db, self._place):
             logger.error("the audit in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
             chain.append({"kind": Kind.DAMAGE, "at": round(time.time(), 6), "text": what})

@@ -51,6 +51,7 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
         head = place.read_head()  # before the database: the head in the file is never newer
         known += [("file 'head'", head)] if head is not None else []
         with open_reader(place) as db:
+            db.execute("BEGIN")  # all of it as it is at one moment
             _Check(db, report, dict(known)).run(has_head_file=head is not None)
     except FileNotFoundError:
         if known:
