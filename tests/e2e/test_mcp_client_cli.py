@@ -57,7 +57,7 @@ def test_the_servers_are_listed_and_checked(program: Program) -> None:
     assert done.returncode == 1
     [gone, raw] = json.loads(done.stdout)
     assert gone["state"].startswith("unavailable: there is no program 'no-such-program'")
-    assert (raw["state"], len(raw["tools"])) == ("ready", 18)
+    assert (raw["state"], len(raw["tools"])) == ("ready", 19)
     text = program.run("servers", "list", "--check").stdout.decode()
     assert "raw   ready" in text
 

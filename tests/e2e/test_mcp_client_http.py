@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -194,3 +195,24 @@ async def test_no_token_is_in_the_log(tmp_path: Path, caplog: Any) -> None:
     async with web(tmp_path / "web") as there, workbench(tmp_path, there.config(), environ=dict(os.environ)) as bench:
         await bench.call("web_add", a=1, b=2)
     assert "T0KEN" not in caplog.text
+
+
+async def test_a_server_that_hangs_at_the_end_holds_nobody_up(tmp_path: Path) -> None:
+    async with web(tmp_path / "web") as there:
+        async with workbench(tmp_path, there.config(timeout=1)) as bench:
+            there.process.send_signal(signal.SIGSTOP)
+            assert (await bench.call("web_add", a=1, b=2)).status is CallStatus.TIMEOUT
+            bench.sources.restart("web")
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 8
+
+
+async def test_the_server_is_told_of_the_end_of_a_session(tmp_path: Path) -> None:
+    async with web(tmp_path / "web") as there:
+        async with workbench(tmp_path, there.config()) as bench:
+            await bench.call("web_add", a=1, b=2)
+        requests = (tmp_path / "web/requests").read_text().split()
+        assert requests.count("DELETE") == 1
+        async with workbench(tmp_path, there.config(token="Bearer no")):
+            pass
+        assert (tmp_path / "web/requests").read_text().split().count("DELETE") == 1, "there was no session"

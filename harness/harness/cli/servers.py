@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["servers", "servers_of", "with_servers"]
 
+LIBRARY_VERBOSE = 3
 MARGIN = 5.0
 """Seconds that a server may take beyond its own limits until nobody waits for its tools any more."""
 
@@ -64,6 +66,7 @@ async def with_servers(
     configs = tuple(replace(server, lazy=server.lazy and not fresh) for server in configs)
     from ..mcp.sources import open_sources
 
+    _quiet(session)
     async with open_sources(
         registry, configs, notice=lambda text: warn(text, as_json_document=session.json)
     ) as sources:
@@ -71,6 +74,13 @@ async def with_servers(
         if wait:
             await (sources.wait_settled(limit) if fresh else sources.wait_listed(limit))
         yield sources
+
+
+def _quiet(session: Session) -> None:
+    """The library logs a traceback for what a server does wrong; what matters of it is in our own messages."""
+    if session.invocation.verbose < LIBRARY_VERBOSE:
+        for name in ("client", "mcp.client", "mcp.shared"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _with_one(session: Session, name: str, work: Callable[[McpSources], Coroutine[Any, Any, int]]) -> int:

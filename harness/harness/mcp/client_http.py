@@ -10,8 +10,9 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+import anyio
 import anyio.to_thread
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
@@ -25,6 +26,8 @@ __all__ = ["open_http"]
 
 CONNECT_LIMIT = 10.0
 WRITE_LIMIT = 30.0
+GOODBYE_LIMIT = 2.0
+SESSION = "mcp-session-id"
 SAID_BY_STATUS = frozenset({401, 403, 404, 407, 429})
 """Statuses that say what happened better than what comes with them; and those from 500 on."""
 
@@ -39,11 +42,22 @@ async def open_http(config: ServerConfig, endpoint: HttpEndpoint, environ: Mappi
     url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
     transport = _Bounded(await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message)
     timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # an answer has the call's own limit
-    async with (
-        httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=config.max_message) as (read, write),
-    ):
-        yield Link(read, write, _no_stream, ServerLog(config.name))
+    async with httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client:
+        try:
+            async with streamable_http_client(
+                url, http_client=client, terminate_on_close=False, max_sse_event_size=config.max_message
+            ) as (read, write):
+                yield Link(read, write, _no_stream, ServerLog(config.name))
+        finally:
+            await _say_goodbye(client, url, transport.session)
+
+
+async def _say_goodbye(client: httpx2.AsyncClient, url: str, session: Mapping[str, str]) -> None:
+    """Tell the server that the session has ended, also on the way out; nobody waits long for that."""
+    if not session:
+        return
+    with anyio.CancelScope(shield=True), anyio.move_on_after(GOODBYE_LIMIT), suppress(httpx2.HTTPError):
+        await client.delete(url, headers=session)
 
 
 def _no_stream() -> None:
@@ -78,10 +92,14 @@ class _Bounded(httpx2.AsyncBaseTransport):
     def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
         self._inner = inner
         self._limit = limit
+        self.session: Mapping[str, str] = {}
+        """The header that names the session, once the server gave one."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
         status = response.status_code
+        if SESSION in response.headers:
+            self.session = {SESSION: response.headers[SESSION]}
         if request.method == "POST" and (status in SAID_BY_STATUS or status >= 500):
             await response.aclose()
             return _refusal(status)

@@ -63,7 +63,7 @@ async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> 
     silent = anyio.Event()
     async with background_tasks() as tasks, incoming, read, write, outgoing:
         tasks.start_soon(_read, child, incoming, link, config, silent)
-        tasks.start_soon(_write, child, outgoing, link)
+        tasks.start_soon(_write, child, outgoing, link, config.timeout)
         tasks.start_soon(_log, child, log)
         tasks.start_soon(_watch, child, link, silent)
         try:
@@ -115,15 +115,19 @@ def _message(line: bytes | TooLong, config: ServerConfig) -> SessionMessage | No
         return None
 
 
-async def _write(child: ChildProcess, outgoing: Any, link: Link) -> None:
+async def _write(child: ChildProcess, outgoing: Any, link: Link, limit: float) -> None:
     async for message in outgoing:
         text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        written = False
         try:
-            await child.write(text.encode() + b"\n")
+            with anyio.move_on_after(limit):
+                await child.write(text.encode() + b"\n")
+                written = True
         except OSError:
             with anyio.move_on_after(LAST_WORDS):
                 await link.ended.wait()  # when it has ended, that is the better reason
-            link.end("it closed its input")
+        if not written:  # or in part: nothing that follows would be understood
+            link.end("it does not read its input")
             return
 
 

@@ -224,7 +224,10 @@ class McpSources:
             try:
                 registry.replace_source(source_name(source.config.name), tools)
             except ValueError as error:
-                raise _collision(source.config, error) from error
+                failure = _collision(source.config, error)
+                if registry is self._registries[0]:
+                    raise failure from error
+                self._notice(str(failure))  # in one that was attached; the others go on
         source.tools = tools
 
     def _tools(self, source: _Source, disabled: frozenset[str]) -> list[Tool[Any] | str]:

@@ -32,7 +32,7 @@ TOOLS = {
     "huge": {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]},
     "blocks": NOTHING, "refuse": NOTHING, "fail": NOTHING, "nonsense": NOTHING, "steps": NOTHING,
     "grandchild": {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
-    "ask": NOTHING, "change": NOTHING, "poison": NOTHING, "tree": TREE, "slow": TEXT,
+    "ask": NOTHING, "deaf": NOTHING, "change": NOTHING, "poison": NOTHING, "tree": TREE, "slow": TEXT,
 }  # fmt: skip
 READ_ONLY = {"echo", "blocks", "environ", "tree", "slow", "die"}
 
@@ -48,6 +48,7 @@ class Server:
         self.waiting: dict[Any, threading.Event] = {}
         self.answers: dict[Any, Any] = {}
         self.lock = threading.Lock()
+        self.deaf = threading.Event()
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -188,6 +189,11 @@ class Server:
             said[method] = self.answers.get(key)
         self.answer(message, json.dumps(said))
 
+    def do_deaf(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
+        """Read nothing more, and stay."""
+        self.deaf.set()
+        self.answer(message, "what?")
+
     def do_change(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
         self.tools = {"echo": TEXT, "brand_new": NOTHING}
         self.send(method="notifications/tools/list_changed")
@@ -218,7 +224,11 @@ def main() -> None:
         sys.stdout.write("this is no server\n")
     for line in sys.stdin:
         server.journal(line)
-        server.take(json.loads(line))
+        message = json.loads(line)
+        server.take(message)
+        if message.get("params", {}).get("name") == "deaf":
+            server.deaf.wait()
+            time.sleep(3600)
 
 
 if __name__ == "__main__":

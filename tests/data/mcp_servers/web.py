@@ -76,6 +76,8 @@ def guarded(app: Any, state: Path) -> Any:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
+        with state.with_name("requests").open("a") as file:
+            file.write(f"{scope['method']}\n")
         headers = dict(scope["headers"])
         said = state.read_text().split() if state.exists() else []
         if said[:1] == ["redirect"]:
