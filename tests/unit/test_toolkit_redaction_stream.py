@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 from tests.unit.test_toolkit_redaction import KNOWN, NAMED, ORDINARY, SECRET, TOKENS, key
 
+import harness
 from harness.errors import ToolError
 from harness.toolkit import Arguments, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.events import ToolCallProgress
+from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
 from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
 
 LINES = st.one_of(
@@ -115,3 +121,30 @@ async def test_what_was_held_is_part_of_what_a_failed_call_leaves() -> None:
     assert outcome.result.text.count(MARK) == 3
     assert outcome.result.text.endswith("hun")
     assert "hunter2" not in outcome.result.text
+
+
+async def test_output_of_a_real_command_that_writes_a_secret_in_two_pieces_is_redacted(tmp_path: Path) -> None:
+    half, rest = "ghp_" + "aB3" * 4, "cD4" * 8
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    command = f"printf 'ready\\nsay {half}'; cat {gate} >/dev/null; echo {rest}; echo fine"
+    run_shell = load_catalogue().registry.lookup("run_shell")
+    shown: list[ToolCallProgress] = []
+    async with harness.connect("local:") as execution:
+        box = toolbox([run_shell], execution=execution)
+        services = replace(box.executor.services, redactor=PatternRedactor())
+        executor = replace(box.executor, services=services)
+        with anyio.fail_after(30), box.events.subscribe() as events:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(executor.call, ToolCall("run_shell", {"command": command}))
+                async for event in events:
+                    if isinstance(event, ToolCallProgress):
+                        shown.append(event)
+                        if "ready" in event.text:
+                            await anyio.Path(gate).write_text("on\n")
+                    if isinstance(event, ToolCallCompleted):
+                        result = event.outcome.result
+                        break
+    assert [shown[0].text, "".join(event.text for event in shown)] == ["ready\nsay ", f"ready\nsay {MARK}\nfine\n"]
+    assert f"say {MARK}\nfine" in result.text
+    assert half not in str(box.ledger.ended)
