@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from harness import ExecutionContext, connect
 from harness.errors import ConfigError
@@ -294,3 +295,21 @@ async def test_hooks_of_the_settings_guard_calls_and_see_the_session_begin_and_e
     assert (ran.status, refused.status) == (CallStatus.OK, CallStatus.DENIED)
     assert "not this" in refused.result.text
     assert (home / "events").read_text().split() == ["session_start", "pre_tool", "pre_tool", "session_end"]
+
+
+async def test_while_a_real_job_goes_on_nothing_is_given_again(execution: ExecutionContext, home: Path) -> None:
+    os.mkfifo(home / "fifo")
+    (home / "f").write_text("old")
+    read = ToolCall("read_file", {"path": str(home / "f")})
+    job = ToolCall("run_shell", {"command": f"read line < '{home}/fifo'", "wait": False})
+    now = [100.0]
+    settings = ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))
+    async with open_toolkit(settings) as toolkit, toolkit.executor(execution) as executor:
+        toolkit.results._clock = lambda: now[0]
+        started = (await executor.call(job)).result.data
+        assert isinstance(started, dict)
+        assert [(await executor.call(read)).cached for _ in range(2)] == [False, False]
+        await to_thread.run_sync((home / "fifo").write_text, "go on\n")
+        await execution.wait(str(started["job_id"]))
+        now[0] += 10
+        assert [(await executor.call(read)).cached for _ in range(2)] == [False, True]
