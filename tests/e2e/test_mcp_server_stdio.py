@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.support.mcp_program import HARNESS, Home, stdio_client_of
 from tests.support.mcp_session import subscribe
@@ -27,7 +27,11 @@ FREE = '[permissions]\nmode = "auto"\n'
 def home(tmp_path: Path) -> Iterator[Home]:
     made = Home.make(tmp_path, FREE)
     yield made
-    socket = (tmp_path / ".config/harness/config.toml").read_text().split('"')[1]
+    end_tmux(made)
+
+
+def end_tmux(home: Home) -> None:
+    socket = (home.path / ".config/harness/config.toml").read_text().split('"')[1]
     subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True)
 
 
@@ -142,6 +146,37 @@ async def test_the_screen_of_a_pane_is_seen_and_its_changes_are_told(home: Home)
         assert "capture_pane" in [tool.name for tool in (await client.list_tools()).tools]
 
 
+async def test_in_a_pane_too_a_long_command_is_handed_over_and_runs_once(tmp_path: Path) -> None:
+    home = Home.make(tmp_path, FREE + "[mcp]\nhandoff = 1\n")
+    command = "echo x >> runs; echo begun; read answer; echo got $answer"
+    try:
+        async with stdio_client_of(home, "--tmux", elicitation_callback=allow_once) as client:
+            data = data_of(await client.call_tool("run_shell", {"command": command}))
+            assert (data["status"], data["stdout"]) == ("running", "begun\n")
+            busy = await client.call_tool("run_shell", {"command": "echo second"})
+            assert busy.is_error, busy
+            assert not (await client.call_tool("send_keys", {"literal_text": "yes", "enter": True})).is_error
+            uri = f"harness://job/{data['job_id']}/log"
+            with anyio.fail_after(LIMIT):
+                while "got yes" not in (text := await log_of(client, uri)):
+                    pass
+            assert text.startswith("begun\n")
+            after = await client.call_tool("run_shell", {"command": "cat runs"})
+            assert data_of(after)["stdout"] == "x\n"
+    finally:
+        end_tmux(home)
+
+
+async def allow_once(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"decision": "once"})
+
+
+async def log_of(client: ClientSession, uri: str) -> str:
+    (content,) = (await client.read_resource(uri)).contents
+    assert isinstance(content, types.TextResourceContents)
+    return content.text
+
+
 # -- the end
 
 
@@ -167,6 +202,7 @@ class Raw:
         self.process = subprocess.Popen(
             [*HARNESS, "mcp", *arguments], env=home.environment, cwd=home.path, stdin=pipe, stdout=pipe, stderr=pipe
         )
+        self.heard = b""
 
     def __enter__(self) -> Raw:
         self.say(HELLO)
@@ -185,9 +221,14 @@ class Raw:
 
     def hear(self) -> Any:
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
-        assert ready, "nothing came"
-        return json.loads(self.process.stdout.readline())
+        while b"\n" not in self.heard:
+            ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
+            assert ready, "nothing came"
+            chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert chunk, "the server has ended"
+            self.heard += chunk
+        line, _, self.heard = self.heard.partition(b"\n")
+        return json.loads(line)
 
     def end(self) -> tuple[int, bytes, bytes]:
         out, err = self.process.communicate(timeout=LIMIT)

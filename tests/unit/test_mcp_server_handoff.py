@@ -18,9 +18,11 @@ from tests.support.mcp_session import connected, subscribe, unsubscribe
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
+from harness.toolkit.seams import Verdict
 from harness_tools.shell import RunShell, patience
 
 LIMIT = 20
+LOOKED = ["resource_describe", "resource_jobs", "resource_log", "resource_jobs"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,18 @@ async def test_jobs_and_their_logs_are_listed_and_read_through_the_pipeline(exec
     assert "hunter2" not in jobs
     assert "hunter2" not in (found[log].description or "")
     assert [job["command"] for job in json.loads(jobs)["jobs"]] == ["echo password [redacted]"]
-    assert [entry.call.name for entry in box.ledger.begun] == ["run_shell", "describe", "jobs", "job_log", "jobs"]
+    assert [entry.call.name for entry in box.ledger.begun] == ["run_shell", *LOOKED]
+
+
+async def test_what_the_policy_refuses_cannot_be_looked_at_either(execution: ExecutionContext) -> None:
+    box = toolbox([RunShell()], execution=execution, answer=lambda request: Verdict(False, "not here", "rule 1"))
+    async with connected(lambda approver: box.executor) as client:
+        listed = [str(item.uri) for item in (await client.list_resources()).resources]
+        for uri in listed:
+            with pytest.raises(MCPError, match="not allowed: not here"):
+                await client.read_resource(uri)
+    assert listed == ["harness://jobs", "harness://describe"]
+    assert {entry.call.name for entry in box.ledger.denied} == {"resource_jobs", "resource_describe"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.asking import NO_APPROVER
 from .server_values import plain
 
-__all__ = ["ClientApprover", "answer_of", "form_of", "message_of"]
+__all__ = ["ClientApprover", "answer_of", "can_ask", "form_of", "message_of", "offered"]
 
 CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
 SHOWN = 20_000

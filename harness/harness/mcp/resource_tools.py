@@ -54,7 +54,7 @@ class PaneScreen(Arguments):
     pane: str
 
 
-@tool(Nothing, name="jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+@tool(Nothing, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def jobs(args: Nothing, ctx: ToolContext) -> ToolResult:
     """The jobs, the newest last."""
     found = await ctx.execution.jobs()
@@ -62,7 +62,7 @@ async def jobs(args: Nothing, ctx: ToolContext) -> ToolResult:
     return ToolResult.of(f"{len(found)} jobs", data={"jobs": shown, "left_out": max(0, len(found) - JOBS_SHOWN)})
 
 
-@tool(Describe, name="describe", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+@tool(Describe, name="resource_describe", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
     """The target in words and numbers."""
     execution = ctx.execution
@@ -83,7 +83,7 @@ async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
     return ToolResult.of(execution.describe(), data=data)
 
 
-@tool(PaneScreen, name="pane_screen", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+@tool(PaneScreen, name="resource_screen", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def pane_screen(args: PaneScreen, ctx: ToolContext) -> ToolResult:
     """What a person would see there now."""
     if not ctx.execution.has_terminal:
@@ -93,7 +93,7 @@ async def pane_screen(args: PaneScreen, ctx: ToolContext) -> ToolResult:
     return ToolResult.of(await ctx.execution.capture_pane(pane=args.pane))
 
 
-@tool(JobLog, name="job_log", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+@tool(JobLog, name="resource_log", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
     """A page that begins at ``offset``; ``next_offset`` of the data is where the next one begins."""
     job = await ctx.execution.job(args.job_id)

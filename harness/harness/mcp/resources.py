@@ -51,13 +51,13 @@ def parse_uri(uri: str) -> Place:
         raise ValueError(_unknown(uri))
     match words:
         case ["jobs"] if not query:
-            return Place(uri, "jobs", {})
+            return Place(uri, "resource_jobs", {})
         case ["describe"] if not query:
-            return Place(uri, "describe", {})
+            return Place(uri, "resource_describe", {})
         case ["pane", name, "screen"] if name and not query:
-            return Place(uri, "pane_screen", {"pane": name}, "text/plain")
+            return Place(uri, "resource_screen", {"pane": name}, "text/plain")
         case ["job", job_id, "log"] if job_id:
-            return Place(uri, "job_log", {"job_id": job_id, **_page(uri, query)}, "text/plain")
+            return Place(uri, "resource_log", {"job_id": job_id, **_page(uri, query)}, "text/plain")
     raise ValueError(_unknown(uri))
 
 

@@ -150,7 +150,7 @@ class ClientSession:
             raise MCPError(code=NOT_FOUND if missing else REFUSED, message=plain(result.text), data={"uri": place.uri})
         data = result.data
         text = json.dumps(data, indent=1) if place.mime_type == "application/json" else result.text
-        page = data if place.tool == "job_log" and isinstance(data, dict) else {}
+        page = data if place.tool == "resource_log" and isinstance(data, dict) else {}
         self._watched.have_read(place, page.get("next_offset"))
         meta = {f"harness/{name}": value for name, value in page.items()} or None
         content = types.TextResourceContents(uri=place.uri, mime_type=place.mime_type, text=plain(text), _meta=meta)

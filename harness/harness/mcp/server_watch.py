@@ -75,7 +75,7 @@ class Subscriptions:
 
     def have_read(self, place: Place, offset: object) -> None:
         """The client has a job's output up to here: a subscription begins there, and not with what it knows."""
-        if place.tool == "job_log" and isinstance(offset, int):
+        if place.tool == "resource_log" and isinstance(offset, int):
             self._had[str(place.arguments["job_id"])] = offset
 
     @property
@@ -129,12 +129,12 @@ class Subscriptions:
     def _changes(self, place: Place) -> AsyncIterator[None]:
         """One item when the watch has begun, and one for each change."""
         arguments = place.arguments
-        if place.tool == "job_log":
+        if place.tool == "resource_log":
             job_id = str(arguments["job_id"])
             return self._log(job_id, self._had.get(job_id, 0))
-        if place.tool == "jobs":
+        if place.tool == "resource_jobs":
             return self._jobs()
-        if place.tool == "pane_screen":
+        if place.tool == "resource_screen":
             return self._polled(lambda: self._execution.capture_pane(pane=str(arguments["pane"])), SCREEN_EVERY)
         return self._polled(self._description, DESCRIBE_EVERY)
 
