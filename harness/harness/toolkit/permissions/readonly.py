@@ -47,6 +47,8 @@ def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
     if program.commands:
         return _with_command(name, program, words)
     options = parse_options(words, grammar(program.options, one_dash=program.one_dash), loose=program.loose)
+    if program.operands in ("paths", "pattern") and (unclear := [word for word in options.operands if _unclear(word)]):
+        return Finding(f"{name}: what {unclear[0].raw} becomes is only known at run time")
     if options.reason:
         return Finding(f"{name}: {options.reason}")
     paths = [*options.paths, *_operands_read(program, options)]
@@ -54,6 +56,11 @@ def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
     reason = _operands(program, options) or (check(options) if check is not None else "") or _paths(paths)
     named = options.operands if program.operands == "names" else []
     return Finding(f"{name}: {reason}" if reason else "", tuple(path.text for path in [*paths, *named]))
+
+
+def _unclear(word: Word) -> bool:
+    """It may become an option that names a file, or more files than one sees."""
+    return not word.known and not word.operand and not word.pattern
 
 
 def _operands_read(program: Program, options: Options) -> list[Word]:

@@ -182,12 +182,12 @@ _SYSTEM: dict[str, Program] = {
     "w": _words("-hsfioupV --no-header --short", loose=False),
     "users": _shows(),
     "last": _words(
-        "-adFiwxRg -nstpf= -# --fulltimes --limit= --since= --until= --present= --hostlast --ip", loose=False
+        "-adFiwxRg -nstp= -# --fulltimes --limit= --since= --until= --present= --hostlast --ip", loose=False
     ),
     "lastlog": _shows("-bu= --before= --user= --time= -t="),
     "tty": _shows("-s"),
     "logname": _shows(),
-    "getent": Program("-i -s=", "text"),
+    "getent": Program("-i", "text"),
     "getconf": _words("-a", loose=False),
     "locale": _words("-ackm --all-locales --charmaps", loose=False),
     "which": _words("-a --all"),
@@ -250,7 +250,7 @@ _SYSTEM: dict[str, Program] = {
     "jobs": Program("-lnprs", "none"),
     "times": Program(),
     "cd": Program("-LPe", "names", most=1),
-    "read": Program("-rs -ntp=", "text"),
+    "read": Program("-rs", "text"),
     "sysctl": Program("-abeNnqA -r= --all --binary --ignore --names --values --pattern= --quiet", "text"),
     "iptables": Program(
         "-nvxSL -t= --list --list-rules --line-numbers --numeric --verbose --exact --table=", "text", most=1

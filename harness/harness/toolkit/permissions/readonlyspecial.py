@@ -272,7 +272,8 @@ _IP_OBJECTS = frozenset(
         "tuntap",
     ]
 )
-_IP_SHOW = frozenset({"show", "sho", "sh", "s", "list", "lis", "ls", "lst", "l"})
+_IP_SHOW = frozenset({"show", "sho", "sh", "list", "lis", "ls", "lst"})
+"""No shorter: ``ip link s`` is ``set``."""
 _IP_OPTIONS = frozenset(
     [
         "-4",
@@ -321,7 +322,9 @@ def _ip(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
         return "", ()
     if texts[0] not in _IP_OBJECTS:
         return f"ip {texts[0]} is not on the list", ()
-    if texts[1:] and texts[1] not in _IP_SHOW and not (texts[0].startswith("r") and texts[1] == "get"):
+    shows = texts[1:2] in ([], ["s"]) if texts[0] in ("a", "addr", "address") else not texts[1:]
+    gets = texts[0] in ("r", "route") and texts[1:2] == ["get"]
+    if not (shows or gets or texts[1] in _IP_SHOW):
         return f"ip {' '.join(texts[:2])} is not on the list", ()
     return "", ()
 

@@ -266,13 +266,13 @@ TOOLS: Mapping[str, Program] = {
     "apt": Program("--installed --version", commands=_QUERY_APT),
     "apt-cache": Program(commands=_QUERY_APT),
     "rpm": _p(
-        "-qailcdRp --query --all --info --list --configfiles --docfiles --requires --provides --changelog --last "
+        "-qailcdR --query --all --info --list --configfiles --docfiles --requires --provides --changelog --last "
         "--whatprovides --whatrequires --scripts --file -f --queryformat= --qf= --version"
     ),
     "pip": Program(
         "--version -V",
         commands={
-            "list": _p("-ol --outdated --format= --user --local"),
+            "list": _p("-l --format= --user --local"),
             "show": _p("-f --files"),
             "freeze": _p("-l --all --local"),
         },
@@ -281,7 +281,7 @@ TOOLS: Mapping[str, Program] = {
     "pip3": Program(
         "--version -V",
         commands={
-            "list": _p("-ol --format= --user --local"),
+            "list": _p("-l --format= --user --local"),
             "show": _p("-f --files"),
             "freeze": _p("-l --all --local"),
         },
