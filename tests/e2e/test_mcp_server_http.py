@@ -271,6 +271,22 @@ def test_the_token_may_come_from_a_file_or_the_environment(tmp_path: Path) -> No
 ACCEPT = "application/json, text/event-stream"
 
 
+@pytest.mark.parametrize("source", ["file", "environment"])
+async def test_a_command_on_this_machine_cannot_show_the_token(tmp_path: Path, source: str) -> None:
+    home, own, secret = Home.make(tmp_path / "home", FREE), tmp_path / "own-token", "e" * 20 + "f" * 20
+    own.write_text(secret)
+    own.chmod(0o600)
+    options = ["--token-file", str(own)] if source == "file" else []
+    extra = [("HARNESS_MCP_TOKEN", secret)] if source == "environment" else []
+    with http_program(home, *options, extra=extra) as server:
+        found = HttpProgram(server.url, own, server.process)
+        async with client_of(found) as client:
+            command = "env | grep -c MCP_TOKEN; dd if=own-token 2>/dev/null; true"
+            result = await client.call_tool("run_shell", {"command": command, "cwd": str(tmp_path)})
+    assert data_of(result)["stdout"].startswith("0\n"), result
+    assert secret not in result.model_dump_json()
+
+
 def test_a_port_that_is_taken_is_told(server: HttpProgram, tmp_path: Path) -> None:
     home = Home.make(tmp_path / "home", FREE)
     done = subprocess.run(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -71,15 +73,16 @@ def _stdio(session: Session) -> int:
 def _http(session: Session, text: str, token_file: str | None, names: tuple[str, ...], allow_remote: bool) -> int:
     from ..mcp.http_guard import parse_address
     from ..mcp.http_server import check_address
-    from ..mcp.http_token import find_token
+    from ..mcp.http_token import VARIABLE, find_token
 
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
     token = find_token(token_file)
+    os.environ.pop(VARIABLE, None)  # commands on this machine inherit the rest
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> None:
         async with AsyncExitStack() as stack:
-            server = await _open(session, execution, stack)
+            server = await _open(session, execution, stack, {VARIABLE: token.secret})
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
     return on_target(session, work, Needs(create=True))
@@ -92,7 +95,9 @@ def _announce(session: Session, address: Address, token: Token) -> None:
         note(f"listening on {address.url}; the token is in {token.origin}")
 
 
-async def _open(session: Session, execution: ExecutionContext, stack: AsyncExitStack) -> ToolServer:
+async def _open(
+    session: Session, execution: ExecutionContext, stack: AsyncExitStack, secrets: Mapping[str, str] | None = None
+) -> ToolServer:
     from importlib.metadata import version
 
     from ..mcp.server_main import ToolServer
@@ -103,7 +108,8 @@ async def _open(session: Session, execution: ExecutionContext, stack: AsyncExitS
 
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))
-    toolkit = await stack.enter_async_context(open_toolkit(load_toolkit_settings(choices)))
+    variables = dict(session.settings.config.env) | dict(secrets or {})
+    toolkit = await stack.enter_async_context(open_toolkit(load_toolkit_settings(choices), variables=variables))
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))
