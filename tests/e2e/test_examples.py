@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import hashlib
+import json
 import os
 import runpy
 import subprocess
@@ -95,6 +97,30 @@ def test_set_option_tool(home: Path) -> None:
         asked,
         f"ok set max in {home}/example.conf",
     ]
+
+
+def exported(*seqs: int) -> str:
+    """Records in a chain, as an export has them."""
+    lines, before = [], "0" * 64
+    for seq in seqs:
+        record = {"prev": before, "seq": seq}
+        before = hashlib.sha256(json.dumps(record, separators=(",", ":")).encode()).hexdigest()
+        lines.append(json.dumps({**record, "hash": before}))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (exported(1, 2), 0, "whole, up to 2:"),
+        (exported(1, 2).replace('"seq": 1', '"seq": 7'), 1, "record 7 was changed"),
+        (exported(1) + "\n" + exported(2), 1, "record 2 does not follow"),
+    ],
+)
+def test_check_export(home: Path, text: str, code: int, said: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "check_export.py")]
+    done = subprocess.run(command, input=text, env=environment(home), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True)
 
 
 async def test_backend() -> None:
