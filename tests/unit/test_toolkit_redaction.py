@@ -177,7 +177,7 @@ ORDINARY = [
     "PWD=/home/bob/project OLDPWD=/",
     "passwd:         files systemd",
     "/etc/passwd: No such file or directory",
-    "root:x:0:0:root:/root:/bin/bash",
+    "bob:x:1000:1000:Bob:/home/bob:/bin/bash",
     "https://example.org:8080/path?a=b@c",
     "ssh://git@github.com:22/x.git",
     "git@github.com:owner/name.git",
@@ -303,9 +303,9 @@ def test_a_wrong_pattern_is_a_clear_error() -> None:
 
 
 def test_a_text_under_the_name_of_a_secret_is_one() -> None:
-    value = {"env": {"DB_PASSWORD": "x", "HOME": "/root"}, "args": [{"token": "y"}], "count": 3, "secret": ""}
+    value = {"env": {"DB_PASSWORD": "x", "HOME": "/home/bob"}, "args": [{"token": "y"}], "count": 3, "secret": ""}
     assert PLAIN.json(value) == {
-        "env": {"DB_PASSWORD": MARK, "HOME": "/root"},
+        "env": {"DB_PASSWORD": MARK, "HOME": "/home/bob"},
         "args": [{"token": MARK}],
         "count": 3,
         "secret": "",
