@@ -121,6 +121,16 @@ async def test_what_is_known_of_a_server_is_not_taken_for_another_command(tmp_pa
         assert bench.names() == []
 
 
+async def test_a_server_with_many_tools_in_small_pages_is_listed_and_known(tmp_path: Path) -> None:
+    many = raw("--extra", *(f"t{number}" for number in range(1_200)))
+    async with workbench(tmp_path, many) as bench:
+        assert len(bench.names()) == 1_219
+    async with workbench(tmp_path, many, wait=False) as bench:
+        assert len(bench.names()) == 1_219
+    async with workbench(tmp_path, raw("--extra", *(f"t{number}" for number in range(2_000)))) as bench:
+        assert "lists more than 2000 tools" in bench.sources.states["raw"].reason
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"version": 9}', '{"version": 1, "tools": [3], "accepted": {}}'])
 async def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     async with workbench(tmp_path, raw()):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Progress", "ServerRefusal", "open_connection"]
 
 DISTRIBUTION = "harness-ops"
-PAGES = 100
+PAGES = 1_000
 TOOLS = 2_000
 """Tools of one server, at most."""
 CLOSED = -32_000
@@ -80,7 +80,7 @@ class Connection:
             if not cursor or len(found) > TOOLS:
                 break
         if cursor or len(found) > TOOLS:
-            raise ConnectError(f"server {self.config.name!r} has more than {TOOLS} tools")
+            raise ConnectError(f"server {self.config.name!r} lists more than {TOOLS} tools, or does not end")
         return tuple(found)
 
     async def call(self, name: str, arguments: JsonObject, on_progress: Progress) -> CallToolResult:

@@ -7,10 +7,9 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -18,7 +17,6 @@ import anyio.to_thread
 from ..errors import ConfigError
 from ..tasks import background_tasks
 from ..toolkit.registry import Registry
-from ..toolkit.tool import Tool
 from .client import Connection, open_connection
 from .client_config import ServerConfig
 from .client_definitions import ToolDefinition
@@ -31,6 +29,8 @@ from .supervise import ServerState, Supervision, Supervisor
 __all__ = ["McpSources", "Notice", "open_sources", "source_name"]
 
 logger = logging.getLogger(__name__)
+
+OfferedTool = RemoteTool | DisabledTool
 
 Notice = Callable[[str], None]
 """Takes a sentence for people: a tool that changed, one that cannot be used, a server that is not there."""
@@ -50,8 +50,10 @@ class _Source:
     supervisor: Supervisor
     latest: tuple[ToolDefinition, ...]
     listed: anyio.Event
-    tools: tuple[Tool[Any], ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
     disabled: frozenset[str] = frozenset()
+    checked: set[str] = field(default_factory=set)
+    """The digests of definitions whose schemas are known to be schemas: to find that out takes a while."""
 
 
 class McpSources:
@@ -158,6 +160,8 @@ class McpSources:
         )
         source = _Source(config, known, supervisor, known.definitions, anyio.Event())
         self._sources[config.name] = source
+        disabled = self._disabled(source)
+        source.checked |= {item.digest for item in known.definitions if item.name not in disabled}
         if known.definitions:
             source.listed.set()
             try:
@@ -188,7 +192,9 @@ class McpSources:
             self._tell_changes(source)
             known = source.known if source.config.pin_tools else source.known.accepting(source.latest)
         await self._publish(source, known)
-        await self._keep(source, replace(known, definitions=source.latest), required=False)
+        usable = {tool.remote_name for tool in source.tools}
+        kept = tuple(item for item in source.latest if item.name in usable)
+        await self._keep(source, replace(known, definitions=kept), required=False)
         source.listed.set()
 
     def _tell_changes(self, source: _Source) -> None:
@@ -219,7 +225,7 @@ class McpSources:
         for item in made:
             if isinstance(item, str):
                 self._notice(item)
-        tools = tuple(item for item in made if isinstance(item, Tool))
+        tools = tuple(item for item in made if not isinstance(item, str))
         for registry in self._registries:
             try:
                 registry.replace_source(source_name(source.config.name), tools)
@@ -230,14 +236,14 @@ class McpSources:
                 self._notice(str(failure))  # in one that was attached; the others go on
         source.tools = tools
 
-    def _tools(self, source: _Source, disabled: frozenset[str]) -> list[Tool[Any] | str]:
+    def _tools(self, source: _Source, disabled: frozenset[str]) -> list[OfferedTool | str]:
         """The tools, and what is to be said of those that cannot be used. To check many schemas takes a while."""
         twice = [name for name, count in Counter(item.name for item in source.latest).items() if count > 1]
         if twice:
             raise ConfigError(f"server {source.config.name!r} lists the tool {twice[0]!r} twice")
         return [self._tool(source, definition, definition.name in disabled) for definition in source.latest]
 
-    def _tool(self, source: _Source, definition: ToolDefinition, disabled: bool) -> Tool[Any] | str:
+    def _tool(self, source: _Source, definition: ToolDefinition, disabled: bool) -> OfferedTool | str:
         config = source.config
         if not is_nameable(definition.name):
             return f"a tool of server {config.name!r} has a name that cannot be used: {definition.name!r:.80}"
@@ -246,7 +252,9 @@ class McpSources:
             return DisabledTool(name, definition, config)
         try:
             schema = usable_schema(definition.schema)
-            ArgumentSchema(schema).verify()
+            if definition.digest not in source.checked:
+                ArgumentSchema(schema).verify()
+                source.checked.add(definition.digest)
         except SchemaMistake as error:
             return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
         return RemoteTool(name, definition, schema, source.supervisor, lambda tool: tool in source.disabled)
