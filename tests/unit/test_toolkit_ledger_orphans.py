@@ -17,10 +17,21 @@ from harness.errors import HarnessError
 from harness.results import Job, Status
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import Filters, Life, Place, Unsettled, calls, open_ledger, open_reader, this_process
+from harness.toolkit.ledger import (
+    Filters,
+    Life,
+    Place,
+    Unsettled,
+    calls,
+    open_ledger,
+    open_reader,
+    open_store,
+    this_process,
+)
 from harness.toolkit.ledger.matching import Finding, find, verdict_of
 from harness.toolkit.ledger.process import ProcessId, life_of
-from harness.toolkit.ledger.records import intent_fields
+from harness.toolkit.ledger.records import intent_fields, outcome_fields
+from harness.toolkit.ledger.store import Item
 
 DEAD = replace(this_process(), user="ann", host="desk", pid=4711)
 OWNER = "ann@desk:4711"
@@ -227,6 +238,23 @@ async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_tar
             assert [one.record["call_id"] for one in (await ledger.reconcile(ctx)).settled] == ["c2"]
     assert [status_of(place, f"c{number}") for number in (0, 1, 2, 9)] == ["ok", "error", "ok", "unknown"]
     assert checked(place.directory).is_whole
+
+
+async def test_the_job_of_another_tools_call_with_the_same_text_is_not_taken_for_the_calls(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    async with connect("local:") as ctx:
+        done = await ctx.run_shell("true")
+        dead = replace(ended_process(), pid=this_process().pid, started="1")
+        ran = intent_fields(entry("c1", arguments={"command": "true"}, backend=ctx.identity), dead.owner)
+        with open_store(place, dead) as store:
+            item = Item(ran, durable=True)
+            store.write([item, Item(outcome_fields(STARTED, CallStatus.OK, "", done.job_id or ""), about=item)])
+        write_as(place, dead, entry("c2", tool="send_keys", arguments={"literal_text": "true"}, backend=ctx.identity))
+        async with open_ledger(place.directory) as ledger:
+            found = await ledger.reconcile(ctx)
+    assert ([one.record["call_id"] for one in found.unclear], found.settled) == (["c2"], ())
 
 
 async def test_a_person_decides_what_came_of_a_call(place: Place) -> None:

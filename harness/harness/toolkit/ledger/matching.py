@@ -21,7 +21,7 @@ BEFORE, AFTER = 3600.0, 86400.0
 """Seconds by which a job's start, on the target's clock, may be before and after the call's."""
 
 Sibling = tuple[JsonObject, str]
-"""The record of another call, and its job's id, empty when that is not known."""
+"""What is known of another call: its record with its ``arguments``, and its job's id, empty when there is none."""
 Redact = Callable[[str], str]
 
 

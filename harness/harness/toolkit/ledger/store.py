@@ -157,14 +157,21 @@ class Store:
         ]
 
     def siblings(self, call: Unsettled) -> list[tuple[JsonObject, str]]:
-        """The other calls of the same process to the same tool on the same target, each with its job, if known."""
+        """The other calls of the same process on the same target: the job of each, or, if none is known, its arguments.
+
+        Whatever the tool is: another one may have run the same text.
+        """
         record = call.record
         rows = self._db.execute(
-            "SELECT seq, body FROM records WHERE kind = 'intent' AND backend = ? AND tool = ? AND seq != ?"
-            " AND kind IN ('intent', 'refused') AND instr(body, ?)",
-            (record["backend"], record["tool"], call.number, canonical({"owner": record["owner"]})[1:-1]),
-        ).fetchall()
-        return [(json.loads(body), self._job_of(number)) for number, body in rows]
+            "SELECT seq, body FROM records WHERE kind = 'intent' AND kind IN ('intent', 'refused')"
+            " AND backend = ? AND seq != ? AND instr(body, ?)",
+            (record["backend"], call.number, canonical({"owner": record["owner"]})[1:-1]),
+        )
+        found: list[tuple[JsonObject, str]] = []
+        for number, body in rows:  # there may be many: of those with a known job, the job is all that counts
+            job_id = self._job_of(number)
+            found.append(({}, job_id) if job_id else ({"arguments": json.loads(body)["arguments"]}, ""))
+        return found
 
     def _job_of(self, number: int) -> str:
         rows = self._db.execute("SELECT body FROM records WHERE number = ? AND seq > number", (number,))
