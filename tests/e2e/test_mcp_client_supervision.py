@@ -193,6 +193,25 @@ async def test_a_tool_that_changed_between_two_runs_is_disabled_too(tmp_path: Pa
         assert (await bench.call("raw_echo", text="fine")).result.text == "fine"
 
 
+async def test_what_another_harness_accepted_is_not_lost(tmp_path: Path) -> None:
+    async with workbench(tmp_path, pinned()) as one:
+        await one.call("raw_poison")
+        await one.until(lambda: one.sources.changed("raw") == ("echo",))
+        file = record(tmp_path)
+        document = json.loads(file.read_text())
+        document["accepted"]["echo"] = next(
+            item.digest for item in one.sources.definitions("raw") if item.name == "echo"
+        )
+        file.write_text(json.dumps(document))
+        one.sources.restart("raw")
+        await one.until(lambda: one.sources.states["raw"].state != "ready")
+        await one.until(lambda: one.sources.states["raw"].state == "ready")
+        assert one.sources.changed("raw") == ("echo",), "the server is as it was at first: not what was accepted now"
+        await one.call("raw_poison")
+        await one.until(lambda: one.sources.changed("raw") == ())
+        assert (await one.call("raw_echo", text="x")).result.text == "x"
+
+
 async def test_a_tool_that_is_added_to_a_pinned_server_is_disabled(tmp_path: Path) -> None:
     async with workbench(tmp_path, pinned()) as bench:
         await bench.call("raw_change")

@@ -211,12 +211,14 @@ def accept(ctx: click.Context, name: str, tools: tuple[str, ...]) -> int:
         changed = sources.changed(name)
         if unknown := sorted(set(tools) - {item.name for item in sources.definitions(name)}):
             raise ConfigError(f"server {name!r} has no tool {unknown[0]!r}")
-        accepted = [tool for tool in changed if not tools or tool in tools]
+        texts = {item.name: item.description for item in sources.definitions(name)}
+        accepted = {tool: texts[tool] for tool in changed if not tools or tool in tools}
         await sources.accept(name, tools or None)
         if session.json:
             print_json({"server": name, "accepted": accepted})
         else:
-            note(f"accepted: {', '.join(accepted)}" if accepted else "nothing waited to be accepted")
+            lines = [f"accepted: {tool}: {text}" for tool, text in accepted.items()]
+            note(*lines or ["nothing waited to be accepted"])
         return 0
 
     return _with_one(session, name, work)

@@ -118,6 +118,7 @@ class McpSources:
             ConfigError: there is no server of that name, or the record of it could not be kept.
         """
         source = self._source(name)
+        source.known = await self._recorded(source)
         wanted = None if tools is None else set(tools)
         chosen = [item for item in source.latest if wanted is None or item.name in wanted]
         await self._keep(source, source.known.accepting(chosen))
@@ -186,6 +187,7 @@ class McpSources:
     async def _listed(self, name: str, connection: Connection) -> None:
         source = self._sources[name]
         source.latest = await connection.definitions()
+        source.known = await self._recorded(source)
         if not source.known.seen and not (source.known.damaged and source.config.pin_tools):
             known = source.known.accepting(source.latest)
         else:
@@ -196,6 +198,11 @@ class McpSources:
         kept = tuple(item for item in source.latest if item.name in usable)
         await self._keep(source, replace(known, definitions=kept), required=False)
         source.listed.set()
+
+    async def _recorded(self, source: _Source) -> Known:
+        """What the record says by now: another harness may have listed or accepted something."""
+        found = await anyio.to_thread.run_sync(self._store.load, source.config)
+        return found if found.seen else source.known
 
     def _tell_changes(self, source: _Source) -> None:
         for name in sorted(changed_tools(source.known, source.latest)):
