@@ -19,7 +19,7 @@ import pytest
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from tests.support.mcp_program import HARNESS, Home, HttpProgram, http_program
+from tests.support.mcp_program import HARNESS, Home, HttpProgram, cancelled_call, http_program, running
 from tests.support.mcp_session import subscribe
 
 LIMIT = 60
@@ -120,11 +120,8 @@ async def test_a_grant_of_one_client_is_not_the_others(tmp_path: Path) -> None:
 
 async def test_a_cancelled_call_is_ended_and_the_session_lives_on(server: HttpProgram) -> None:
     async with client_of(server) as client:
-        with anyio.move_on_after(1.0):
-            await client.call_tool("run_shell", {"command": "sleep 300.79"})
         with anyio.fail_after(LIMIT):
-            while subprocess.run(["pgrep", "-f", "^sleep 300.79"], capture_output=True).returncode == 0:
-                await client.send_ping()
+            await cancelled_call(client, "sleep 300.79")
         assert data_of(await client.call_tool("run_shell", {"command": "echo next"}))["stdout"] == "next\n"
 
 
@@ -312,7 +309,7 @@ async def until_it_ends(server: HttpProgram) -> None:
     async with client_of(server) as client, anyio.create_task_group() as tasks:
 
         async def end() -> None:
-            while subprocess.run(["pgrep", "-f", "^sleep 300.80"], capture_output=True).returncode != 0:
+            while not running("sleep 300.80"):
                 await client.send_ping()
             server.process.terminate()
 
@@ -325,7 +322,7 @@ async def test_the_end_of_the_server_ends_its_calls_and_streams(tmp_path: Path) 
         with pytest.raises((MCPError, httpx2.HTTPError, ExceptionGroup)), anyio.fail_after(LIMIT):
             await until_it_ends(server)
         assert server.process.wait(LIMIT) == 0
-    assert subprocess.run(["pgrep", "-f", "^sleep 300.80"], capture_output=True).returncode == 1
+    assert not running("sleep 300.80")
 
 
 def test_nothing_listens_where_other_machines_could_reach(server: HttpProgram) -> None:

@@ -16,7 +16,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from tests.support.mcp_program import HARNESS, Home, stdio_client_of
+from tests.support.mcp_program import HARNESS, Home, cancelled_call, running, stdio_client_of
 from tests.support.mcp_session import subscribe
 
 LIMIT = 60
@@ -94,11 +94,8 @@ async def test_without_an_approver_what_needs_one_is_denied_and_with_one_it_is_a
 
 async def test_a_cancelled_call_ends_its_command(home: Home) -> None:
     async with stdio_client_of(home) as client:
-        with anyio.move_on_after(1.5):
-            await client.call_tool("run_shell", {"command": "sleep 300.77"})
         with anyio.fail_after(LIMIT):
-            while running("sleep 300.77"):
-                await client.send_ping()
+            await cancelled_call(client, "sleep 300.77")
         result = await client.call_tool("run_shell", {"command": "echo next"})
     assert data_of(result)["stdout"] == "next\n"
     audit = subprocess.run(
@@ -233,11 +230,6 @@ class Raw:
     def end(self) -> tuple[int, bytes, bytes]:
         out, err = self.process.communicate(timeout=LIMIT)
         return self.process.returncode, out, err
-
-
-def running(command: str) -> bool:
-    found = subprocess.run(["pgrep", "-f", f"^{command}"], capture_output=True)
-    return found.returncode == 0
 
 
 def test_the_end_of_the_input_is_the_end_of_the_server(home: Home) -> None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-__all__ = ["HARNESS", "Home", "HttpProgram", "http_program", "stdio_client_of"]
+__all__ = ["HARNESS", "Home", "HttpProgram", "cancelled_call", "http_program", "running", "stdio_client_of"]
 
 HARNESS = (sys.executable, "-c", "from harness.cli.main import main; main()")
 LIMIT = 60
@@ -55,6 +56,22 @@ async def stdio_client_of(home: Home, *arguments: str, **options: Any) -> AsyncI
     async with stdio_client(server) as streams, ClientSession(*streams, **options) as client:
         await client.initialize()
         yield client
+
+
+def running(command: str) -> bool:
+    """Whether a program runs whose command line begins so."""
+    return subprocess.run(["pgrep", "-f", f"^{command}"], capture_output=True).returncode == 0
+
+
+async def cancelled_call(client: ClientSession, command: str) -> None:
+    """Call ``run_shell``, cancel the call once the command runs, and wait until it has ended."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "run_shell", {"command": command})
+        while not running(command):
+            await client.send_ping()
+        tasks.cancel_scope.cancel()
+    while running(command):
+        await client.send_ping()
 
 
 @dataclass(frozen=True)

@@ -195,8 +195,12 @@ async def test_no_progress_is_sent_to_a_client_that_did_not_ask_for_it() -> None
 async def test_a_call_that_the_client_cancels_is_ended_and_recorded_so() -> None:
     box = toolbox([say])
     async with connected(of(box)) as client:
-        with anyio.move_on_after(0.2):
-            await client.call_tool("say", {"text": "never", "seconds": 60.0})
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "say", {"text": "never", "seconds": 60.0})
+                while not box.ledger.begun:
+                    await client.send_ping()
+                tasks.cancel_scope.cancel()
         with anyio.fail_after(5):
             while not box.ledger.ended:
                 await client.send_ping()
