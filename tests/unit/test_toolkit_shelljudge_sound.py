@@ -38,7 +38,8 @@ BEGINNINGS = (
 )
 PLAIN = r"""
 ls cat echo sort uniq touch find sed [ ] x y marker ./marker -o -n -exec {} \; + -c sh env xargs A=1 i=x $i "$x" ' " \ ;
-& && | |& > >> < <<< 2>&1 &> >marker >&2 $( ` ) ( # $' ${ } * ? [a-z] ~ = ^ % - -- -i /dev/null <( $(( )) -eq {a,b} a\ '\'
+& && |
+|& > >> < <<< 2>&1 &> >marker >&2 $( ` ) ( # $' ${ } * ? [a-z] ~ = ^ % - -- -i /dev/null <( $(( )) -eq {a,b} a\ '\'
 end 3> -k1
 """
 SPACED = (

@@ -21,7 +21,7 @@ from .shelltypes import Found, Redirect, Scan, Word
 from .shellvariables import harmless_assignment
 from .shellwrap import Inner, program_name, unwrap
 
-__all__ = ["MAX_LENGTH", "CommandJudgement", "SimpleCommand", "judge_command"]
+__all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 
 MAX_LENGTH = 16 << 10
 """Characters; a longer command is not judged."""
