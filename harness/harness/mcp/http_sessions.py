@@ -15,6 +15,7 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServ
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from ..errors import HarnessError
 from .server import ClientSession
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class HttpSessions:
         try:
             try:
                 await self._tasks.start(self._serve, transport, session_id)
-            except Exception:
-                log.exception("a session could not be opened")
+            except HarnessError as error:
+                log.error("a session could not be opened: %s", error)
                 reason = "the session could not be opened; the server's log says why"
                 await _refuse(scope, receive, send, 500, types.INTERNAL_ERROR, reason)
                 return
