@@ -198,6 +198,14 @@ async def test_a_server_that_reads_nothing_more_is_ended_and_started_again(tmp_p
         assert (await bench.call("raw_echo", text="heard")).result.text == "heard"
 
 
+async def test_a_server_that_speaks_only_the_newest_form_of_the_protocol_is_understood(tmp_path: Path) -> None:
+    async with workbench(tmp_path, raw("--modern")) as bench:
+        assert (await bench.call("raw_echo", text="modern")).result.text == "modern"
+        assert (await bench.call("raw_refuse")).result.error_code == "mcp_refused"
+        await bench.call("raw_change")
+        await bench.until(lambda: bench.names() == ["raw_brand_new", "raw_echo"])
+
+
 async def test_progress_is_shown_and_cleaned(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         with bench.box.events.subscribe() as events:
@@ -250,6 +258,7 @@ async def test_a_server_ends_with_everything_it_started(tmp_path: Path) -> None:
         server = json.loads(journal.read_text().splitlines()[0])["started"]
         assert alive(grandchild)
         assert os.getpgid(server) == server != os.getpgid(0)
+    assert not Path(f"/proc/{server}").exists(), "it is not even a zombie"
     await eventually(lambda: not alive(grandchild) and not alive(server))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import AuthenticationError, ConfigError, ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
+from ..tasks import background_tasks
 from ..toolkit.values import JsonObject
 from .client_config import ServerConfig, StdioLaunch
 from .client_definitions import ToolDefinition, definition_of
@@ -243,7 +244,25 @@ async def _session(config: ServerConfig, link: Link, changed: Callable[[], None]
     )
     async with session:
         await _greet(config, link, session)
-        yield Connection(config, link, session)
+        async with background_tasks() as tasks:
+            if session.discover_result is not None:
+                tasks.start_soon(_listen, session, changed)
+            yield Connection(config, link, session)
+
+
+async def _listen(session: ClientSession, changed: Callable[[], None]) -> None:
+    """In the newest form of the protocol a server tells of changes only whoever listens.
+
+    One that does not offer that is taken at its word at its next start.
+    """
+    from mcp import MCPError
+    from mcp.client.subscriptions import SubscriptionLost, listen
+
+    with suppress(MCPError, SubscriptionLost, TimeoutError):
+        async with listen(session, tools_list_changed=True) as subscription:
+            changed()  # what changed before somebody listened
+            async for _ in subscription:
+                changed()
 
 
 async def _decline(context: Any, params: Any) -> Any:

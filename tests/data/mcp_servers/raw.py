@@ -13,6 +13,9 @@ import time
 from typing import Any
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+MODERN = "2026-07-28"
+LISTED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 NOTHING = {"type": "object", "properties": {}}
 TREE = {
@@ -49,6 +52,7 @@ class Server:
         self.answers: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self.deaf = threading.Event()
+        self.subscription: Any = None
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -65,8 +69,18 @@ class Server:
         if method is None:
             self.answers[message["id"]] = message.get("result", message.get("error"))
             self.waiting.pop(message["id"], threading.Event()).set()
+        elif method == "initialize" and self.options.modern:
+            data = {"supported": [MODERN], "requested": message["params"]["protocolVersion"]}
+            self.send(id=message["id"], error={"code": -32022, "message": "another version", "data": data})
         elif method == "initialize":
             self.greet(message)
+        elif method == "server/discover" and self.options.modern:
+            offers = {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}}
+            self.send(id=message["id"], result={**offers, **LISTED})
+        elif method == "subscriptions/listen":
+            self.subscription = message["id"]
+            wanted = {"notifications": message["params"]["notifications"], "_meta": {SUBSCRIPTION: self.subscription}}
+            self.send(method="notifications/subscriptions/acknowledged", params=wanted)
         elif method == "tools/list":
             self.list(message)
         elif method == "tools/call":
@@ -89,7 +103,7 @@ class Server:
         names = list(self.tools)[start : start + 10]
         tools = [self.definition(name) for name in names] * (2 if self.options.twice else 1)
         more = {"nextCursor": str(start + 10)} if start + 10 < len(self.tools) else {}
-        self.send(id=message["id"], result={"tools": tools, **more})
+        self.send(id=message["id"], result={"tools": tools, **more, **(LISTED if self.options.modern else {})})
 
     def definition(self, name: str) -> dict[str, Any]:
         text = f"Do {name}."
@@ -107,7 +121,12 @@ class Server:
             self.answer(message, name)
 
     def answer(self, message: dict[str, Any], text: str, **more: Any) -> None:
+        more |= {"resultType": "complete"} if self.options.modern else {}
         self.send(id=message["id"], result={"content": [{"type": "text", "text": text}], **more})
+
+    def tell_change(self) -> None:
+        params = {"_meta": {SUBSCRIPTION: self.subscription}} if self.options.modern else {}
+        self.send(method="notifications/tools/list_changed", **({"params": params} if params else {}))
 
     def do_echo(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
         self.answer(message, arguments["text"], structuredContent={"text": arguments["text"]})
@@ -196,12 +215,12 @@ class Server:
 
     def do_change(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
         self.tools = {"echo": TEXT, "brand_new": NOTHING}
-        self.send(method="notifications/tools/list_changed")
+        self.tell_change()
         self.answer(message, "changed")
 
     def do_poison(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
         self.poisoned = True
-        self.send(method="notifications/tools/list_changed")
+        self.tell_change()
         self.answer(message, "poisoned")
 
 
@@ -212,7 +231,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--extra", nargs="*", default=[])
     parser.add_argument("--version", default="")
     parser.add_argument("--slow-start", type=float, default=0.0)
-    for flag in ("--silent", "--crash", "--twice", "--poisoned", "--garbage"):
+    for flag in ("--silent", "--crash", "--twice", "--poisoned", "--garbage", "--modern"):
         parser.add_argument(flag, action="store_true")
     return parser.parse_args()
 
