@@ -23,6 +23,7 @@ from .startup import startup_row
 from .throughput import flat_row, throughput_row
 from .toolkit_ledger import toolkit_ledger_row
 from .toolkit_permissions import toolkit_permissions_row
+from .toolkit_pipeline import toolkit_pipeline_row
 from .transfer import files_row
 from .world import ROOT, Size, World, a_world
 
@@ -41,6 +42,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "container-files": container_files_row,
     "toolkit-ledger": toolkit_ledger_row,
     "toolkit-permissions": toolkit_permissions_row,
+    "toolkit-pipeline": toolkit_pipeline_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)
