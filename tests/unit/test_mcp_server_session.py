@@ -176,6 +176,28 @@ async def test_output_is_told_while_the_call_runs_in_few_pieces_and_in_order() -
     assert told[0][0] < told[1][0]
 
 
+async def test_a_silent_call_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.mcp.server_calls.HEARTBEAT", 0.05)
+    alive = anyio.Event()
+    told: list[float] = []
+
+    @make(Say, name="wait")
+    async def wait(args: Say, ctx: ToolContext) -> ToolResult:
+        await alive.wait()
+        return ToolResult.of("done")
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+        assert (message or "").startswith("running for ")
+        if len(told) == 3:
+            alive.set()
+
+    async with connected(of(toolbox([wait]))) as client:
+        with anyio.fail_after(10):
+            await client.call_tool("wait", {}, progress_callback=heard)
+    assert told == sorted(set(told))
+
+
 async def test_no_progress_is_sent_to_a_client_that_did_not_ask_for_it() -> None:
     said = anyio.Event()
     said.set()

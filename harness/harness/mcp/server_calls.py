@@ -16,6 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
+from ..tasks import background_tasks
 from ..toolkit.events import Event, ToolCallProgress
 from ..toolkit.executor import Executor
 from ..toolkit.values import CallOutcome, Text, ToolCall
@@ -114,10 +115,9 @@ class Calls:
         if not (ctx.meta or {}).get("progress_token"):
             return self._result(await self._executor.call(call))
         with self._progress(call.call_id, ctx.session) as progress:
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(progress.run)
                 outcome = await self._executor.call(call)
-                tasks.cancel_scope.cancel()
             await progress.finish()
         return self._result(outcome)
 
