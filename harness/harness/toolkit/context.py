@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ..context import ExecutionContext
 from .events import Event, EventBus, ToolCallProgress
 from .seams import FileVersions, Redactor, Spawner
 
 if TYPE_CHECKING:
+    from ..context import ExecutionContext
     from .registry import Registry
     from .secrets_stream import StreamRedactor
 

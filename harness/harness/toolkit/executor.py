@@ -11,10 +11,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import anyio
 
-from ..context import ExecutionContext
 from ..errors import ToolError
 from .arguments import decode
 from .batch import CONCURRENCY, Order, run_batch
@@ -27,6 +27,9 @@ from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
 from .values import CallOutcome, CallStatus, ToolCall
+
+if TYPE_CHECKING:
+    from ..context import ExecutionContext
 
 __all__ = ["Executor", "Services"]
 

@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..context import ExecutionContext
 from ..errors import ToolError
 from .presets import harmless, in_packs, only_reads, schema_gaps
 from .sources import ToolSource
 from .tool import NAME, Tool
 from .values import JsonObject, ToolResult
+
+if TYPE_CHECKING:
+    from ..context import ExecutionContext
 
 __all__ = ["BUILTIN", "Registry"]
 

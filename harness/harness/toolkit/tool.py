@@ -43,13 +43,15 @@ class Arguments(BaseModel):
     (``AliasChoices("path", "file_path")``, the canonical name first).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
 
 class Intent(BaseModel):
     """What the caller says of a mutating call: shown to the approver, kept in the audit, never decided by."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     risk: Literal["low", "medium", "high"] | None = Field(None, description="how much harm this could do")
     mutation: bool | None = Field(None, description="whether it changes anything on the target")
