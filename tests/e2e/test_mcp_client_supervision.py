@@ -13,6 +13,7 @@ from tests.support.mcp_servers import QUICK, Workbench, eventually, raw, workben
 
 from harness.errors import ConfigError
 from harness.mcp.client_config import ServerConfig
+from harness.mcp.client_store import DefinitionStore
 from harness.mcp.supervise import Supervision
 from harness.toolkit.values import CallStatus
 
@@ -197,12 +198,9 @@ async def test_what_another_harness_accepted_is_not_lost(tmp_path: Path) -> None
     async with workbench(tmp_path, pinned()) as one:
         await one.call("raw_poison")
         await one.until(lambda: one.sources.changed("raw") == ("echo",))
-        file = record(tmp_path)
-        document = json.loads(file.read_text())
-        document["accepted"]["echo"] = next(
-            item.digest for item in one.sources.definitions("raw") if item.name == "echo"
-        )
-        file.write_text(json.dumps(document))
+        poisoned = next(item for item in one.sources.definitions("raw") if item.name == "echo")
+        other = DefinitionStore(tmp_path / "state")
+        await anyio.to_thread.run_sync(lambda: other.update(pinned(), lambda known: known.accepting([poisoned])))
         one.sources.restart("raw")
         await one.until(lambda: one.sources.states["raw"].state != "ready")
         await one.until(lambda: one.sources.states["raw"].state == "ready")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +19,8 @@ __all__ = ["DefinitionStore", "Known", "changed_tools", "state_directory"]
 
 VERSION = 1
 LIMIT = 64 << 20
+LOCK_LIMIT = 5.0
+LOCK_PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,21 @@ class DefinitionStore:
         except (OSError, ValueError, RecursionError):
             return Known(damaged=True)
 
+    def update(self, config: ServerConfig, change: Callable[[Known], Known]) -> Known:
+        """Change what is known, with no other harness in between; returns it as it is then.
+
+        Raises:
+            OSError: it could not be kept.
+        """
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self.directory / ".lock", "wb", opener=_private) as lock:
+            _lock(lock.fileno())
+            before = self.load(config)
+            after = change(before)
+            if after != before or before.damaged:
+                self.save(config, after)
+            return after
+
     def save(self, config: ServerConfig, known: Known) -> None:
         """Keep it, all or nothing.
 
@@ -97,6 +116,21 @@ class DefinitionStore:
 
     def _path(self, config: ServerConfig) -> Path:
         return self.directory / f"{config.name}-{config.identity[:16]}.json"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for the others, but not for one that is stopped."""
+    for _ in range(int(LOCK_LIMIT / LOCK_PAUSE)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE)
+    raise TimeoutError(f"another harness holds its lock for {LOCK_LIMIT:g} s")
 
 
 def _parse(document: object) -> Known:

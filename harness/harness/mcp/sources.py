@@ -118,10 +118,9 @@ class McpSources:
             ConfigError: there is no server of that name, or the record of it could not be kept.
         """
         source = self._source(name)
-        source.known = await self._recorded(source)
         wanted = None if tools is None else set(tools)
         chosen = [item for item in source.latest if wanted is None or item.name in wanted]
-        await self._keep(source, source.known.accepting(chosen))
+        await self._keep(source, lambda known: known.accepting(chosen))
         await self._publish(source)
 
     async def wait_listed(self, timeout: float) -> bool:
@@ -188,15 +187,14 @@ class McpSources:
         source = self._sources[name]
         source.latest = await connection.definitions()
         source.known = await self._recorded(source)
-        if not source.known.seen and not (source.known.damaged and source.config.pin_tools):
-            known = source.known.accepting(source.latest)
-        else:
+        if not _is_first(source.known, source.config):
             self._tell_changes(source)
-            known = source.known if source.config.pin_tools else source.known.accepting(source.latest)
-        await self._publish(source, known)
+        await self._publish(source, _settled(source.known, source))
         usable = {tool.remote_name for tool in source.tools}
         kept = tuple(item for item in source.latest if item.name in usable)
-        await self._keep(source, replace(known, definitions=kept), required=False)
+        await self._keep(source, lambda known: replace(_settled(known, source), definitions=kept), required=False)
+        if self._disabled(source) != source.disabled:  # somebody accepted a tool in the meantime
+            await self._publish(source)
         source.listed.set()
 
     async def _recorded(self, source: _Source) -> Known:
@@ -209,17 +207,16 @@ class McpSources:
             end = "it is disabled until it is accepted" if source.config.pin_tools else "it is used as it is now"
             self._notice(f"the tool {name} of server {source.config.name!r} is new or was changed; {end}")
 
-    async def _keep(self, source: _Source, known: Known, *, required: bool = True) -> None:
-        if known == source.known and not required:
-            return
+    async def _keep(self, source: _Source, change: Callable[[Known], Known], *, required: bool = True) -> None:
+        """Change the record as it is by now, and what we know with it."""
         try:
-            await anyio.to_thread.run_sync(self._store.save, source.config, known)
+            source.known = await anyio.to_thread.run_sync(self._store.update, source.config, change)
         except OSError as error:
             text = f"what is known of server {source.config.name!r} could not be kept: {error.strerror or error}"
             if required:
                 raise ConfigError(text) from error
             self._notice(text)
-        source.known = known
+            source.known = change(source.known)
 
     # -- tools
 
@@ -265,6 +262,17 @@ class McpSources:
         except SchemaMistake as error:
             return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
         return RemoteTool(name, definition, schema, source.supervisor, lambda tool: tool in source.disabled)
+
+
+def _is_first(known: Known, config: ServerConfig) -> bool:
+    """Whether what a server lists now is the first that is seen of it, and so accepted."""
+    return not known.seen and not (known.damaged and config.pin_tools)
+
+
+def _settled(known: Known, source: _Source) -> Known:
+    """What is accepted once a list was taken: all of it, unless the tools are pinned."""
+    pinned = source.config.pin_tools and not _is_first(known, source.config)
+    return known if pinned else known.accepting(source.latest)
 
 
 def _collision(config: ServerConfig, error: ValueError) -> ConfigError:
