@@ -313,3 +313,14 @@ async def test_while_a_real_job_goes_on_nothing_is_given_again(execution: Execut
         await execution.wait(str(started["job_id"]))
         now[0] += 10
         assert [(await executor.call(read)).cached for _ in range(2)] == [False, True]
+
+
+async def test_nobody_writes_back_the_mark_that_stands_for_a_secret(execution: ExecutionContext, home: Path) -> None:
+    before = "key=AKIAIOSFODNN7EXAMPLE\nsize=1\n"
+    (home / "f").write_text(before)
+    async with open_executor(execution, approver=Recorder()) as executor:
+        shown = await executor.call(ToolCall("read_file", {"path": str(home / "f")}))
+        content = shown.result.text.replace("size=1", "size=2")
+        done = await executor.call(ToolCall("write_file", {"path": str(home / "f"), "content": content}))
+    assert "[redacted]" in content
+    assert (done.status, (home / "f").read_text()) == (CallStatus.DENIED, before)

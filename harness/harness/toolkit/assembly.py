@@ -29,6 +29,7 @@ from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
 from .hooks_settings import hooks_of
 from .ledger import Retention, SqliteLedger, open_ledger, retention_of
+from .middleware import NoMarks
 from .outputs import OutputStore
 from .permissions.approver import Approver
 from .permissions.guard import SecretGuard
@@ -164,7 +165,7 @@ class Toolkit:
             outputs=self.outputs,
             results=self.results,
             hooks=(hooks, *self.hooks, SecretGuard(policy)),
-            middleware=middleware,
+            middleware=(*middleware, NoMarks()),
         )
 
     async def _settle(self, execution: ExecutionContext) -> None:
