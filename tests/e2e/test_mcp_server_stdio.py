@@ -332,3 +332,12 @@ def wait_for(ready: Any) -> None:
         assert time.monotonic() < end, "it did not happen"
         os.sched_yield()
         time.sleep(0.02)
+
+
+def test_without_the_extra_it_says_what_to_install(home: Home) -> None:
+    script = "import sys; sys.modules['mcp'] = None; from harness.cli.main import main; main(['mcp'])"
+    done = subprocess.run(
+        [HARNESS[0], "-c", script], env=home.environment, cwd=home.path, capture_output=True, timeout=LIMIT
+    )
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"pip install 'harness-ops[mcp]'" in done.stderr
