@@ -249,3 +249,14 @@ async def test_a_remembered_result_is_given_only_after_permission() -> None:
     assert (outcome.cached, made.trace.steps) == (True, ["outer", "inner", "hook before", "permission", "cache get"])
     made.policy.answer = lambda request: Verdict(False, "no", "test")
     assert (await made.executor.call(ToolCall("say"))).status is CallStatus.DENIED
+
+
+async def test_what_a_middleware_refuses_is_kept_in_the_audit_once() -> None:
+    async def gate(call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        return CallOutcome(call, ToolResult.failure("closed", "closed with hunter2"), CallStatus.DENIED)
+
+    trace = Trace()
+    made = toolbox([SayTool(trace, MUTATING)], middleware=(gate,), trace=trace)
+    outcome = await made.executor.call(ToolCall("say"))
+    assert (outcome.status, trace.steps) == (CallStatus.DENIED, ["refused"])
+    assert made.ledger.denied[0].verdict.by == "middleware"

@@ -67,13 +67,21 @@ class Pipeline:
     async def through(self, prepared: Prepared) -> CallOutcome:
         """Middleware, then the rest."""
 
+        passed = False
+
         async def rest(call: ToolCall) -> CallOutcome:
+            nonlocal passed
+            passed = True
             return await self._hooked(prepared.changed(call))
 
         step: Next = rest
         for middleware in reversed(self.services.middleware):
             step = partial(_around, middleware, self.ctx, step)
-        return await step(prepared.call)
+        outcome = await step(prepared.call)
+        if outcome.status is CallStatus.DENIED and not passed:
+            verdict = Verdict(False, outcome.result.text, "middleware")
+            await self.services.ledger.refused(self._entry(prepared, verdict))
+        return outcome
 
     async def _hooked(self, prepared: Prepared) -> CallOutcome:
         for hook in self.services.hooks:
@@ -114,8 +122,9 @@ class Pipeline:
     def _entry(self, prepared: Prepared, verdict: Verdict) -> CallEntry:
         redact = self.services.redactor.json
         assert not isinstance(prepared.call.arguments, str)
+        arguments = redact(prepared.call.arguments)
         return CallEntry(
-            call=replace(prepared.call, arguments=redact(prepared.call.arguments)),
+            call=replace(prepared.call, arguments=_untyped(arguments, prepared) if verdict.secret else arguments),
             session_id=self.ctx.session_id,
             backend=self.ctx.execution.identity,
             mutating=prepared.traits.mutating,
@@ -191,6 +200,15 @@ class Pipeline:
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
     return await middleware(call, ctx, step)
+
+
+def _untyped(arguments: JsonObject, prepared: Prepared) -> JsonObject:
+    """Without the text that was typed at a question for a secret."""
+    from .redaction import MARK, redact_object
+
+    panes = {subject.pane for subject in prepared.tool.subjects(prepared.args)}
+    typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
+    return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}
 
 
 def _details(arguments: JsonObject) -> JsonObject:
