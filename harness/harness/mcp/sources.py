@@ -100,8 +100,7 @@ class McpSources:
 
     def changed(self, name: str) -> tuple[str, ...]:
         """The tools of a server, by their names there, that are disabled because they changed."""
-        source = self._source(name)
-        return tuple(sorted(self._disabled(source)))
+        return tuple(sorted(self._source(name).disabled))
 
     def definitions(self, name: str) -> tuple[ToolDefinition, ...]:
         """What a server last said of its tools, also of those that are disabled.
