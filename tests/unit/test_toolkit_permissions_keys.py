@@ -5,20 +5,27 @@ from __future__ import annotations
 import secrets
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.support.permits import Desk, desk, says
+from tests.support.toolbox import toolbox
 
 from harness import connect
 from harness.config import Config
 from harness.context import ExecutionContext
+from harness.toolkit import ToolCall
 from harness.toolkit.events import PermissionAsked
 from harness.toolkit.permissions.answers import Scope
+from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.keyclaims import TYPED_SECRET
+from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.redaction import MARK
+from harness_tools.panes import SendKeys
 
 
 @pytest.fixture
@@ -91,6 +98,20 @@ async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_s
     denying = desk(approver, execution=pane, rules=(Rule(Action.DENY, argument=TYPED_SECRET),))
     assert not (await decided(denying, "s3same<Enter>"))[0]
     assert not (await decided(desk(mode=Mode.AUTO, execution=pane), "s3same<Enter>"))[0]
+
+
+@pytest.mark.parametrize("approver", [None, says(Scope.ONCE)])
+async def test_no_audit_keeps_what_is_typed_at_a_question_for_a_secret(
+    pane: ExecutionContext, approver: Approver | None
+) -> None:
+    await runs(pane, "read -s -p 'Password: ' x", "Password:")
+    made = toolbox([SendKeys()], execution=pane)
+    services = replace(made.executor.services, policy=RulePolicy(approver=approver))
+    typed = {"literal_text": "s3same", "keys": ["s", "3"], "enter": True, "pane": "main", "why": "to log in"}
+    await replace(made.executor, services=services).call(ToolCall("send_keys", typed))
+    (entry,) = made.ledger.begun + made.ledger.denied
+    assert entry.call.arguments == {**typed, "literal_text": MARK, "keys": [MARK, MARK]}
+    assert entry.details == {"why": "to log in"}
 
 
 async def test_keys_for_a_program_are_asked_with_its_name_and_granted_for_it_alone(pane: ExecutionContext) -> None:

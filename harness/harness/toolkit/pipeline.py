@@ -102,7 +102,8 @@ class Pipeline:
             if verdict.call is None:
                 return await self._remembered(prepared, verdict)
             prepared = prepared.changed(verdict.call)
-        return await self._refuse(prepared, Verdict(False, f"it was changed {CHANGES} times", "policy"))
+        reason = f"it was changed {CHANGES} times"
+        return await self._refuse(prepared, Verdict(False, reason, "policy", secret=verdict.secret))
 
     def _request(self, prepared: Prepared) -> PermissionRequest:
         return PermissionRequest(

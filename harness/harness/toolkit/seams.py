@@ -58,6 +58,8 @@ class Verdict:
     by: str
     call: ToolCall | None = None
     """The call as the approver changed it; it is validated and judged again."""
+    secret: bool = False
+    """What is typed answers a question for a secret: nothing keeps its text."""
 
 
 class Policy(ABC):

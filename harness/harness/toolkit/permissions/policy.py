@@ -98,8 +98,10 @@ class RulePolicy(Policy):
         Raises:
             ToolError: ``permission_failure``: the target could not say what the call would touch.
         """
-        verdict = await self._verdict(request, ctx)
-        return replace(verdict, reason=ctx.redactor.text(verdict.reason), by=ctx.redactor.text(verdict.by))
+        claims = await self._claims(request, ctx)
+        verdict = await self._verdict(claims, request, ctx)
+        redact, secret = ctx.redactor.text, any(claim.secret for claim in claims)
+        return replace(verdict, reason=redact(verdict.reason), by=redact(verdict.by), secret=secret)
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
         """What would be decided, and why. Nobody is asked.
@@ -132,8 +134,7 @@ class RulePolicy(Policy):
 
     # -- deciding
 
-    async def _verdict(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        claims = await self._claims(request, ctx)
+    async def _verdict(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Verdict:
         decision = await self._decision(claims, request, ctx)
         if decision.action is Action.ASK:
             async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
