@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.audits import checked, ended_process, entry, tamper, write_as
 
+from harness.errors import HarnessError
 from harness.toolkit import CallStatus
 from harness.toolkit.ledger import (
     Filters,
@@ -179,6 +180,17 @@ def test_it_finds_a_damaged_file(place: Place) -> None:
     with place.database.open("r+b") as file:
         file.write(b"x" * 200)
     assert "damaged" in str(verify(place).problems)
+
+
+def test_an_audit_that_cannot_be_read_now_is_not_called_changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+        raise error
+
+    monkeypatch.setattr("harness.toolkit.ledger.reading.connect", full)
+    with pytest.raises(HarnessError, match="disk i/o error"):
+        verify(place)
 
 
 def test_no_audit_is_nothing_wrong(tmp_path: Path) -> None:

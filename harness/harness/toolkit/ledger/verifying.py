@@ -17,6 +17,8 @@ __all__ = ["Report", "verify"]
 
 PROBLEMS = 100
 """Problems that are listed."""
+OUT_OF_REACH = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
+"""Errors that say nothing of what is written: a full disk, say, on which SQLite cannot even read."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,8 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
                 f"there is no {place.database}, and records were written: the head was {known[0][1]}"
             )
     except (ValueError, HarnessError) as error:
+        if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
+            raise  # it may be whole
         report.problems.append(f"{error}" if isinstance(error, HarnessError) else f"{place.head_file}: {error}")
     return report
 
