@@ -76,6 +76,12 @@ def test_calls_are_chosen(audited: Program, words: tuple[str, ...], names: list[
     assert shown(audited, *words) == names
 
 
+def test_the_list_shows_what_a_call_is_about_and_not_what_it_writes(program: Program) -> None:
+    wrote = entry("wrote", arguments={"content": "max = 20", "path": "/etc/limits"})
+    write_as(place_of(program), ended_process(), wrote, outcome=CallStatus.OK)
+    assert program.run("audit").stdout.decode().splitlines()[1].endswith(" /etc/limits")
+
+
 def test_one_call_is_shown_with_all_that_is_known(audited: Program) -> None:
     done = audited.run("audit", "show", "3")
     text = done.stdout.decode()
@@ -138,9 +144,10 @@ def test_orphans_are_listed_and_resolved(audited: Program) -> None:
     without_note = audited.run("audit", "resolve", "7", "succeeded")
     assert (without_note.returncode, b"note" in without_note.stderr) == (125, True)
     assert audited.run("audit", "resolve", "8", "failed").returncode == 125  # it runs
-    assert audited.run("audit", "resolve", "7", "succeeded", "--note", "I looked").stdout == b"call 7: succeeded\n"
+    note = ("--note", "I looked, with password=Tr0ub4dor-3x")
+    assert audited.run("audit", "resolve", "7", "succeeded", *note).stdout == b"call 7: succeeded\n"
     assert audited.run("audit", "orphans").stdout == b""
-    assert "I looked" in audited.run("audit", "show", "7").stdout.decode()
+    assert "I looked, with password=[redacted]" in audited.run("audit", "show", "7").stdout.decode()
     assert audited.run("audit", "resolve", "7", "failed").returncode == 125
     assert audited.run("audit", "verify").returncode == 0
 

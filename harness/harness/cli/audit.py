@@ -22,11 +22,15 @@ from .streams import Interruption
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..toolkit.assembly import ToolkitSettings
     from ..toolkit.ledger import AuditCall, Filters, Head, Orphan, Report
+    from ..toolkit.seams import Redactor
 
 __all__ = ["audit"]
 
 STATUSES = ("ok", "error", "denied", "cancelled", "timeout", "unknown", "running")
+TELLING = ("command", "cmd", "path", "file_path", "file", "url", "literal_text")
+"""Arguments, and other names of them, that say what a call is about; records keep arguments by name."""
 SHOWN = 60
 """Characters of a call in a list."""
 NONE = "there is no audit on this machine yet"
@@ -142,9 +146,11 @@ def _row(call: AuditCall) -> tuple[str, ...]:
 
 
 def _what(arguments: object) -> str:
-    """The first text of a call's arguments: its command, its path, its address."""
-    values = arguments.values() if isinstance(arguments, dict) else ()
-    first, *more = next((value for value in values if isinstance(value, str)), "").splitlines() or [""]
+    """The text of a call's arguments that says most of it: its command, its path, its address, or the first."""
+    given = arguments if isinstance(arguments, dict) else {}
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    name = next((name for name in (*TELLING, *texts) if name in texts), "")
+    first, *more = texts.get(name, "").splitlines() or [""]
     return first if len(first) <= SHOWN and not more else f"{first[: SHOWN - 3]}..."
 
 
@@ -253,11 +259,13 @@ def _orphan_row(orphan: Orphan) -> tuple[str, ...]:
 @click.pass_context
 def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     """Decide what came of a call that 'harness audit orphans' lists; 'abort' gives it up without knowing."""
+    from ..toolkit.assembly import load_toolkit_settings
     from ..toolkit.ledger import Decision, Place, audit_directory, open_store, resolution, this_process
 
     place, process = Place(audit_directory()), this_process()
     if not place.database.exists():
         raise HarnessError(NONE)
+    text = _redactor(load_toolkit_settings(invocation_of(ctx).choices)).text(text)
     with open_store(place, process) as store:
         store.write([resolution(store, number, cast("Decision", decision), text, process.user)])
     if invocation_of(ctx).json:
@@ -267,6 +275,15 @@ def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     return 0
 
 
+def _redactor(settings: ToolkitSettings) -> Redactor:
+    """It takes secrets out of what is kept."""
+    import os
+
+    from ..toolkit.redaction import PatternRedactor
+
+    return PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets)
+
+
 @command("reconcile")
 @click.pass_context
 def reconcile(ctx: click.Context) -> int:
@@ -274,16 +291,12 @@ def reconcile(ctx: click.Context) -> int:
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        import os
-
         from ..toolkit.assembly import load_toolkit_settings
         from ..toolkit.ledger import open_ledger
-        from ..toolkit.redaction import PatternRedactor
 
         settings = load_toolkit_settings(session.invocation.choices)
-        redactor = PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets)
         async with open_ledger(retention=settings.retention) as ledger:
-            found = await ledger.reconcile(target, redactor.text)
+            found = await ledger.reconcile(target, _redactor(settings).text)
         groups = {name: getattr(found, name) for name in ("settled", "running", "unclear", "retryable")}
         if session.json:
             print_json({name: [call.number for call in calls] for name, calls in groups.items()})
