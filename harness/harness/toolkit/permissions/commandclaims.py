@@ -38,6 +38,7 @@ PLAIN_ARGUMENTS = frozenset(
 WORD = re.compile(r"[^\s;&|<>()'\"`$={},:]+")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.", re.DOTALL)
 HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
+HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 EXPANSION = re.compile(r"[$`]")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 
@@ -235,8 +236,8 @@ def _rooted(word: str) -> bool:
 
 
 def _home(word: str) -> str:
-    """A word that names the home by its variable names it by ``~``, too."""
-    return HOME.sub("~", word, count=1)
+    """A word that names the home, or where it runs, by a variable names it by ``~`` and ``.``, too."""
+    return HERE.sub(".", HOME.sub("~", word, count=1), count=1)
 
 
 def _from_root(word: str, home: str) -> str:

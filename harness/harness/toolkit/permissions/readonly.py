@@ -46,7 +46,8 @@ def examine(name: str, words: Sequence[Word]) -> Finding:
 def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
     if program.commands:
         return _with_command(name, program, words)
-    options = parse_options(words, grammar(program.options, one_dash=program.one_dash), loose=program.loose)
+    known = grammar(program.options, one_dash=program.one_dash, own=program.own)
+    options = parse_options(words, known, permute=program.permute, loose=program.loose)
     if program.operands in ("paths", "pattern") and (unclear := [word for word in options.operands if _unclear(word)]):
         return Finding(f"{name}: what {unclear[0].raw} becomes is only known at run time")
     if options.reason:
@@ -55,12 +56,20 @@ def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
     check = CHECKS.get(name)
     reason = _operands(program, options) or (check(options) if check is not None else "") or _paths(paths)
     named = options.operands if program.operands == "names" else []
+    if name.startswith("git "):
+        named = [*named, *_in_commits(options)]
     return Finding(f"{name}: {reason}" if reason else "", tuple(path.text for path in [*paths, *named]))
 
 
 def _unclear(word: Word) -> bool:
     """It may become an option that names a file, or more files than one sees."""
     return not word.known and not word.operand and not word.pattern
+
+
+def _in_commits(options: Options) -> list[Word]:
+    """``HEAD:a/b`` and ``:(top)a/b`` are files, too."""
+    texts = [word.text for word in options.operands if ":" in word.text]
+    return [Word.of(tail) for text in texts for tail in re.split(r":[0-3]:|:\([^)]*\)|:", text)[1:] if tail]
 
 
 def _operands_read(program: Program, options: Options) -> list[Word]:
@@ -107,6 +116,8 @@ def readable_path(word: Word) -> str:
     """Why a file is not simply read: it is not known, or to read it does something. Empty when it is."""
     if not (word.known or word.pattern):
         return f"the file {word.raw} is only known at run time"
+    if re.match(r"~[-+0-9]", word.raw):
+        return f"the directory of {word.raw} is only known at run time"
     plain = posixpath.normpath("/" + word.text.lstrip("/")) if word.text.startswith("/") else word.text
     if plain.startswith("/dev/") and plain not in _DEVICES:
         return f"{word.text} is a device or a connection"

@@ -58,14 +58,14 @@ _FILES: dict[str, Program] = {
     "unexpand": _reads("-a -t= --tabs="),
     "rev": _reads(),
     "column": _reads(
-        "-tnxLe -csNoORHTWdlJ= --table --separator= --output-separator= --table-columns= --json "
+        "-tnxLedJ -csNoORHTWl= --table --separator= --output-separator= --table-columns= --json "
         "--table-right= --table-hide= --output-width="
     ),
     "comm": _reads("-123iz --check-order --nocheck-order --output-delimiter= --total"),
     "join": _reads("-iz -12aejotv= --header --check-order"),
     "cmp": _reads("-bls -in= --print-bytes --ignore-initial= --verbose --bytes= --quiet --silent"),
     "diff": _reads(
-        "-abBcdeEHiNnpqrstTuwyZ -CIUxWX= --brief --unified? --context? --side-by-side --color? --recursive "
+        "-abBcdeEHiNnpqrstTuwyZ -CIUxW= -X: --brief --unified? --context? --side-by-side --color? --recursive "
         "--new-file --exclude= --ignore-all-space --ignore-space-change --ignore-blank-lines --ignore-case "
         "--suppress-common-lines --width= --text --label= --report-identical-files --minimal"
     ),
@@ -80,10 +80,10 @@ _FILES: dict[str, Program] = {
     "sum": _reads("-rs"),
     "base64": _reads("-di -w= --decode --wrap= --ignore-garbage"),
     "base32": _reads("-di -w= --decode --wrap="),
-    "od": _reads("-abcdfilosxv -AjNtwS= --address-radix= --format= --read-bytes= --skip-bytes= --width?"),
+    "od": _reads("-abcdfilosxv -AjNtS= -w? --address-radix= --format= --read-bytes= --skip-bytes= --width?"),
     "hexdump": _reads("-bcCdoxv -ens="),
     "hd": _reads("-v -ns="),
-    "xxd": Program("-abeiup -cglnos=", "paths", most=1),
+    "xxd": Program("-abeiup -cglnos=", "paths", most=1, own=True),
     "strings": _reads("-afow -nte= --all --bytes= --radix= --encoding="),
     "grep": Program(_GREP + " --help --version", "pattern", loose=True),
     "egrep": Program(_GREP + " --help --version", "pattern", loose=True),
@@ -141,7 +141,11 @@ _FILES: dict[str, Program] = {
     "file": _names(
         "-bhikLNnprsvz0I -FP= --brief --mime --mime-type --mime-encoding --dereference --no-dereference", loose=False
     ),
-    "tree": _names("-adfgilnpqrstuvCDFhJNSUQ -LPI= --du --si --dirsfirst --noreport --prune --gitignore", loose=False),
+    "tree": Program(
+        "-adfgilnpqrstuvCDFhJNSUQ -LPI= --du --si --dirsfirst --noreport --prune --gitignore --help --version",
+        "names",
+        own=True,
+    ),
     "readlink": _names("-efmnqsvz --canonicalize --canonicalize-existing --canonicalize-missing --no-newline --zero"),
     "realpath": _names("-eLmPqsz --relative-to= --relative-base= --canonicalize-existing --canonicalize-missing"),
     "basename": _words("-az -s= --multiple --suffix="),
@@ -150,7 +154,7 @@ _FILES: dict[str, Program] = {
     "lsattr": _names("-RVadlpv", loose=False),
     "getfacl": _names("-acdeEsRLPtpn", loose=False),
     "namei": _names("-lmovx --long --modes --owners", loose=False),
-    "unzip": Program("-lvZ1", "paths"),
+    "unzip": Program("-lvZ1", "paths", permute=False),
     "zipinfo": _reads("-12lmshtTzv", loose=False),
     "xxhsum": _reads("-H="),
 }
@@ -213,11 +217,11 @@ _SYSTEM: dict[str, Program] = {
     ),
     "lsmod": _shows(),
     "lspci": _shows("-bDknmtvVxP -s="),
-    "lsusb": _shows("-vtV -sdD="),
+    "lsusb": _shows("-vtV -sd= -D:"),
     "lsns": _words("-Jlnruw -opt= --json --output= --type= --task=", loose=False),
-    "lsof": Program("-abChlMnNOPRtUVwX -cdgpusTi=", "names"),
+    "lsof": Program("-abChlMnNOPRtUVwX -cdpu= -gsTi?", "names"),
     "findmnt": _words(
-        "-AaDefJklmnPRrsuv -dFNOopStTMw= --json --output= --target= --source= --types= --noheadings "
+        "-AaDefJklmnPRrsuv -dNOopStTMw= -F: --json --output= --target= --source= --types= --noheadings "
         "--all --list --df --raw --fstab --kernel --real --pseudo",
         loose=False,
     ),
@@ -225,7 +229,7 @@ _SYSTEM: dict[str, Program] = {
     "swapon": Program("-s --show? --summary --bytes --noheadings --raw", "none"),
     "ipcs": _shows("-mqsacltupb -i="),
     "dmesg": Program(
-        "-deHkLPrtTuxw -lfF= --ctime --human --level= --facility= --kernel --userspace --nopager --color? "
+        "-deHkLPrtTuxw -lf= -F: --ctime --human --level= --facility= --kernel --userspace --nopager --color? "
         "--time-format= --reltime --decode --follow --json -S --since= --until= --raw",
         "none",
     ),

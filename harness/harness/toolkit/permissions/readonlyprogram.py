@@ -15,7 +15,8 @@ class Program:
 
     ``operands``: files whose content it shows (``paths``), files that it only names (``names``), a pattern and then
     files (``pattern``), or words. ``loose``: no option of it does harm in any version, so that words which are only
-    known at run time may be among them. ``alone``: it may stand without a sub-command.
+    known at run time may be among them. ``alone``: it may stand without a sub-command. ``own``: it reads its options in
+    a way of its own. ``permute``: options may stand behind operands.
     """
 
     options: str = ""
@@ -24,6 +25,8 @@ class Program:
     loose: bool = False
     one_dash: bool = False
     alone: bool = False
+    own: bool = False
+    permute: bool = True
     commands: Mapping[str, Program] = field(default_factory=dict)
 
 

@@ -217,6 +217,8 @@ def _sed(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
 
 def _tar(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
     if words and words[0].known and words[0].text[:1].isalpha() and words[0].text.isascii():
+        if "f" in words[0].text[:-1]:
+            return "tar: in the old form the letters behind f take their values from further words", ()
         words = (Word.of("-" + words[0].text), *words[1:])  # the old form: tar tzf FILE
     options = parse_options(
         words,
@@ -359,13 +361,27 @@ def _date(options: Options) -> str:
     return "" if all(word.lead.startswith("+") for word in options.operands) else "an operand without + sets the clock"
 
 
+_PS_NAMES = ("-u", "-U", "-g", "-G", "-t", "-p", "-q", "-s")
+
+
 def _ps(options: Options) -> str:
     """The old form: ``ps auxf``. An ``e`` there shows the environment of programs."""
     texts = [word.text for word in options.operands]
     if any(not word.known for word in options.operands):
         return "an operand that is only known at run time"
+    values = "".join(word.text for name, word in options.given if name in _PS_NAMES and word is not None)
+    if "x" in values and ("e" in values or options.has("-e")):
+        return "with an x that is no option of it, ps takes its words in the old form, and e shows the environment"
     fine = all(re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+|[0-9,]+", text) for text in texts)
     return "" if fine else "an option of the old form that is not on the list"
+
+
+def _strings(options: Options) -> str:
+    return (
+        "@FILE makes the words of a file its options"
+        if any((word.text if word.known else word.lead).startswith("@") for word in options.operands)
+        else ""
+    )
 
 
 def _getent(options: Options) -> str:
@@ -380,6 +396,8 @@ def _read(options: Options) -> str:
 
 
 def _sysctl(options: Options) -> str:
+    if any(".." in word.text for word in options.operands):
+        return "an operand that leads out of the system's values"
     return (
         "" if all(word.known and "=" not in word.text for word in options.operands) else "an operand may set something"
     )
@@ -417,7 +435,8 @@ def _git_log(options: Options) -> str:
     unclear = any(
         word is not None and not word.known for name, word in options.given if name in ("--format", "--pretty")
     )
-    return "a format that checks signatures runs a program" if unclear or any("%G" in text for text in texts) else ""
+    checks = any("%G" in text or "%(signature" in text for text in texts)
+    return "a format that checks signatures runs a program" if unclear or checks else ""
 
 
 def _jq(options: Options) -> str:
@@ -449,6 +468,7 @@ def _unzip(options: Options) -> str:
 CHECKS: Mapping[str, Callable[[Options], str]] = {
     "date": _date,
     "ps": _ps,
+    "strings": _strings,
     "getent": _getent,
     "read": _read,
     "sysctl": _sysctl,

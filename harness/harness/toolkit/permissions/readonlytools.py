@@ -16,8 +16,8 @@ def _p(options: str = "", operands: str = "text", *, most: int | None = None) ->
 
 
 _DIFF = (
-    "-pusMCBwbaRzDE -UGSl= -# --stat? --numstat --shortstat --dirstat? --summary --name-only --name-status --patch "
-    "--no-patch --raw --color? --no-color --word-diff? --word-diff-regex= --unified= --minimal --patience --histogram "
+    "-pusMCBwbaRzDE -U? -GSl= -# --stat? --numstat --shortstat --dirstat? --summary --name-only --name-status --patch "
+    "--no-patch --raw --color? --no-color --word-diff? --word-diff-regex= --unified? --minimal --patience --histogram "
     "--ignore-all-space --ignore-space-change --ignore-blank-lines --ignore-space-at-eol --find-renames? "
     "--find-copies? "
     "--no-renames --diff-filter= --no-ext-diff --no-textconv --exit-code --quiet --relative? --abbrev? --full-index "
@@ -51,7 +51,7 @@ _GIT: Mapping[str, Program] = {
     "shortlog": _p("-nsec --numbered --summary --email --since= --until= --all --no-merges --group=", "names"),
     "branch": _p(
         "-arvl --list --all --remotes --verbose --show-current --color? --no-color --column? --no-column "
-        "--sort= --format= --points-at= --contains= --no-contains= --merged= --no-merged= --abbrev="
+        "--sort= --format= --points-at= --contains= --no-contains= --merged= --no-merged= --abbrev?"
     ),
     "tag": _p(
         "-l -n? --list --sort= --format= --contains= --no-contains= --points-at= --merged= --no-merged= --column?"
@@ -76,12 +76,12 @@ _GIT: Mapping[str, Program] = {
     "ls-tree": _p("-drtlz --name-only --name-status --long --full-name --full-tree --abbrev?", "names"),
     "cat-file": _p("-ptse --batch-check? --batch-all-objects"),
     "blame": _p(
-        "-bcefklnstwpM -LCS= --porcelain --line-porcelain --show-name --show-number --show-email --date= "
-        "--root --abbrev=",
+        "-bcefklnstwp -L= -MC? -S: --porcelain --line-porcelain --show-name --show-number --show-email --date= "
+        "--root --abbrev?",
         "names",
     ),
     "describe": _p(
-        "--tags --all --long --always --abbrev= --match= --exclude= --candidates= --dirty? --broken? "
+        "--tags --all --long --always --abbrev? --match= --exclude= --candidates= --dirty? --broken? "
         "--contains --exact-match --first-parent"
     ),
     "merge-base": _p("-a --all --is-ancestor --octopus --independent --fork-point"),
@@ -125,7 +125,7 @@ _CONTAINER: dict[str, Program] = {
     "logs": _p("-ft -n= --follow --timestamps --tail= --since= --until= --details"),
     "inspect": _p("-s -f= --format= --size --type="),
     "images": _p("-aq -f= --all --quiet --digests --no-trunc --filter= --format="),
-    "top": _p(""),
+    "top": _p("", most=1),
     "port": _p(""),
     "stats": _p("-a --all --no-stream --no-trunc --format="),
     "version": _p("-f= --format=", "none"),
@@ -162,7 +162,9 @@ _ENGINE = Program(
     alone=True,
 )
 
-_KUBE = "-n= --namespace= --request-timeout= -A --all-namespaces -l= --selector= --field-selector="
+_ROOT = "-n= --namespace= --request-timeout="
+"""What may stand before the sub-command. Another option there takes the word behind it away."""
+_KUBE = f"{_ROOT} -A --all-namespaces -l= --selector= --field-selector="
 _GET = (
     f"{_KUBE} -oL= -w --output= --show-labels --sort-by= --no-headers --watch --label-columns= --ignore-not-found "
     "--show-kind --chunk-size="
@@ -207,7 +209,7 @@ TOOLS: Mapping[str, Program] = {
     ),
     "systemctl": Program(_UNITS, commands=_SYSTEMCTL, alone=True),
     "journalctl": _p(
-        "-abefklmNqrx -nuogpSUcFt= --unit= --user-unit= --lines? --output= --grep= --priority= --since= "
+        "-abefklmNqrx -n? -uogpSUcFt= --unit= --user-unit= --lines? --output= --grep= --priority= --since= "
         "--until= --boot? --dmesg --catalog --follow --reverse --no-pager --quiet --utc --all "
         "--merge --system "
         "--user --identifier= --case-sensitive? --list-boots --disk-usage --no-hostname --no-full --full "
@@ -249,8 +251,8 @@ TOOLS: Mapping[str, Program] = {
     "podman": _ENGINE,
     "nerdctl": _ENGINE,
     "docker-compose": _COMPOSE,
-    "kubectl": Program(_KUBE, commands=_KUBECTL),
-    "oc": Program(_KUBE, commands={name: _KUBECTL[name] for name in ("get", "describe", "logs", "version")}),
+    "kubectl": Program(_ROOT, commands=_KUBECTL),
+    "oc": Program(_ROOT, commands={name: _KUBECTL[name] for name in ("get", "describe", "logs", "version")}),
     "helm": Program(
         "-n= --namespace=",
         commands={

@@ -6,11 +6,13 @@ what every shell takes in the same way: both must find the same words. Nothing i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
+from ..secrets_names import is_secret_name
 from .readonly import examine, readable_path
 from .readonlyspecial import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
@@ -25,6 +27,7 @@ __all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 
 MAX_LENGTH = 16 << 10
 """Characters; a longer command is not judged."""
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _NOTHING = "there is no command in it"
 _DEPTH = 6
 """Wrappers and shell texts inside one another."""
@@ -106,12 +109,18 @@ def _judge(text: str) -> CommandJudgement:
     strange = strange_letter(text)
     if strange:
         doubt = f"it contains a character that is easily taken for another: {strange}"
-    unsure = next(iter(court.unknown), "") or doubt
+    unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text)
     commands = tuple(_settled(item, court.directories, unsure) for item in court.commands)
     reason = next(iter(court.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
     return CommandJudgement(not court.unknown, not reason, commands, reason, doubt)
+
+
+def _secret_variable(text: str) -> str:
+    """A variable of the target whose value would be shown: it is as secret as the environment."""
+    names = (match[1] for match in _VARIABLE.finditer(text))
+    return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
 
 def _settled(command: SimpleCommand, directories: Directories, unsure: str) -> SimpleCommand:

@@ -2,11 +2,13 @@
 
 A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that is read,
 ``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``, ``--color?``
-are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find -name``).
+are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find -name``). ``own`` is for
+programs that do not read several letters behind one dash as others do: these are flags, or one letter and a number.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +18,8 @@ from .shelltypes import Word
 __all__ = ["Grammar", "Options", "grammar", "parse_options"]
 
 _KINDS = "=:?"
+_LIKE_OPTION = re.compile(r"--?[A-Za-z]")
+"""What a program might not take for the value of an option before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Grammar:
     known: dict[str, str]
     numbers: bool = False
     one_dash: bool = False
+    own: bool = False
 
 
 @dataclass(slots=True)
@@ -46,7 +51,7 @@ class Options:
 
 
 @lru_cache(maxsize=512)
-def grammar(spec: str, *, one_dash: bool = False) -> Grammar:
+def grammar(spec: str, *, one_dash: bool = False, own: bool = False) -> Grammar:
     """Read a grammar as the docstring of this module says."""
     known: dict[str, str] = {}
     for token in spec.split():
@@ -56,7 +61,7 @@ def grammar(spec: str, *, one_dash: bool = False) -> Grammar:
             known[name] = kind
         else:
             known.update({f"-{letter}": kind for letter in name[1:]})
-    return Grammar(known, numbers=known.pop("-#", None) is not None, one_dash=one_dash)
+    return Grammar(known, numbers=known.pop("-#", None) is not None, one_dash=one_dash, own=own)
 
 
 def parse_options(words: Sequence[Word], options: Grammar, *, permute: bool = True, loose: bool = False) -> Options:
@@ -64,7 +69,8 @@ def parse_options(words: Sequence[Word], options: Grammar, *, permute: bool = Tr
 
     Args:
         permute: options may stand behind operands, as GNU programs take them; else the first operand ends them.
-        loose: words that are only known at run time count as operands: none of the program's options does harm.
+        loose: none of the program's options does harm: words that are only known at run time count as operands, and
+            the value of an option may look like one.
     """
     taken = Options()
     rest = list(words)
@@ -83,39 +89,44 @@ def parse_options(words: Sequence[Word], options: Grammar, *, permute: bool = Tr
                 taken.operands += rest
                 break
         else:
-            _option(word, rest, options, taken)
+            _option(word, rest, options, taken, loose)
     return taken
 
 
-def _option(word: Word, rest: list[Word], options: Grammar, taken: Options) -> None:
+def _option(word: Word, rest: list[Word], options: Grammar, taken: Options, loose: bool) -> None:
     text = word.text
     if options.numbers and text[1:].isdigit() and text.isascii():
         taken.given.append(("-#", Word.of(text[1:])))
     elif text.startswith("--") or options.one_dash:
         name, equals, value = text.partition("=")
-        _take(name, Word.of(value) if equals else None, rest, options, taken)
+        _take(name, Word.of(value) if equals else None, rest, options, taken, loose)
     else:
-        _cluster(text[1:], rest, options, taken)
+        _cluster(text[1:], rest, options, taken, loose)
 
 
-def _cluster(letters: str, rest: list[Word], options: Grammar, taken: Options) -> None:
+def _cluster(letters: str, rest: list[Word], options: Grammar, taken: Options, loose: bool) -> None:
+    given = ""
     while letters and not taken.reason:
         name, letters = f"-{letters[0]}", letters[1:]
         kind = options.known.get(name)
-        if kind in ("=", ":", "?") and letters:
-            _take(name, Word.of(letters), rest, options, taken)
+        if options.own and kind and ((letters and not letters.isdigit()) or given):
+            taken.reason = f"{name} among other letters, which this program reads in a way of its own"
             return
-        _take(name, None, rest, options, taken)
+        if kind in ("=", ":", "?") and letters:
+            _take(name, Word.of(letters), rest, options, taken, loose)
+            return
+        _take(name, None, rest, options, taken, loose)
+        given += name
 
 
-def _take(name: str, value: Word | None, rest: list[Word], options: Grammar, taken: Options) -> None:
+def _take(name: str, value: Word | None, rest: list[Word], options: Grammar, taken: Options, loose: bool) -> None:
     kind = options.known.get(name)
     if kind is None or (kind == "" and value is not None):
         taken.reason = f"its option {name} is not on the list"
         return
     if kind in ("=", ":") and value is None:
-        if not rest or rest[0].spread:
-            taken.reason = f"the value of its option {name} is missing or only known at run time"
+        if not rest or rest[0].spread or (rest[0].known and not loose and _LIKE_OPTION.match(rest[0].text)):
+            taken.reason = f"the value of its option {name} is missing, an option, or only known at run time"
             return
         value = rest.pop(0)
     taken.given.append((name, value))
