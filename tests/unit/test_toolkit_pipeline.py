@@ -260,3 +260,15 @@ async def test_what_a_middleware_refuses_is_kept_in_the_audit_once() -> None:
     outcome = await made.executor.call(ToolCall("say"))
     assert (outcome.status, trace.steps) == (CallStatus.DENIED, ["refused"])
     assert made.ledger.denied[0].verdict.by == "middleware"
+
+
+async def test_a_tool_that_returns_no_result_has_an_outcome_and_is_a_defect() -> None:
+    class Forgets(SayTool):
+        async def run(self, args: Say, ctx: ToolContext) -> ToolResult:
+            return None  # type: ignore[return-value]  # the defect
+
+    trace = Trace()
+    made = toolbox([Forgets(trace, MUTATING)], trace=trace)
+    outcome = await made.executor.call(ToolCall("say"))
+    assert "it returned NoneType, not ToolResult" in outcome.result.text
+    assert [status for _, status, *_ in made.ledger.ended] == [CallStatus.ERROR]

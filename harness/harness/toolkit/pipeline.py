@@ -179,7 +179,7 @@ class Pipeline:
         limit = prepared.traits.timeout
         try:
             with anyio.move_on_after(limit) as scope:
-                return await prepared.tool.run(prepared.args, self.ctx), None
+                return _checked(await prepared.tool.run(prepared.args, self.ctx)), None
         except Exception as error:  # the two axes: a result for the model, an error for the operator
             return failure_of(error, prepared.tool.name, self.ctx.notes.partial)
         finally:
@@ -201,6 +201,12 @@ class Pipeline:
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
     return await middleware(call, ctx, step)
+
+
+def _checked(result: object) -> ToolResult:
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"it returned {type(result).__name__}, not ToolResult")
+    return result
 
 
 def _untyped(arguments: JsonObject, prepared: Prepared) -> JsonObject:
