@@ -30,6 +30,14 @@ async def test_without_an_approver_what_would_be_asked_is_denied_with_what_to_do
     assert 'permissions.mode = "auto"' in verdict.reason
 
 
+async def test_no_way_to_allow_it_is_named_that_does_not_allow_it() -> None:
+    reason = (await desk().decide("run_shell", "$TOOL --version")).reason
+    assert "a rule (harness permissions add) for exactly this text" in reason
+    assert "mode" not in reason
+    reason = (await desk().decide("send_keys", "x<Enter>")).reason
+    assert reason.endswith("no rule or mode allows it")
+
+
 async def test_an_approval_for_once_is_asked_again() -> None:
     approver = says(Scope.ONCE)
     made = desk(approver)

@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 
 from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.permissions.asking import NO_APPROVER
+from ..toolkit.permissions.asking import no_approver
 from .server_values import plain
 
 __all__ = ["ClientApprover", "answer_of", "can_ask", "form_of", "message_of", "offered"]
@@ -52,7 +52,8 @@ class ClientApprover(Approver):
         """The user's answer; a denial when the client cannot ask its user."""
         ctx = CURRENT.get()
         if ctx is None or not can_ask(ctx.session.client_capabilities):
-            return Answer(Scope.DENY_ONCE, "policy", f"this client cannot ask its user, and {NO_APPROVER}")
+            reason = f"this client cannot ask its user, and {no_approver(question.scopes)}"
+            return Answer(Scope.DENY_ONCE, "policy", reason)
         scopes = offered(question)
         schema = form_of(scopes)
         result = await ctx.session.elicit_form(message_of(question), schema, related_request_id=ctx.request_id)

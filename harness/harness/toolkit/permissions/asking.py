@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,21 @@ from .lookalikes import odd_characters
 if TYPE_CHECKING:
     from ..context import ToolContext
 
-__all__ = ["NO_APPROVER", "ask", "question_of"]
+__all__ = ["ask", "no_approver", "question_of"]
 
-NO_APPROVER = (
-    "nobody is there to approve it; allow it with a rule (harness permissions add), "
-    'or set permissions.mode = "auto" in the settings file'
-)
+NO_APPROVER = "nobody is there to approve it"
+RULE = "allow it with a rule (harness permissions add)"
+MODE = 'set permissions.mode = "auto" in the settings file'
 TIMEOUT = "nobody answered"
+
+
+def no_approver(scopes: Sequence[Scope]) -> str:
+    """That nobody can be asked, and what would allow it: not all that is asked can be answered in advance. Pure."""
+    if Scope.ALWAYS not in scopes:
+        return f"{NO_APPROVER}, and no rule or mode allows it"
+    if Scope.SESSION not in scopes:
+        return f"{NO_APPROVER}; {RULE} for exactly this text"
+    return f"{NO_APPROVER}; {RULE}, or {MODE}"
 
 
 def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> Question:

@@ -17,9 +17,9 @@ from ...context import ExecutionContext
 from ...errors import ConfigError, FileError, HarnessError, ToolError
 from ..seams import PermissionRequest, Policy, Verdict
 from ..values import JsonObject
-from .answers import Answer, Scope, rules_of
+from .answers import Answer, Scope, may_be_kept, rules_of
 from .approver import Approver
-from .asking import NO_APPROVER, ask, question_of
+from .asking import ask, no_approver, question_of
 from .claims import Claim
 from .decide import Decision, Situation, decide
 from .harddenials import HardDenials
@@ -213,7 +213,7 @@ class RulePolicy(Policy):
         if in_advance is not None:
             return in_advance
         if self.approver is None:
-            return Verdict(False, f"{decision.reason}; {NO_APPROVER}", "no approver")
+            return Verdict(False, f"{decision.reason}; {no_approver(may_be_kept(decision.asks))}", "no approver")
         question = question_of(request, decision, ctx)
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:
