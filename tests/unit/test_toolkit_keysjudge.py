@@ -20,8 +20,8 @@ __all__ = ["desk", "open_desk"]
 PROMPT = "[harness 1: 0] deploy@web1:~$ "
 
 
-def typing(text: str, *, program: str = "bash", screen: str = PROMPT, busy: str = "") -> KeysJudgement:
-    pane = PaneInfo("main", "%0", "harness", default=True, foreground=program, busy=busy)
+def typing(text: str, *, program: str = "bash", screen: str = PROMPT, busy: str = "", width: int = 80) -> KeysJudgement:
+    pane = PaneInfo("main", "%0", "harness", default=True, width=width, foreground=program, busy=busy)
     return judge_typing(Subject("keys", text, pane="main"), pane, screen)
 
 
@@ -103,6 +103,15 @@ def test_usual_prompts_are_known(prompt: str) -> None:
     assert typed_line(f"output\n{prompt}") == ""
     assert typed_line(prompt.rstrip()) == ""
     assert typed_line(f"{prompt}ls -l") == "ls -l"
+
+
+def test_the_end_of_a_line_that_the_shell_broke_is_no_prompt() -> None:
+    head = "$ sed -n 1p x ".ljust(40, "y")
+    broken = f"{head}\n% "
+    assert typed_line(broken, 40) is None  # zsh: with "sort -i" behind it, this is sed with -i
+    assert typed_line(f"{head}\n{'y' * 40}\n% ", 40) is None
+    assert typed_line("$ true\n$ ", 40) == ""
+    assert typing("sort -i<Enter>", program="zsh", screen=broken, width=40).rule == "unknown"
 
 
 # -- elsewhere

@@ -109,7 +109,7 @@ def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysJudgement
 def _typed(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysJudgement:
     program = pane.foreground.lstrip("-")
     prompt = program in SHELLS and not pane.busy
-    line = typed_line(screen) if prompt else None
+    line = typed_line(screen, pane.width) if prompt else None
     if line is not None:
         return _at_prompt(subject, keys, line)
     if _wants_secret(program, screen):

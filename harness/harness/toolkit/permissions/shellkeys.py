@@ -76,13 +76,16 @@ def without_names(keys: tuple[Typed, ...]) -> bool:
     return all(isinstance(item, Key) and item.name in HARMLESS_KEYS for item in keys)
 
 
-def typed_line(screen: str) -> str | None:
+def typed_line(screen: str, width: int = 0) -> str | None:
     """What is typed at the prompt in the last line of a screen; None when there is no prompt that is known.
 
-    Only the first mark of a prompt counts, so that a mark inside what is typed hides nothing of it.
+    Only the first mark of a prompt counts, so that a mark inside what is typed hides nothing of it. Some shells (zsh)
+    break a long line themselves: behind a row that fills the ``width`` of the pane, the last one may be its end.
     """
     lines = [line for line in screen.split("\n") if line.strip()]
     if not lines or _CONTINUES.fullmatch(lines[-1].strip()):
+        return None
+    if width > 1 and len(lines) > 1 and len(lines[-2]) % width in (0, width - 1):
         return None
     match = _PROMPT.match(lines[-1])
     if match is None or (match.end() < len(lines[-1]) and not match[0].endswith(" ")):
