@@ -132,7 +132,8 @@ _FILES: dict[str, Program] = {
     "stat": _names("-Lfts -c= --dereference --file-system --format= --printf= --terse --cached="),
     "du": _names(
         "-0abcDhHklLmPsSx -Bdt= --all --apparent-size --block-size= --bytes --total --dereference --max-depth= "
-        "--human-readable --inodes --one-file-system --summarize --threshold= --time? --exclude= --si"
+        "--human-readable --inodes --one-file-system --summarize --threshold= --time? --exclude= --si",
+        loose=False,
     ),
     "df": _names(
         "-aHhiklmPTv -Btx= --all --block-size= --total --human-readable --si --inodes --local --no-sync "
