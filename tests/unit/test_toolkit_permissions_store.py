@@ -133,6 +133,12 @@ def test_a_file_that_others_may_have_written_is_a_failure(file: Path, spoil: Cal
         RuleFile(file).remove(RULE.rule_id)
 
 
+def test_a_link_is_called_one(file: Path) -> None:
+    RuleFile(file).add([RULE])
+    a_link(file)
+    assert RuleFile(file).load().failure == f"{file}: is a link"
+
+
 def test_a_file_of_another_user_is_a_failure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     RuleFile(file).add([RULE])
     owner = file.stat().st_uid

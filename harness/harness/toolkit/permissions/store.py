@@ -6,6 +6,7 @@ added. A file that cannot be trusted is never taken for empty, and never written
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -119,7 +120,9 @@ class RuleFile:
         except FileNotFoundError:
             return Stored()
         except OSError as error:
-            return Stored(failure=f"{self.path}: {(error.strerror or str(error)).lower()}")
+            is_link = error.errno == errno.ELOOP and self.path.is_symlink()
+            what = "is a link" if is_link else (error.strerror or str(error)).lower()
+            return Stored(failure=f"{self.path}: {what}")
         except ValueError as error:
             return Stored(failure=f"{self.path} {error}")
 
