@@ -97,6 +97,15 @@ def test_every_way_to_fail_has_its_code_and_a_line(
     assert not (program.home / "new").exists()
 
 
+def test_a_hook_that_fails_after_the_call_is_told_and_its_words_hold_no_secret(program: Program) -> None:
+    settings = program.home / "config" / "harness" / "config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text("""[[hooks.post_tool]]\ncommand = "echo password=Tr0ub4dor-3x >&2; exit 1"\n""")
+    code, out, err = call(program, "time")
+    assert (code, out.strip().isdecimal()) == (0, True)
+    assert err.splitlines() == ["harness: a hook failed: password=[redacted]"]
+
+
 def test_json_says_everything_whatever_came_of_it(program: Program) -> None:
     for name, arguments, expected in (
         ("time", {}, (0, "ok", False, "")),

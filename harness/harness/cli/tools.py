@@ -154,6 +154,7 @@ refused. Ctrl-C cancels the call.
 def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
     from ..toolkit import ToolCall
     from ..toolkit.assembly import open_toolkit
+    from ..toolkit.events import Failure
 
     session = session_of(ctx)
     session.invocation.passes_codes = True
@@ -173,7 +174,11 @@ def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
         ):
             tool = catalogue.registry.lookup(name)
             await _need(catalogue.registry.include(tool.name), target)
-            outcome = await executor.call(ToolCall(tool.name, text))
+            with executor.events.subscribe() as events:
+                outcome = await executor.call(ToolCall(tool.name, text))
+                failures = [event.message for event in events.drain() if isinstance(event, Failure)]
+        if outcome.error is None:  # that one is told as the outcome
+            note(*failures)
         return _finish(session, outcome, str(target.target), interruption)
 
     return on_target(session, work, Needs(create=True))

@@ -193,7 +193,8 @@ class Pipeline:
             try:
                 result = await hook.after(prepared.call, result, self.ctx)
             except Exception as error:  # it has run: its result is worth more than the hook
-                self.ctx.publish(Failure(message=f"a hook failed: {error}", call_id=self.ctx.call_id))
+                message = self.services.redactor.text(f"a hook failed: {error}")
+                self.ctx.publish(Failure(message=message, call_id=self.ctx.call_id))
         result = self.services.redactor.result(result)
         result = await cut_result(result, prepared.traits.limit, self.services.outputs, self.ctx.call_id)
         return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
