@@ -1,7 +1,6 @@
 """Code around calls: ``async (call, ctx, next) -> CallOutcome``. The first in ``Services.middleware`` is outermost.
 
-What a middleware refuses has not reached hooks, policy and ledger: the events show it, the audit does not. For rules
-that have to be audited there is the policy.
+What a middleware refuses has not reached hooks and policy; the audit keeps that it was refused.
 """
 
 from __future__ import annotations
