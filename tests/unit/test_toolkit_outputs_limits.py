@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.results import ShellResult, Status
 from harness.toolkit import Image, OutputLimit, Text, ToolResult
 from harness.toolkit.limits import BLOCK_LIMIT, cut, cut_result, fit_items
+from harness.toolkit.shellresults import shell_result
 
 NOTICE = re.compile(r"\[\.\.\. (\d+) of (\d+) characters left out(?:; the whole is (\S+))? \.\.\.\]")
 LIMITS = st.integers(0, 200).flatmap(lambda room: st.builds(OutputLimit, st.just(room), st.integers(0, room + 5)))
@@ -92,3 +94,8 @@ def test_items_are_dropped_until_the_json_fits_and_is_whole(items: list[int], ro
     assert len(kept) + dropped == len(items)
     assert len(render(kept)) <= room
     assert dropped == 0 or len(render(items[: len(kept) + 1])) > room
+
+
+def test_a_command_whose_output_was_too_long_names_the_job_that_has_it() -> None:
+    done = ShellResult(Status.COMPLETED, 0, b"first\n", truncated=7, job_id="12")
+    assert "[7 bytes of output were left out; job 12 has all of it]" in shell_result(done).text

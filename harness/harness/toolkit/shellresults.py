@@ -52,8 +52,10 @@ def _streams(done: ShellResult) -> list[str]:
         for name, text in (("stdout", done.stdout), ("stderr", done.stderr))
         if text
     ]
-    left_out = [f"[{done.truncated} bytes of output were left out; the job has all of it]"] if done.truncated else []
-    return (found or ["(no output)"]) + left_out
+    if done.truncated:
+        job = f"job {done.job_id}" if done.job_id else "the job"
+        found.append(f"[{done.truncated} bytes of output were left out; {job} has all of it]")
+    return found or ["(no output)"]
 
 
 def _data(done: ShellResult) -> Json:
