@@ -251,6 +251,29 @@ async def test_what_is_no_secret_runs(command: str, here: ExecutionContext, tmp_
     assert await desk(execution=here).allows("run_shell", command)
 
 
+async def test_a_relative_directory_of_a_call_is_one_of_where_it_runs(
+    here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/.aiexclude").write_text("private\n")
+    (tmp_path / "a/private").write_text("")
+    monkeypatch.chdir(tmp_path / "a/b")  # not the home
+    made = desk(mode=Mode.AUTO, execution=here)
+    verdict = await made.decide("run_shell", "cat private", cwd="..")
+    assert (verdict.allowed, verdict.by) == (False, "hard denial")
+
+
+async def test_a_directory_behind_a_link_is_also_what_a_shell_makes_of_its_name(
+    here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/.aiexclude").write_text("private\n")
+    (tmp_path / "a/link").symlink_to("/usr/bin")
+    monkeypatch.chdir(tmp_path)
+    verdict = await desk(mode=Mode.AUTO, execution=here).decide("run_shell", "cd a/link/..; cat private")
+    assert (verdict.allowed, verdict.by) == (False, "hard denial")
+
+
 async def test_a_wildcard_that_stands_for_a_secret_now_is_one(here: ExecutionContext, tmp_path: Path) -> None:
     made = desk(mode=Mode.AUTO, execution=here, cwd=str(tmp_path))
     assert await made.allows("run_shell", "cat *.p[a-e]m")

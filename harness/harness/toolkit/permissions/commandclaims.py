@@ -136,9 +136,10 @@ class CommandReader:
 
     async def _start(self, subject: Subject, words: Sequence[str]) -> str | None:
         """The directory that relative words start from; None when nobody knows."""
-        if self._cwd or all(map(_rooted, words)):
+        if _rooted(self._cwd) or all(map(_rooted, words)):
             return self._cwd
-        return await find_cwd(subject.pane, self._execution)
+        start = await find_cwd(subject.pane, self._execution)
+        return posixpath.join(start, self._cwd) if start is not None else None
 
     async def _matched(self, patterns: Sequence[str], start: str) -> tuple[RealPath, ...] | None:
         """The files that words with wildcards stand for now. Only links among them need a question each."""

@@ -46,7 +46,10 @@ class HardDenials:
         for form in path.forms:
             if reason := self.hidden(form, home) or (self.locked(form, home) if writes else ""):
                 return reason
-        return await self._aiexclude.reason(_rooted(path.real), execution)
+        for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # a shell's cd goes by the names
+            if reason := await self._aiexclude.reason(_rooted(form), execution):
+                return reason
+        return ""
 
 
 def _rooted(path: str) -> str:
