@@ -53,4 +53,4 @@ class HardDenials:
 
 
 def _rooted(path: str) -> str:
-    return path if path.startswith("/") else posixpath.join("/", path)
+    return "/" + path.lstrip("/")  # two slashes at the beginning are one on every target
