@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .readonlychecks import CHECKS
 from .readonlydata import PROGRAMS
 from .readonlyprogram import Program
-from .readonlyspecial import CHECKS, SPECIAL
+from .readonlyspecial import SPECIAL
 from .shelloptions import Options, grammar, parse_options
 from .shelltypes import Word
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ..secrets_names import is_secret_name
 from .readonly import examine, readable_path
-from .readonlyspecial import HARMLESS_NAME
+from .readonlychecks import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
 from .shellpaths import Directories, named_paths
 from .shelltext import read_plainly
