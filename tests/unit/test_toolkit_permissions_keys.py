@@ -126,3 +126,19 @@ async def test_keys_for_a_program_are_asked_with_its_name_and_granted_for_it_alo
 
 async def test_without_a_terminal_there_is_nothing_to_type_into() -> None:
     assert not (await decided(desk(mode=Mode.AUTO), "ls<Enter>"))[0]
+
+
+async def test_a_command_that_was_granted_in_one_directory_of_a_pane_asks_in_another(
+    pane: ExecutionContext, tmp_path: Path
+) -> None:
+    approver = says(Scope.EXACT)
+    made = desk(approver, execution=pane)
+    (tmp_path / "other").mkdir()
+    await pane.run_shell(f"cd {tmp_path}")
+    assert await made.allows("run_shell", "rm -r build")
+    assert await made.allows("run_shell", "rm -r build")
+    assert len(approver.questions) == 1
+    await pane.run_shell("cd other")
+    await idle(pane)
+    assert await made.allows("run_shell", "rm -r build")
+    assert len(approver.questions) == 2

@@ -82,6 +82,7 @@ class CommandReader:
             HarnessError: the link was lost.
         """
         judgement = judge(subject.text)
+        await self._find_cwd(subject)
         if not judgement.parsed:
             return self._unparsed(subject, judgement.reason)
         files = await self._files(subject, judgement)
@@ -94,6 +95,12 @@ class CommandReader:
             forbidden=forbidden,
             must_ask=self._must_ask(judgement) if files is not None else "it names more files than can be judged",
         )
+
+    async def _find_cwd(self, subject: Subject) -> None:
+        """A pane keeps its directory: what is granted in one is not granted after a ``cd``, which asks nobody."""
+        if not _rooted(self._cwd):
+            start = await find_cwd(subject.pane, self._execution)
+            self._cwd = self._cwd if start is None else posixpath.join(start, self._cwd)
 
     def _must_ask(self, judgement: CommandJudgement) -> str:
         """A text that shells read in different ways is judged as bash reads it: that must be how it will be read."""
@@ -126,7 +133,7 @@ class CommandReader:
         words = tuple(dict.fromkeys(_home(path) for command in judgement.commands for path in command.paths if path))
         if not words:
             return ()
-        start = await self._start(subject, words)
+        start = self._start(words)
         matched = await self._matched([word for word in words if has_wildcard(word)], start or "")
         if matched is None or len(words) > PATHS:
             return None
@@ -134,12 +141,9 @@ class CommandReader:
         certain = files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
         return (*certain, *matched)
 
-    async def _start(self, subject: Subject, words: Sequence[str]) -> str | None:
+    def _start(self, words: Sequence[str]) -> str | None:
         """The directory that relative words start from; None when nobody knows."""
-        if _rooted(self._cwd) or all(map(_rooted, words)):
-            return self._cwd
-        start = await find_cwd(subject.pane, self._execution)
-        return posixpath.join(start, self._cwd) if start is not None else None
+        return self._cwd if _rooted(self._cwd) or all(map(_rooted, words)) else None
 
     async def _matched(self, patterns: Sequence[str], start: str) -> tuple[RealPath, ...] | None:
         """The files that words with wildcards stand for now. Only links among them need a question each."""
