@@ -291,11 +291,40 @@ async def test_the_same_call_with_the_same_result_is_refused_until_something_cha
     assert (await inside.executor.call(say())).status is CallStatus.OK
 
 
-async def test_two_calls_in_turn_are_a_circle_too() -> None:
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ("aaaaaa", "...xxx"),
+        ("abababababab", "......xxxxxx"),
+        ("abababbbaa", "......xxxx"),
+        ("abcabcabcabcabc", ".........xxxxxx"),
+        ("abcdabcdabcdabcd", "............xxxx"),
+        ("abcdeabcdeabcdeabcde", "...................."),
+        ("aabaabaabaab", ".........xxx"),
+        ("abababxababab", "............."),
+        ("abababaxababa", "......x......"),
+        ("abababaxabababa", "......x.......x"),
+    ],
+)
+async def test_the_calls_of_a_circle_stay_refused_until_another_one(asked: str, refused: str) -> None:
     inside = box(StuckLoop(3))
-    texts = ["a", "b"] * 4
-    statuses = [(await inside.executor.call(say(text))).status for text in texts]
-    assert statuses == [CallStatus.OK] * 6 + [CallStatus.DENIED, CallStatus.OK]
+    outcomes = [await inside.executor.call(say(text)) for text in asked]
+    assert "".join("x" if outcome.status is CallStatus.DENIED else "." for outcome in outcomes) == refused
+
+
+async def test_a_refused_call_is_told_of_the_circle_that_it_is_one_of() -> None:
+    inside = box(StuckLoop(2))
+    *_, last = [await inside.executor.call(say(text)) for text in "ababb"]
+    assert last.result.text == (
+        "not run: the same 2 calls, of which this is one, were made 2 times in turn with the same results; "
+        "try something else"
+    )
+
+
+async def test_a_call_that_gets_on_is_no_circle_with_one_that_does_not() -> None:
+    work = Work(lambda text, count: f"{text} {count}" if text == "poll" else text)
+    inside = box(StuckLoop(2), work=work)
+    assert {(await inside.executor.call(say(text))).status for text in ["poll", "wait"] * 6} == {CallStatus.OK}
 
 
 async def test_another_result_is_no_circle() -> None:
@@ -319,9 +348,13 @@ async def test_agents_do_not_count_for_one_another() -> None:
         ("baaa", "a", 1),
         ("aaab", "a", 0),
         ("ababab", "a", 2),
-        ("ababab", "b", 0),
+        ("ababab", "b", 2),
         ("bababa", "b", 2),
-        ("abcabcabc", "a", 0),
+        ("abcabcabc", "a", 3),
+        ("abcabcabc", "b", 3),
+        ("abcabcabc", "d", 0),
+        ("abcdabcdabcd", "c", 4),
+        ("abcdeabcdeabcde", "a", 0),
         ("xababab", "a", 2),
     ],
 )
