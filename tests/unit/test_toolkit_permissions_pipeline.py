@@ -14,7 +14,7 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import connect
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied, ToolCallCompleted, ToolCallRequested
-from harness.toolkit.permissions.answers import Answer, Scope
+from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.guard import SecretGuard
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
@@ -119,3 +119,26 @@ async def test_a_decision_of_one_session_is_none_of_another(box: Toolbox) -> Non
     assert await made.allows("write_file", "/srv/a", session="one")
     made.policy.approver = None
     assert not await made.allows("write_file", "/srv/a", session="two")
+
+
+class Broken(Says):
+    """An approver that fails before it is asked."""
+
+    def expect(self, question: Question) -> None:
+        raise OSError("no screen")
+
+
+def nothing(question: Question) -> Answer:
+    return None  # type: ignore[return-value]  # the defect
+
+
+@pytest.mark.parametrize(
+    ("approver", "why"), [(Says(nothing), "TypeError: it answered NoneType, not Answer"), (Broken(), "no screen")]
+)
+async def test_a_failing_approver_is_a_denial_that_names_it(box: Toolbox, approver: Says, why: str) -> None:
+    made = with_policy(box, RulePolicy(approver=approver))
+    outcome = await made.executor.call(ToolCall("run_shell", {"command": "touch /nowhere/x"}))
+    assert (outcome.status, outcome.error) == (CallStatus.DENIED, None)
+    assert outcome.result.text.startswith("not allowed: the approver failed: ")
+    assert why in outcome.result.text
+    assert (made.ledger.begun, len(made.ledger.denied)) == ([], 1)

@@ -12,9 +12,12 @@ from tests.support.toolbox import ALLOWED, Toolbox, Trace, toolbox
 from harness.errors import ConnectError, ConnectionLost, FileNotFound, ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import Event, Failure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
-from harness.toolkit.seams import Hook, Next, Verdict
+from harness.toolkit.seams import Hook, Middleware, Next, PermissionRequest, Verdict
 from harness.toolkit.tool import OutputLimit
 from harness.toolkit.values import Subject
+
+MUTATING = Traits(mutating=True, aliases=("speak",))
+READING = Traits(cacheable=True, parallelizable=True)
 
 
 class Say(Arguments):
@@ -25,7 +28,7 @@ class Say(Arguments):
 
 
 class SayTool(Tool[Say]):
-    def __init__(self, trace: Trace, traits: Traits, fails: Exception | None = None) -> None:
+    def __init__(self, trace: Trace, traits: Traits = READING, fails: Exception | None = None) -> None:
         super().__init__("say", "Say something.", Say, traits)
         self.trace = trace
         self.fails = fails
@@ -51,10 +54,6 @@ class Around(Hook):
     async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
         self.trace("hook after")
         return result
-
-
-MUTATING = Traits(mutating=True, aliases=("speak",))
-READING = Traits(cacheable=True, parallelizable=True)
 
 
 def box(traits: Traits = MUTATING, fails: Exception | None = None) -> Toolbox:
@@ -272,3 +271,76 @@ async def test_a_tool_that_returns_no_result_has_an_outcome_and_is_a_defect() ->
     outcome = await made.executor.call(ToolCall("say"))
     assert "it returned NoneType, not ToolResult" in outcome.result.text
     assert [status for _, status, *_ in made.ledger.ended] == [CallStatus.ERROR]
+
+
+async def fails_first(call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+    raise KeyError("limit")
+
+
+async def fails_last(call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+    await following(call)
+    raise KeyError("limit")
+
+
+async def forgets(call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+    return None  # type: ignore[return-value]  # the defect
+
+
+async def innocent(call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+    return await following(call)
+
+
+@pytest.mark.parametrize(
+    ("middleware", "ran", "said"),
+    [
+        (fails_first, 0, "the middleware fails_first failed, and the call did not run: KeyError: 'limit'"),
+        (fails_last, 1, "the middleware fails_last failed after the call (it may have changed something; "),
+        (forgets, 0, "the middleware forgets failed, and the call did not run: TypeError: it returned NoneType, not "),
+    ],
+)
+async def test_a_failing_middleware_is_named_and_not_the_tool(middleware: Middleware, ran: int, said: str) -> None:
+    made = toolbox([SayTool(Trace(), MUTATING)], middleware=(innocent, middleware, innocent))
+    outcome = await made.executor.call(ToolCall("say"))
+    assert outcome.result.text.startswith(said)
+    assert f"this is a defect of the middleware {middleware.__name__}" in outcome.result.text  # type: ignore[attr-defined]  # a function
+    assert (outcome.status, len(made.ledger.begun)) == (CallStatus.ERROR, ran)
+
+
+async def test_a_defect_of_a_tool_is_not_one_of_the_middleware_around_it() -> None:
+    class Torn(SayTool):
+        def subjects(self, args: Say) -> tuple[Subject, ...]:
+            raise KeyError("torn")
+
+    made = toolbox([Torn(Trace())], middleware=(innocent,))
+    outcome = await made.executor.call(ToolCall("say"))
+    assert "say failed: KeyError: 'torn'" in outcome.result.text
+    assert "this is a defect of the tool" in outcome.result.text
+
+
+async def test_a_failing_policy_is_named_and_nothing_runs() -> None:
+    def torn(request: PermissionRequest) -> Verdict:
+        raise KeyError("rule")
+
+    made = toolbox([SayTool(Trace(), MUTATING)], answer=torn)
+    outcome = await made.executor.call(ToolCall("say"))
+    assert outcome.result.error_code == "permission_failure"
+    assert outcome.result.text.startswith("whether say may run could not be found out: KeyError: 'rule'")
+    assert "this is a defect of the policy" in outcome.result.text
+    assert made.ledger.begun == []
+
+
+async def test_a_hook_that_returns_nothing_denies_before_and_changes_nothing_after() -> None:
+    class After(Hook):
+        async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+            return None  # type: ignore[return-value]  # the defect
+
+    class Before(After):
+        async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+            return None  # type: ignore[return-value]  # the defect
+
+    made = toolbox([SayTool(Trace())], hooks=(After(),))
+    assert (await made.executor.call(ToolCall("say"))).status is CallStatus.OK
+    made = toolbox([SayTool(Trace())], hooks=(Before(),))
+    outcome = await made.executor.call(ToolCall("say"))
+    assert outcome.status is CallStatus.DENIED
+    assert "a hook failed: TypeError: it returned NoneType, not ToolCall or str" in outcome.result.text

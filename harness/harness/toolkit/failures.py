@@ -14,11 +14,12 @@ from ..errors import (
     JobNotFound,
     TerminalError,
     ToolError,
+    ToolErrorCode,
     UnsupportedOperation,
 )
 from .values import CallStatus, ToolResult
 
-__all__ = ["cancelled", "failure_of", "redacted", "refused", "status_of", "timed_out"]
+__all__ = ["cancelled", "failure_of", "not_the_tool", "redacted", "refused", "status_of", "timed_out"]
 
 ADAPT = (FileError, TerminalError, JobNotFound, UnsupportedOperation)
 """The target answered: the model can do something else."""
@@ -53,6 +54,11 @@ def _wrapped(error: BaseException, tool: str) -> ToolError:
         failure = ToolError(f"{tool} failed: {type(error).__name__}: {error}", hint="this is a defect of the tool")
     failure.__cause__ = error
     return failure
+
+
+def not_the_tool(error: Exception, what: str, problem: str, *, code: ToolErrorCode = "execution_failed") -> ToolError:
+    """The error for a failure of the code around a tool: ``what`` is ``the policy``, ``the middleware Budget``."""
+    return ToolError(f"{problem}: {type(error).__name__}: {error}", code=code, hint=f"this is a defect of {what}")
 
 
 def redacted(error: ToolError | None, redact: Callable[[str], str]) -> ToolError | None:

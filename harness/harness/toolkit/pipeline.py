@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
-from ..errors import ToolError
+from ..errors import HarnessError, ToolError
 from .arguments import decode
 from .context import ToolContext
 from .events import Failure
-from .failures import cancelled, failure_of, redacted, refused, status_of, timed_out
+from .failures import MAYBE, cancelled, failure_of, not_the_tool, redacted, refused, status_of, timed_out
 from .limits import cut_result
 from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
@@ -22,6 +22,7 @@ from .values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 __all__ = ["Pipeline", "Prepared"]
 
+Kind = TypeVar("Kind")
 CHANGES = 3
 """How often an approver may change a call before it is refused."""
 END_LIMIT = 10.0
@@ -86,7 +87,7 @@ class Pipeline:
     async def _hooked(self, prepared: Prepared) -> CallOutcome:
         for hook in self.services.hooks:
             try:
-                answer = await hook.before(prepared.call, self.ctx)
+                answer = _of_kind(await hook.before(prepared.call, self.ctx), ToolCall, str)
             except Exception as error:  # a hook that fails is a hook that did not agree
                 answer = f"a hook failed: {type(error).__name__}: {error}"
             if isinstance(answer, str):
@@ -96,7 +97,7 @@ class Pipeline:
 
     async def _judged(self, prepared: Prepared) -> CallOutcome:
         for _ in range(CHANGES):
-            verdict = await self.services.policy.decide(self._request(prepared), self.ctx)
+            verdict = await self._verdict(self._request(prepared), prepared.tool.name)
             if not verdict.allowed:
                 return await self._refuse(prepared, verdict)
             if verdict.call is None:
@@ -104,6 +105,15 @@ class Pipeline:
             prepared = prepared.changed(verdict.call)
         reason = f"it was changed {CHANGES} times"
         return await self._refuse(prepared, Verdict(False, reason, "policy", secret=verdict.secret))
+
+    async def _verdict(self, request: PermissionRequest, tool: str) -> Verdict:
+        try:
+            return _of_kind(await self.services.policy.decide(request, self.ctx), Verdict)
+        except HarnessError:
+            raise
+        except Exception as error:
+            problem = f"whether {tool} may run could not be found out"
+            raise not_the_tool(error, "the policy", problem, code="permission_failure") from error
 
     def _request(self, prepared: Prepared) -> PermissionRequest:
         return PermissionRequest(
@@ -179,7 +189,7 @@ class Pipeline:
         limit = prepared.traits.timeout
         try:
             with anyio.move_on_after(limit) as scope:
-                return _checked(await prepared.tool.run(prepared.args, self.ctx)), None
+                return _of_kind(await prepared.tool.run(prepared.args, self.ctx), ToolResult), None
         except Exception as error:  # the two axes: a result for the model, an error for the operator
             return failure_of(error, prepared.tool.name, self.ctx.notes.partial)
         finally:
@@ -191,7 +201,7 @@ class Pipeline:
         result = outcome.result
         for hook in self.services.hooks:
             try:
-                result = await hook.after(prepared.call, result, self.ctx)
+                result = _of_kind(await hook.after(prepared.call, result, self.ctx), ToolResult)
             except Exception as error:  # it has run: its result is worth more than the hook
                 message = self.services.redactor.text(f"a hook failed: {error}")
                 self.ctx.publish(Failure(message=message, call_id=self.ctx.call_id))
@@ -201,13 +211,36 @@ class Pipeline:
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
-    return await middleware(call, ctx, step)
+    """One middleware; what it raises itself is told from what came to it from further in."""
+    inner: list[Exception] = []
+    ran = False
+
+    async def following(call: ToolCall) -> CallOutcome:
+        nonlocal ran
+        ran = True
+        try:
+            return await step(call)
+        except Exception as error:
+            inner.append(error)
+            raise
+
+    try:
+        return _of_kind(await middleware(call, ctx, following), CallOutcome)
+    except HarnessError:
+        raise
+    except Exception as error:
+        if any(error is one for one in inner):
+            raise
+        what = f"the middleware {getattr(middleware, '__name__', type(middleware).__name__)}"
+        problem = f"{what} failed after the call ({MAYBE})" if ran else f"{what} failed, and the call did not run"
+        raise not_the_tool(error, what, problem) from error
 
 
-def _checked(result: object) -> ToolResult:
-    if not isinstance(result, ToolResult):
-        raise TypeError(f"it returned {type(result).__name__}, not ToolResult")
-    return result
+def _of_kind(value: Kind, *kinds: type[object]) -> Kind:
+    """The value, which code of others returned, when it is what it says to be."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"it returned {type(value).__name__}, not {' or '.join(kind.__name__ for kind in kinds)}")
+    return value
 
 
 def _untyped(arguments: JsonObject, prepared: Prepared) -> JsonObject:

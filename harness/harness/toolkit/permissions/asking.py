@@ -62,7 +62,10 @@ def _details(arguments: JsonObject) -> JsonObject:
 
 async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolContext) -> Answer:
     """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
-    approver.expect(question)
+    try:
+        approver.expect(question)
+    except Exception as error:
+        return _failed(error)
     answer = Answer(Scope.DENY_ONCE, "nobody", "the question was given up")
     try:
         ctx.publish(
@@ -91,11 +94,18 @@ async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolC
 async def _answer(approver: Approver, question: Question, timeout: float) -> Answer:
     try:
         with anyio.fail_after(timeout):
-            return await approver.ask(question)
+            answer: object = await approver.ask(question)
+        if not isinstance(answer, Answer):
+            raise TypeError(f"it answered {type(answer).__name__}, not Answer")
+        return answer
     except TimeoutError:
         return Answer(Scope.DENY_ONCE, "timeout", f"{TIMEOUT} within {timeout:g} s")
     except Exception as error:  # an approver that fails has approved nothing
-        return Answer(Scope.DENY_ONCE, "approver", f"it could not be asked: {type(error).__name__}: {error}")
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Answer:
+    return Answer(Scope.DENY_ONCE, "approver", f"the approver failed: {type(error).__name__}: {error}")
 
 
 def _checked(answer: Answer, question: Question) -> Answer:
