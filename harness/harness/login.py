@@ -68,14 +68,16 @@ class TerminalPrompter:
 
     async def answer(self, question: LoginQuestion) -> str | None:
         """Show the question and read a line; None at an end of file."""
+        line = None
         async with self._asking:
             terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
             try:
                 with _echo(terminal, on=not question.secret):
                     os.write(terminal, question.text.encode("utf-8", "replace"))
-                    return await _read_line(terminal)
+                    line = await _read_line(terminal)
+                    return line
             finally:
-                if question.secret:
+                if question.secret or line is None:  # nobody's Enter has ended the line
                     os.write(terminal, b"\n")
                 os.close(terminal)
 

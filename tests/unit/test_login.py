@@ -91,6 +91,17 @@ async def test_a_cancelled_question_restores_the_terminal(terminal: tuple[int, s
     assert termios.tcgetattr(operator) == before
 
 
+async def test_what_is_said_after_an_unanswered_question_begins_a_line(terminal: tuple[int, str]) -> None:
+    operator, path = terminal
+    assert (await ask(terminal, HOST_KEY, b"\x04"))[0] is None
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(TerminalPrompter(path).answer, HOST_KEY)
+            await shown(operator, HOST_KEY.text.encode())
+            tasks.cancel_scope.cancel()
+        await shown(operator, b"\n")
+
+
 def test_a_program_with_a_terminal_asks_there() -> None:
     child = pexpect.spawn(sys.executable, ["-c", PROGRAM], timeout=20, encoding="utf-8")
     child.expect_exact("password: ")
