@@ -85,6 +85,15 @@ def test_each_mistake_is_said_in_a_line(raw: Any, message: str) -> None:
     assert caught.value.code == "invalid_args"
 
 
+def test_several_mistakes_stay_apart_where_a_message_becomes_one_line() -> None:
+    with pytest.raises(ToolError) as caught:
+        parse_arguments(Wanted, {"pth": "x", "limit": 0}, "t")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert all(line.endswith(";") for line in lines[:-1])
+    assert not lines[-1].endswith(";")
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "3", "null", '{"a": 1, "a": 2}', "[" * 100_000])
 def test_what_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(ToolError) as caught:

@@ -58,7 +58,7 @@ def parse_arguments(model: type[M], raw: JsonObject, tool: str) -> M:
     try:
         return model.model_validate(coerced, strict=False)
     except ValidationError as error:
-        raise _invalid(tool, "\n".join(_mistakes(model, error))) from error
+        raise _invalid(tool, ";\n".join(_mistakes(model, error))) from error
 
 
 def _canonical(model: type[BaseModel], raw: JsonObject, tool: str) -> dict[str, Json]:
