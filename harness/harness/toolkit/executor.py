@@ -26,6 +26,7 @@ from .pipeline import Pipeline, Prepared
 from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
+from .typed import without_typed
 from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -151,9 +152,11 @@ class Executor:
         args = tool.parse(values)
         call = replace(call, name=tool.name, arguments=values)
         pipeline = Pipeline(self.services, self.locks, ctx)
-        shown = replace(call, arguments=self.services.redactor.json(values))
-        self.events.publish(ToolCallRequested(call=shown, mutating=tool.traits_of(args).mutating))
-        return await pipeline.through(Prepared(call, tool, args))
+        prepared = Prepared(call, tool, args)
+        shown = without_typed(self.services.redactor.json(values), prepared.typed_into)  # nobody has judged it yet
+        requested = replace(call, arguments=shown)
+        self.events.publish(ToolCallRequested(call=requested, mutating=prepared.traits.mutating))
+        return await pipeline.through(prepared)
 
     def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
         return CallOutcome(call, cancelled(ctx.notes.partial), CallStatus.CANCELLED)

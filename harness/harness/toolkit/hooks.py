@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from ..errors import ToolError
 from .hooks_match import Matcher
 from .seams import Hook, Redactor
+from .typed import panes_typed_into
 from .values import JsonObject, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Occasion:
     """What happened or is about to. ``call`` and ``result`` are those of the tool events, not redacted.
 
     ``paths`` are the files on the target that the call reads or writes, absolute; None when that is not known.
+    ``typed_into`` are the panes that the call types into; None when it types nothing.
     """
 
     event: HookEvent
@@ -83,6 +85,7 @@ class Occasion:
     call: ToolCall | None = None
     result: ToolResult | None = None
     paths: tuple[str, ...] | None = ()
+    typed_into: frozenset[str] | None = None
     message: str = ""
     """The person's or the model's text, for ``pre_message`` and ``post_message``."""
     data: JsonObject = field(default_factory=dict)
@@ -253,8 +256,9 @@ def _with_text(result: ToolResult, text: str | None) -> ToolResult:
 
 
 def _occasion(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
-    from .hooks_match import paths_of
+    from .hooks_match import paths_of, subjects_of
 
+    subjects = subjects_of(call, ctx)
     return Occasion(
         event=event,
         target=ctx.execution.identity,
@@ -262,5 +266,6 @@ def _occasion(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
         agent_id=ctx.agent_id,
         cwd=ctx.cwd,
         call=call,
-        paths=paths_of(call, ctx),
+        paths=None if subjects is None else paths_of(subjects, ctx),
+        typed_into=frozenset() if subjects is None else panes_typed_into(subjects),
     )

@@ -18,6 +18,7 @@ from .hooks import BEFORE, Answer, Occasion
 from .hooks_process import STDOUT_KEPT, HookExit, run_hook
 from .seams import Redactor
 from .secrets_names import MARK
+from .typed import without_typed
 from .values import Json, JsonObject, ToolResult
 
 __all__ = ["CommandHook", "answer_of", "environment", "written"]
@@ -138,7 +139,7 @@ def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
 
 
 def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
-    """The occasion as a command gets it, redacted. Pure."""
+    """The occasion as a command gets it, redacted, and without what is typed into a pane. Pure."""
     value: dict[str, Json] = {
         "event": occasion.event,
         "target": occasion.target,
@@ -149,7 +150,7 @@ def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
     }
     if occasion.call is not None:
         arguments = occasion.call.arguments
-        shown: Json = redactor.text(arguments) if isinstance(arguments, str) else dict(redactor.json(arguments))
+        shown: Json = redactor.text(arguments) if isinstance(arguments, str) else _shown(occasion, redactor, arguments)
         value["call"] = {"id": occasion.call.call_id, "tool": occasion.call.name, "arguments": shown}
         value["paths"] = [redactor.text(path) for path in occasion.paths or ()]
     if occasion.result is not None:
@@ -157,6 +158,10 @@ def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
     if occasion.message:
         value["message"] = redactor.text(occasion.message)
     return value
+
+
+def _shown(occasion: Occasion, redactor: Redactor, arguments: JsonObject) -> dict[str, Json]:
+    return dict(without_typed(redactor.json(arguments), occasion.typed_into))
 
 
 def _result(result: ToolResult) -> Json:

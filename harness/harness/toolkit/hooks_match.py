@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from .arguments import decode
 from .permissions.globs import matches
-from .values import ToolCall
+from .values import Subject, ToolCall
 
 if TYPE_CHECKING:
     from .context import ToolContext
     from .hooks import Occasion
 
-__all__ = ["Matcher", "paths_of"]
+__all__ = ["Matcher", "paths_of", "subjects_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,23 @@ def _any(patterns: tuple[str, ...], text: str) -> bool:
     return not patterns or any(matches(pattern, text) for pattern in patterns)
 
 
-def paths_of(call: ToolCall, ctx: ToolContext) -> tuple[str, ...] | None:
-    """The files that a call reads or writes, absolute; None when they cannot be known."""
+def subjects_of(call: ToolCall, ctx: ToolContext) -> tuple[Subject, ...] | None:
+    """What a call would touch; None when that cannot be known."""
     try:
         tool = ctx.registry.lookup(call.name)
-        subjects = tool.subjects(tool.parse(decode(call.arguments, call.name)))
-        home = ctx.execution.capabilities.home
-        return tuple(
-            _absolute(subject.text, subject.cwd or ctx.cwd or home, home)
-            for subject in subjects
-            if subject.kind in {"read", "write"}
-        )
+        return tool.subjects(tool.parse(decode(call.arguments, call.name)))
     except Exception:  # the hook runs, then
         return None
+
+
+def paths_of(subjects: tuple[Subject, ...], ctx: ToolContext) -> tuple[str, ...]:
+    """The files that are read or written, absolute."""
+    home = ctx.execution.capabilities.home
+    return tuple(
+        _absolute(subject.text, subject.cwd or ctx.cwd or home, home)
+        for subject in subjects
+        if subject.kind in {"read", "write"}
+    )
 
 
 def _absolute(path: str, cwd: str, home: str) -> str:

@@ -18,6 +18,7 @@ from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
 from .tool import Intent, Tool, Traits
+from .typed import panes_typed_into, without_typed
 from .values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 __all__ = ["Pipeline", "Prepared"]
@@ -27,6 +28,7 @@ CHANGES = 3
 """How often an approver may change a call before it is refused."""
 END_LIMIT = 10.0
 """Seconds that the record of a call's end may take."""
+GIVEN_UP = "cancelled at the question, or before it"
 SUMMARY = 2_000
 """Characters of a result that the ledger keeps."""
 
@@ -43,6 +45,11 @@ class Prepared:
     def traits(self) -> Traits:
         """The traits of this call."""
         return self.tool.traits_of(self.args)
+
+    @property
+    def typed_into(self) -> frozenset[str] | None:
+        """The panes that this call types into; None when it types nothing."""
+        return panes_typed_into(self.tool.subjects(self.args))
 
     def changed(self, call: ToolCall) -> Prepared:
         """The same with other arguments, validated again.
@@ -80,7 +87,7 @@ class Pipeline:
             step = partial(_around, middleware, self.ctx, step)
         outcome = await step(prepared.call)
         if outcome.status is CallStatus.DENIED and not passed:
-            verdict = Verdict(False, outcome.result.text, "middleware")
+            verdict = _unjudged(prepared, outcome.result.text, "middleware")
             await self.services.ledger.refused(self._entry(prepared, verdict))
         return outcome
 
@@ -91,13 +98,13 @@ class Pipeline:
             except Exception as error:  # a hook that fails is a hook that did not agree
                 answer = f"a hook failed: {type(error).__name__}: {error}"
             if isinstance(answer, str):
-                return await self._refuse(prepared, Verdict(False, answer, "hook"))
+                return await self._refuse(prepared, _unjudged(prepared, answer, "hook"))
             prepared = prepared.changed(answer)
         return await self._judged(prepared)
 
     async def _judged(self, prepared: Prepared) -> CallOutcome:
         for _ in range(CHANGES):
-            verdict = await self._verdict(self._request(prepared), prepared.tool.name)
+            verdict = await self._decided(prepared)
             if not verdict.allowed:
                 return await self._refuse(prepared, verdict)
             if verdict.call is None:
@@ -105,6 +112,15 @@ class Pipeline:
             prepared = prepared.changed(verdict.call)
         reason = f"it was changed {CHANGES} times"
         return await self._refuse(prepared, Verdict(False, reason, "policy", secret=verdict.secret))
+
+    async def _decided(self, prepared: Prepared) -> Verdict:
+        try:
+            return await self._verdict(self._request(prepared), prepared.tool.name)
+        except anyio.get_cancelled_exc_class():
+            entry = self._entry(prepared, _unjudged(prepared, GIVEN_UP, "nobody"))
+            with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+                await self.services.ledger.refused(replace(entry, status=CallStatus.CANCELLED))
+            raise
 
     async def _verdict(self, request: PermissionRequest, tool: str) -> Verdict:
         try:
@@ -133,9 +149,9 @@ class Pipeline:
     def _entry(self, prepared: Prepared, verdict: Verdict) -> CallEntry:
         redact = self.services.redactor.json
         assert not isinstance(prepared.call.arguments, str)
-        arguments = redact(prepared.call.arguments)
+        panes = (prepared.typed_into or frozenset()) if verdict.secret else None
         return CallEntry(
-            call=replace(prepared.call, arguments=_untyped(arguments, prepared) if verdict.secret else arguments),
+            call=replace(prepared.call, arguments=without_typed(redact(prepared.call.arguments), panes)),
             session_id=self.ctx.session_id,
             backend=self.ctx.execution.identity,
             mutating=prepared.traits.mutating,
@@ -243,13 +259,9 @@ def _of_kind(value: Kind, *kinds: type[object]) -> Kind:
     return value
 
 
-def _untyped(arguments: JsonObject, prepared: Prepared) -> JsonObject:
-    """Without the text that was typed at a question for a secret."""
-    from .redaction import MARK, redact_object
-
-    panes = {subject.pane for subject in prepared.tool.subjects(prepared.args)}
-    typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
-    return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}
+def _unjudged(prepared: Prepared, reason: str, by: str) -> Verdict:
+    """A refusal without the policy: whether what is typed is a secret is not known, so it counts as one."""
+    return Verdict(False, reason, by, secret=prepared.typed_into is not None)
 
 
 def _details(arguments: JsonObject) -> JsonObject:

@@ -86,6 +86,8 @@ class CallEntry:
     verdict: Verdict
     details: JsonObject = field(default_factory=dict)
     """What the caller said of it: risk, mutation, privesc, why."""
+    status: CallStatus = CallStatus.DENIED
+    """How a call counts that did not run."""
 
 
 class Ledger(ABC):

@@ -141,7 +141,7 @@ def intent_fields(entry: CallEntry, owner: str) -> JsonObject:
 
 def refusal_fields(entry: CallEntry, owner: str) -> JsonObject:
     """A call that was refused."""
-    return _call_fields(entry, Kind.REFUSED, owner) | {"status": CallStatus.DENIED.value}
+    return _call_fields(entry, Kind.REFUSED, owner) | {"status": entry.status.value}
 
 
 def outcome_fields(at: float, status: CallStatus, summary: str, job_id: str, by: str = "") -> JsonObject:
