@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from harness.toolkit.providers import PROVIDERS, provider
 from harness.toolkit.providers.gemini_schema import gemini_schema
 from harness.toolkit.providers.openai_strict import strict
 from harness.toolkit.providers.schemas import plain
-from harness.toolkit.values import JsonObject
+from harness.toolkit.values import Json, JsonObject
 
 TOOLS = nasty()
 ASKED: list[tuple[str, str, dict[str, Any]]] = [("id_1", "deep", {"point": {"x": 1}}), ("id_2", "empty", {})]
@@ -188,10 +189,65 @@ def test_gemini_without_ids_is_answered_in_the_order_of_the_calls() -> None:
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-@pytest.mark.parametrize("response", [{}, {"error": {"message": "overloaded"}}, {"content": "x", "choices": {}}])
+@pytest.mark.parametrize("response", [{}, {"error": None}, {"error": {}}, {"content": "x", "choices": {}}])
 def test_what_is_no_response_is_an_error(name: str, response: JsonObject) -> None:
     with pytest.raises(ToolError, match="this is no response of"):
         provider(name).calls(response)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ({"error": {"message": "overloaded"}}, "overloaded"),
+        (
+            {"type": "error", "error": {"type": "overloaded_error", "message": "Over\nloaded"}},
+            "Over loaded (overloaded_error)",
+        ),
+        ({"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}}, "Quota (RESOURCE_EXHAUSTED)"),
+        ({"error": {"message": "x", "type": None, "code": "server_error"}}, "x (server_error)"),
+        ({"error": {"why": "odd"}}, '{"why": "odd"}'),
+        ({"error": "model not found"}, "model not found"),
+        ({"object": "error", "message": "too long"}, "too long"),
+        ({"detail": "Not Found"}, "Not Found"),
+        ({"error": {"message": "m" * 9_000}}, "m" * 500 + "..."),
+    ],
+)
+def test_the_apis_own_reason_is_in_the_error(name: str, response: JsonObject, said: str) -> None:
+    with pytest.raises(ToolError, match="but an error: " + re.escape(said)):
+        provider(name).calls(response)
+
+
+@pytest.mark.parametrize("empty", [{}, {"candidates": []}])
+@pytest.mark.parametrize(
+    ("feedback", "said"),
+    [
+        ({"blockReason": "SAFETY", "safetyRatings": []}, "the prompt was blocked: SAFETY"),
+        ({"blockReason": "OTHER", "blockReasonMessage": "Not so."}, "Not so. (the prompt was blocked: OTHER)"),
+    ],
+)
+def test_gemini_says_why_it_blocked_a_prompt(empty: JsonObject, feedback: JsonObject, said: str) -> None:
+    with pytest.raises(ToolError, match=re.escape(said)):
+        provider("gemini").calls({**empty, "promptFeedback": dict(feedback)})
+
+
+@pytest.mark.parametrize("output", [[], [{"type": "reasoning", "summary": []}]])
+def test_a_failed_response_of_openai_says_why(output: list[Json]) -> None:
+    error: JsonObject = {"code": "server_error", "message": "It broke."}
+    with pytest.raises(ToolError, match=re.escape("It broke. (server_error)")):
+        provider("openai-responses").calls({"status": "failed", "error": dict(error), "output": output})
+
+
+def test_calls_of_a_failed_response_are_withheld_with_the_apis_reason() -> None:
+    response = {**responses_response(ASKED), "status": "failed", "error": {"message": "It broke."}}
+    turn = provider("openai-responses").calls(response, TOOLS)
+    assert (turn.calls, len(turn.withheld)) == ((), 2)
+    assert "the response ended with 'failed': It broke.; nothing happened" in turn.withheld[0].result.text
+
+
+def test_a_response_without_calls_is_none_of_the_errors() -> None:
+    assert provider("generic").calls({"calls": [], "message": "Hello.", "error": None}).calls == ()
+    assert provider("anthropic").calls({"content": [], "error": False}).calls == ()
 
 
 def test_calls_of_unknown_kinds_and_malformed_ones_become_calls_that_fail_by_themselves() -> None:

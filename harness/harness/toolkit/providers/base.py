@@ -19,6 +19,7 @@ __all__ = [
     "Turn",
     "arguments_of",
     "ended",
+    "failure_in",
     "member",
     "not_run",
     "objects",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 NO_OUTPUT = "(no output)"
+REASON = 500
+"""Characters of what an API says of its failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Provider(ABC):
         arguments may be cut.
 
         Raises:
-            ToolError: this is no response of that API.
+            ToolError: this is no response of that API, but something else or an error, with what the API says of it.
         """
 
     @abstractmethod
@@ -90,11 +93,49 @@ def objects(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def required(response: JsonObject, api: str, *names: str) -> Any:
-    """A member without which this is not the API's response."""
+    """A member without which this is not the API's response. When the API says why there is none, that is the error."""
     value = member(response, *names)
-    if not isinstance(value, list | tuple):
+    there = isinstance(value, list | tuple)
+    if there and value:
+        return value
+    reason = failure_in(response)
+    if not there:
+        reason = reason or _said(member(response, "message")) or _said(member(response, "detail"))
+    if reason:
+        raise ToolError(f"this is no response of {api}, but an error: {reason}")
+    if not there:
         raise ToolError(f"this is no response of {api}: it has no list {names[0]!r}")
     return value
+
+
+def failure_in(response: JsonObject) -> str:
+    """What an API says itself of why it failed, on one line: its ``error``, or Gemini's ``promptFeedback``.
+
+    Empty when it says nothing.
+    """
+    error = member(response, "error")
+    if isinstance(error, Mapping) and error:
+        said = _said(*(member(error, name) for name in ("message", "type", "status", "code")))
+        return said or _line(json.dumps(dict(error), default=str))
+    feedback = member(response, "promptFeedback", "prompt_feedback")
+    blocked = member(feedback, "blockReason", "block_reason")
+    if blocked:
+        return _said(
+            member(feedback, "blockReasonMessage", "block_reason_message"), f"the prompt was blocked: {blocked}"
+        )
+    return _said(error)
+
+
+def _said(*parts: object) -> str:
+    """The first of these that is there, and the next one, the kind, in brackets."""
+    given = (str(part) for part in parts if isinstance(part, str | int) and not isinstance(part, bool))
+    found = [line for text in given if (line := _line(text))]
+    return f"{found[0]} ({found[1]})" if len(found) > 1 else "".join(found)
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= REASON else f"{text[:REASON]}..."
 
 
 def arguments_of(value: object) -> JsonObject | str:

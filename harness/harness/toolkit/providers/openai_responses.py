@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...errors import ToolError
 from ..tool import Tool
 from ..values import CallOutcome, Json, JsonObject, ToolCall
-from .base import CUT, Provider, Turn, arguments_of, ended, member, not_run, objects, required, turn
+from .base import CUT, Provider, Turn, arguments_of, ended, failure_in, member, not_run, objects, required, turn
 from .names import names_of
 from .openai import data_url, marked
 from .schemas import plain
@@ -51,6 +52,8 @@ class OpenAIResponses(Provider):
             )
             for item in items
         ]
+        if why_not and not calls and failure_in(response):
+            raise ToolError(f"OpenAI: {why_not}")
         if why_not:
             return turn(calls, why_not)
         whole = [item.get("status") in {None, "completed"} for item in items]
@@ -69,7 +72,9 @@ class OpenAIResponses(Provider):
 def _why_not(response: JsonObject) -> str:
     if member(member(response, "incomplete_details"), "reason") == BY_LENGTH:
         return CUT
-    return ended(member(response, "status"), PROPER, frozenset(), given="status" in response)
+    why_not = ended(member(response, "status"), PROPER, frozenset(), given="status" in response)
+    said = failure_in(response)
+    return f"{why_not}: {said}" if why_not and said else why_not
 
 
 def _output(outcome: CallOutcome) -> Json:
