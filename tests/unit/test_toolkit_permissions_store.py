@@ -101,6 +101,16 @@ def test_a_corrupt_file_is_a_failure_and_is_left_as_it_is(file: Path, text: str)
     assert file.read_bytes() == text.encode("latin-1")
 
 
+@pytest.mark.parametrize("rest", ['"rules": []', '"rules": {}, "more": 1'])
+def test_a_file_of_a_newer_harness_is_said_to_be_one(file: Path, rest: str) -> None:
+    file.parent.mkdir()
+    file.write_text(f'{{"version": 2, {rest}}}')
+    file.chmod(0o600)
+    assert RuleFile(file).load().failure == f"{file} was written by a newer harness (version 2)"
+    with pytest.raises(ConfigError, match="use that harness"):
+        RuleFile(file).add([RULE])
+
+
 def open_to_others(file: Path) -> None:
     file.chmod(0o640)
 

@@ -30,6 +30,7 @@ LOCK_LIMIT = 5.0
 """Seconds to wait for another process that changes the file."""
 SIZE_LIMIT = 64 << 20
 HINT = "look at the file, and repair or remove it"
+NEWER = "use that harness, or move the file away"
 
 
 def rule_file_path() -> Path:
@@ -43,6 +44,11 @@ class Stored:
 
     rules: tuple[Rule, ...] = ()
     failure: str = ""
+    hint: str = HINT
+
+
+class _NewerVersion(ValueError):
+    """A harness of a later version wrote it."""
 
 
 class _RuleEntry(BaseModel):
@@ -124,7 +130,7 @@ class RuleFile:
             what = "is a link" if is_link else (error.strerror or str(error)).lower()
             return Stored(failure=f"{self.path}: {what}")
         except ValueError as error:
-            return Stored(failure=f"{self.path} {error}")
+            return Stored(failure=f"{self.path} {error}", hint=NEWER if isinstance(error, _NewerVersion) else HINT)
 
     def _bytes(self) -> bytes:
         _check_directory(self.path.parent)
@@ -139,7 +145,7 @@ class RuleFile:
             with _locked(self.path.with_suffix(".lock")):
                 stored = self._read()
                 if stored.failure:
-                    raise ConfigError(stored.failure, hint=HINT)
+                    raise ConfigError(stored.failure, hint=stored.hint)
                 self._write(change(stored.rules))
         except OSError as error:
             raise ConfigError(f"{self.path} could not be written: {(error.strerror or str(error)).lower()}") from error
@@ -178,13 +184,23 @@ def _entry(rule: Rule) -> dict[str, str | None]:
 
 def _parsed(data: bytes, origin: str) -> tuple[Rule, ...]:
     try:
-        document = _Document.model_validate(json.loads(data))
+        found = json.loads(data)
+        _check_version(found)
+        document = _Document.model_validate(found)
         if document.version != VERSION:
             raise ValueError(f"version {document.version}")
         return tuple(entry.rule(origin) for entry in document.rules)
+    except _NewerVersion:
+        raise
     except (ValidationError, ValueError, RecursionError) as error:
         what = "has a wrong entry" if isinstance(error, ValidationError) else f"is not what harness wrote: {error}"
         raise ValueError(what) from error
+
+
+def _check_version(found: object) -> None:
+    version = found.get("version") if isinstance(found, dict) else None
+    if type(version) is int and version > VERSION:
+        raise _NewerVersion(f"was written by a newer harness (version {version})")
 
 
 def _check(info: os.stat_result) -> None:
