@@ -137,6 +137,11 @@ def test_an_untouched_audit_is_verified_and_a_changed_one_is_1(audited: Program)
     assert json.loads(audited.run("--json", "audit", "verify").stdout)["whole"] is False
 
 
+def test_one_call_without_an_outcome_is_one(program: Program) -> None:
+    write_as(place_of(program), ended_process(), entry("lost"))
+    assert b"1 call has no known outcome; " in program.run("audit", "verify").stdout
+
+
 def test_orphans_are_listed_and_resolved(audited: Program) -> None:
     (orphan,) = json.loads(audited.run("--json", "audit", "orphans").stdout)
     assert (orphan["number"], orphan["process"], orphan["call"]["call_id"]) == (7, "dead", "lost")

@@ -213,7 +213,8 @@ def _print_report(report: Report) -> None:
     else:
         click.echo(f"{report.records} records, from {report.first} to {report.head.count}, are as they were written")
     if report.unsettled:
-        click.echo(f"{report.unsettled} calls have no known outcome; harness audit orphans lists those that wait")
+        calls = "1 call has" if report.unsettled == 1 else f"{report.unsettled} calls have"
+        click.echo(f"{calls} no known outcome; harness audit orphans lists those that wait")
     click.echo(f"head: {report.head}")
 
 
