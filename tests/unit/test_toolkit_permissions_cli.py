@@ -41,7 +41,8 @@ def test_a_rule_is_added_listed_tested_and_removed(program: Program) -> None:
         (["--read", "/etc/shadow"], 126, "hard denial"),
         (["--write", "/tmp/x"], 1, "default"),
         (["--url", "http://example.com/"], 1, "default"),
-        (["--tool", "other", "df -h"], 0, "read-only"),
+        (["--tool", "bash", "df -h"], 0, "read-only"),
+        (["--tool", "files_list", "df -h"], 0, "read-only"),
         (["--cwd", "/etc", "cat shadow"], 126, "hard denial"),
         (["rm /srv/x"], 126, "rule that denies"),
         (["curl http://x"], 0, "rule of the settings"),
@@ -52,7 +53,9 @@ def test_what_would_be_decided_is_said_with_its_reason_and_nothing_runs(
 ) -> None:
     settings = program.home / "config/harness/config.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text('[permissions]\nallow = ["curl *"]\ndeny = ["rm /srv/*"]\n')
+    settings.write_text(
+        '[permissions]\nallow = ["curl *"]\ndeny = ["rm /srv/*"]\n[mcp.servers.files]\ncommand = "false"\n'
+    )
     done = program.run("permissions", "test", "--json", *words)
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["step"]) == (code, step)
@@ -72,10 +75,57 @@ def test_the_rule_that_decides_is_named_for_people(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["add", "ls"], ["add", "--allow"], ["add", "--allow", "--any", "ls"], ["test"], ["remove"], ["lst"]]
+    "words",
+    [
+        ["add", "ls"],
+        ["add", "--allow"],
+        ["add", "--allow", "--any", "ls"],
+        ["add", "--allow", "--deny", "ls"],
+        ["test"],
+        ["test", "--read", "--write", "/x"],
+        ["test", "--tool", "nope", "ls"],
+        ["remove"],
+        ["lst"],
+    ],
 )
 def test_wrong_usage_is_an_error(program: Program, words: list[str]) -> None:
     assert said(program, *words)[0] == 125
+
+
+def test_no_rules_at_all_is_said(program: Program) -> None:
+    assert "no rules of yours; harness permissions add" in said(program, "list")[1]
+    said(program, "add", "--allow", "ls")
+    assert "no rules of yours" not in said(program, "list")[1]
+
+
+def test_a_tool_that_is_not_there_cannot_be_tested(program: Program) -> None:
+    code, text = said(program, "test", "--tool", "wirte_file", "ls")
+    assert (code, text) == (125, "harness: there is no tool 'wirte_file'; did you mean 'write_file'?\n")
+
+
+@pytest.mark.parametrize(
+    ("tool", "warned"),
+    [
+        ("wirte_file", True),
+        ("wirte*", True),
+        ("write_file", False),
+        ("bash", False),
+        ("write*", False),
+        ("*", False),
+    ],
+)
+def test_a_rule_for_a_tool_that_is_not_there_is_added_with_a_warning(program: Program, tool: str, warned: bool) -> None:
+    done = program.run("permissions", "add", "--deny", "--any", "--tool", tool)
+    assert done.returncode == 0
+    assert (b"a tool that is not here" in done.stderr) is warned
+    assert f"deny    local:  {tool} " in program.run("permissions", "list").stdout.decode()
+
+
+def test_a_rule_is_added_whatever_is_wrong_with_the_tools(program: Program) -> None:
+    settings = program.home / "config/harness/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[mcp]\nservers = 3\n")
+    assert said(program, "add", "--deny", "--any", "--tool", "files_list")[0] == 0
 
 
 def test_a_corrupt_file_is_said_and_left_alone(program: Program) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,13 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from .commands import command, group
 from .exits import FAILED, REFUSED
-from .output import note, print_json, readable, table
+from .output import note, print_json, readable, table, warn
 from .runtime import PLAIN, Session, on_target, session_of
+from .servers import servers_of
 from .streams import Interruption
 
 if TYPE_CHECKING:
-    from ..toolkit import ToolContext
+    from ..toolkit import Registry, ToolContext
     from ..toolkit.permissions.decide import Decision
     from ..toolkit.permissions.rules import Action, Rule
     from ..toolkit.permissions.settings import PermissionSettings
@@ -45,6 +47,8 @@ def list_rules(ctx: click.Context) -> None:
     click.echo(f"mode: {settings.mode.value}{only}")
     if stored.failure:
         note(f"everything asks: {stored.failure}")
+    elif not rules:
+        note("no rules of yours; harness permissions add makes one")
     table(("ID", "ACTION", "TARGET", "TOOL", "ARGUMENT", "FROM"), [_row(rule) for rule in rules])
 
 
@@ -79,9 +83,9 @@ def _settings(session: Session) -> PermissionSettings:
 
 
 @command("add")
-@click.option("--allow", "action", flag_value="allow", help="It runs without asking.")
-@click.option("--deny", "action", flag_value="deny", help="It never runs, whatever else allows it.")
-@click.option("--ask", "action", flag_value="ask", help="It is asked each time.")
+@click.option("--allow", is_flag=True, help="It runs without asking.")
+@click.option("--deny", is_flag=True, help="It never runs, whatever else allows it.")
+@click.option("--ask", is_flag=True, help="It is asked each time.")
 @click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="The tool; '*' is any.")
 @click.option("--on", "where", metavar="TARGET", help="A target URL or a pattern of one; the default is the target.")
 @click.option("--glob", "is_glob", is_flag=True, help="ARGUMENT is a pattern, not the exact text.")
@@ -90,17 +94,19 @@ def _settings(session: Session) -> PermissionSettings:
 @click.pass_context
 def add_rule(
     ctx: click.Context,
-    action: str | None,
+    /,
     tool: str,
     where: str | None,
     is_glob: bool,
     is_any: bool,
     argument: str | None,
+    **actions: bool,
 ) -> None:
     """Add a rule of your own: ARGUMENT is the command, the path or the URL, to the letter."""
     from ..toolkit.permissions.rules import Action, Match, Rule
     from ..toolkit.permissions.store import RuleFile, rule_file_path
 
+    action = _one_of(ctx, actions)
     if action is None:
         ctx.fail("say --allow, --deny or --ask")
     if (argument is None) is not is_any:
@@ -110,6 +116,37 @@ def add_rule(
     rule = Rule(Action(action), where or str(session.settings.target), tool, argument, match)
     RuleFile(rule_file_path()).add([rule])
     print_json({"added": _rule(rule)}) if session.json else click.echo(f"{rule.rule_id}  {readable(str(rule))}")
+    if unknown := _unknown(session, tool):
+        warn(f"the rule is for a tool that is not here: {unknown}", as_json_document=session.json)
+
+
+def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
+    """The flag that was given, if one was; two are wrong usage."""
+    given = [name for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        ctx.fail(f"say one of {' and '.join(f'--{name}' for name in given)}")
+    return given[0] if given else None
+
+
+def _registry(session: Session) -> Registry:
+    """The tools that are here, without those of MCP servers."""
+    from ..toolkit.assembly import load_toolkit_settings
+    from ..toolkit.catalogue import load_catalogue
+
+    return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).registry
+
+
+def _unknown(session: Session, name: str) -> str:
+    """That no tool has the name, or fits the pattern, and none of a server may; empty when one does or may."""
+    from ..toolkit.permissions.globs import has_wildcard, matches
+
+    try:
+        registry = _registry(session)
+        if registry.get(name) is not None or any(matches(name, tool.name) for tool in registry.list()):
+            return ""
+        return "" if servers_of(session, tool="" if has_wildcard(name) else name) else registry.unknown(name).text
+    except ConfigError:  # the rule has been added, whatever is wrong with other settings
+        return ""
 
 
 @command("remove")
@@ -138,21 +175,27 @@ def _no_such_rule(rule_id: str, settings: PermissionSettings) -> HarnessError:
 
 @command("test")
 @click.option("--tool", metavar="NAME", help="The tool that would be called; the default goes with what is tested.")
-@click.option("--read", "kind", flag_value="read", help="SUBJECT is a path that would be read.")
-@click.option("--write", "kind", flag_value="write", help="SUBJECT is a path that would be written.")
-@click.option("--url", "kind", flag_value="url", help="SUBJECT is a URL that would be fetched.")
+@click.option("--read", is_flag=True, help="SUBJECT is a path that would be read.")
+@click.option("--write", is_flag=True, help="SUBJECT is a path that would be written.")
+@click.option("--url", is_flag=True, help="SUBJECT is a URL that would be fetched.")
 @click.option("--cwd", metavar="DIR", help="Where it would start.")
 @click.argument("subject")
 @click.pass_context
-def test_rule(ctx: click.Context, tool: str | None, kind: str | None, cwd: str | None, subject: str) -> int:
+def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject: str, **kinds: bool) -> int:
     """Say what would be decided about SUBJECT, a command, on the target, by which rule, and why. Nothing runs.
 
     The exit code is 0 when it would run, 1 when it would be asked, and 126 when it is denied.
     """
-    session = session_of(ctx)
+    session, kind = session_of(ctx), _kind(_one_of(ctx, kinds))
+    registry = _registry(session)
+    known = registry.get(tool or "")
+    if tool and known is None and not servers_of(session, tool=tool):
+        registry.lookup(tool)  # which raises, and names the nearest
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> int:
-        decision = await _explained(session, execution, _kind(kind), tool, subject, cwd)
+        context = _context(execution, registry)
+        request = _request(kind, known.name if known else tool, subject, cwd, execution)
+        decision = await _explained(session, request, context)
         if session.json:
             print_json(_decision(decision))
         else:
@@ -167,17 +210,12 @@ def _kind(name: str | None) -> SubjectKind:
     return known.get(name or "", "command")
 
 
-async def _explained(
-    session: Session, execution: ExecutionContext, kind: SubjectKind, tool: str | None, subject: str, cwd: str | None
-) -> Decision:
+async def _explained(session: Session, request: PermissionRequest, context: ToolContext) -> Decision:
     from ..toolkit.permissions.policy import RulePolicy
     from ..toolkit.permissions.store import RuleFile, rule_file_path
 
     policy = RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
-    context = _context(session, execution)
-    known = context.registry.get(tool or "")
-    name = known.name if known else tool
-    return await policy.explain(_request(kind, name, subject, cwd, execution), context)
+    return await policy.explain(request, context)
 
 
 def _request(
@@ -201,15 +239,12 @@ def _request(
     return PermissionRequest(ToolCall(name), stand_in, subjects, traits.mutating, traits.mutating, execution.identity)
 
 
-def _context(session: Session, execution: ExecutionContext) -> ToolContext:
+def _context(execution: ExecutionContext, registry: Registry) -> ToolContext:
     from ..toolkit import ToolContext
-    from ..toolkit.assembly import load_toolkit_settings
-    from ..toolkit.catalogue import load_catalogue
     from ..toolkit.events import EventBus
     from ..toolkit.reads import ReadTracker
     from ..toolkit.redaction import PatternRedactor
 
-    registry = load_catalogue(load_toolkit_settings(session.invocation.choices).tools).registry
     return ToolContext(execution, registry, EventBus(), ReadTracker().of("", execution), PatternRedactor())
 
 
