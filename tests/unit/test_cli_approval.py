@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.cli.approval import TerminalApprover, parse_answer, question_text
@@ -52,6 +54,16 @@ def test_the_question_shows_the_exact_text_and_obeys_none_of_it() -> None:
         "y = yes, a = always this, to the letter, n = no: ",
     ]
     assert question_text(question(scopes=ONLY_ONCE)).endswith("y = yes, n = no: ")
+
+
+def test_what_would_be_written_is_shown_below_what_is_asked() -> None:
+    text = question_text(replace(question("write /srv/a"), preview="content, 6 bytes:\n| hello\nand so on"))
+    assert text.splitlines()[1:5] == [
+        "  | write /srv/a",
+        "  content, 6 bytes:",
+        "  | hello",
+        "  and so on",
+    ]
 
 
 class Typed(TerminalPrompter):

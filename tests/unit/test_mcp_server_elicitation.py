@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -54,6 +55,12 @@ def test_the_question_shows_the_exact_text_the_target_and_what_the_agent_says() 
         "The agent says: it uses another user's rights: no",
         "The agent says: why: it is old",
     ]
+
+
+def test_what_would_be_written_is_shown_below_what_is_asked() -> None:
+    asked = replace(question("write /srv/a"), preview="content, 6 bytes:\n| hello\nand so on")
+    lines = ["  | write /srv/a", "  content, 6 bytes:", "  | hello", "  and so on", ""]
+    assert message_of(asked).splitlines()[2:7] == lines
 
 
 @given(st.text(), st.text())
@@ -155,8 +162,6 @@ class Runner(Tool[Run]):
 
 
 def asking(tool: Runner, timeout: float = 60.0) -> tuple[Toolbox, Callable[[ClientApprover], Executor]]:
-    from dataclasses import replace
-
     from harness.toolkit.permissions.settings import PermissionSettings
 
     box = toolbox([tool])

@@ -107,6 +107,9 @@ class WriteFile(Tool[_Write]):
     def subjects(self, args: _Write) -> tuple[Subject, ...]:
         return (Subject("write", args.path),)
 
+    def preview(self, args: _Write) -> str:
+        return args.content
+
     async def run(self, args: _Write, ctx: ToolContext) -> ToolResult:
         data = args.content.encode("utf-8", "surrogateescape")
         done = await guarded_write(ctx, args.path, data, mode=args.mode)

@@ -45,6 +45,7 @@ def question_text(question: Question) -> str:
     lines = [
         f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
         *(f"  | {readable(line)}" for line in question.what.splitlines()),
+        *(f"  {readable(line)}" for line in question.preview.splitlines()),
         *details,
         f"  ({readable(question.reason)})",
     ]

@@ -52,7 +52,7 @@ class ClientApprover(Approver):
         """The user's answer; a denial when the client cannot ask its user."""
         ctx = CURRENT.get()
         if ctx is None or not can_ask(ctx.session.client_capabilities):
-            reason = f"this client cannot ask its user, and {no_approver(question.scopes)}"
+            reason = f"this client cannot ask its user, and {no_approver(question.scopes, broken=question.broken)}"
             return Answer(Scope.DENY_ONCE, "policy", reason)
         scopes = offered(question)
         schema = form_of(scopes)
@@ -93,6 +93,7 @@ def message_of(question: Question) -> str:
         f"Allow {question.call.name} on {_line(question.target)}?",
         "",
         *_quoted(question.what),
+        *(f"  {_line(line)}" for line in question.preview.splitlines()),
         "",
         f"Asked because: {_line(question.reason)}",
         *(f"The agent says: {_line(said)}" for said in _said(question.details)),

@@ -75,13 +75,17 @@ class ToolCallCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionAsked(Event):
-    """Somebody has to decide about ``what``, the exact text. ``details`` is what the caller says of it."""
+    """Somebody has to decide about ``what``, the exact text. ``details`` is what the caller says of it.
+
+    ``preview`` has lines to show below ``what``; those that begin with ``| `` are the caller's.
+    """
 
     request_id: str
     call: ToolCall
     what: str
     reason: str
     details: JsonObject = field(default_factory=dict)
+    preview: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

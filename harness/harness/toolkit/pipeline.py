@@ -139,6 +139,7 @@ class Pipeline:
             mutating=prepared.traits.mutating,
             requires_approval=prepared.tool.requires_approval(prepared.args),
             backend=self.ctx.execution.identity,
+            preview=prepared.tool.preview(prepared.args),
         )
 
     async def _refuse(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:

@@ -47,6 +47,8 @@ class PermissionRequest:
     requires_approval: bool
     backend: str
     """The target's URL and identity; a grant for one target says nothing of another."""
+    preview: str | None = None
+    """What :meth:`Tool.preview` shows of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,13 @@ class Tool(ABC, Generic[A]):
         """The arguments that :meth:`subjects` tell all about, so that nothing is left of them to judge."""
         return frozenset()
 
+    def preview(self, args: A) -> str | None:
+        """What a question about the call shows beside its subjects, such as the text of a file that would be written.
+
+        It is redacted and cut where it is shown. A lasting answer does not cover it: rules know the subjects alone.
+        """
+        return None
+
     def requires_approval(self, args: A) -> bool:
         """Whether the call asks when no rule decides."""
         return self.traits_of(args).mutating

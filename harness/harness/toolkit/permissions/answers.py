@@ -65,6 +65,10 @@ class Question:
     """The answers that make sense; another one counts as ``once``."""
     details: JsonObject = field(default_factory=dict)
     session_id: str = ""
+    preview: str = ""
+    """Printable lines to show below ``what``; those that begin with ``| `` are the caller's."""
+    broken: bool = False
+    """The file of rules cannot be read, so that no rule can be added."""
 
 
 def may_be_kept(claims: Sequence[Claim]) -> tuple[Scope, ...]:

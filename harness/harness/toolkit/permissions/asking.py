@@ -15,8 +15,9 @@ from ..tool import Intent
 from ..values import JsonObject
 from .answers import Answer, Question, Scope, may_be_kept
 from .approver import Approver
-from .decide import Decision
+from .decide import Decision, Step
 from .lookalikes import odd_characters
+from .previews import preview_of
 
 if TYPE_CHECKING:
     from ..context import ToolContext
@@ -24,15 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["ask", "no_approver", "question_of"]
 
 NO_APPROVER = "nobody is there to approve it"
+REPAIR = "repair or remove the file of rules first"
 RULE = "allow it with a rule (harness permissions add)"
 MODE = 'set permissions.mode = "auto" in the settings file'
 TIMEOUT = "nobody answered"
 
 
-def no_approver(scopes: Sequence[Scope]) -> str:
-    """That nobody can be asked, and what would allow it: not all that is asked can be answered in advance. Pure."""
+def no_approver(scopes: Sequence[Scope], *, broken: bool = False) -> str:
+    """That nobody can be asked, and what would allow it: not all that is asked can be answered in advance. Pure.
+
+    ``broken``: the file of rules cannot be read; until it can, no rule can be added, and no mode allows anything.
+    """
     if Scope.ALWAYS not in scopes:
         return f"{NO_APPROVER}, and no rule or mode allows it"
+    if broken:
+        return f"{NO_APPROVER}; {REPAIR}"
     if Scope.SESSION not in scopes:
         return f"{NO_APPROVER}; {RULE} for exactly this text"
     return f"{NO_APPROVER}; {RULE}, or {MODE}"
@@ -43,16 +50,18 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
     secret = any(claim.secret for claim in decision.asks)
     what = "\n".join(claim.shown for claim in decision.asks)
     arguments = request.call.arguments if not isinstance(request.call.arguments, str) else {}
-    odd = odd_characters(what)
+    odd, scopes = odd_characters(what), may_be_kept(decision.asks)
     return Question(
         request_id=uuid.uuid4().hex,
         call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
         what=ctx.redactor.text(what),
         reason=ctx.redactor.text(f"{decision.reason}; {odd}" if odd not in decision.reason else decision.reason),
         target=request.backend,
-        scopes=may_be_kept(decision.asks),
+        scopes=scopes,
         details=ctx.redactor.json(_details(arguments)),
         session_id=ctx.session_id,
+        preview="" if secret else preview_of(request.preview, scopes, ctx.redactor.text),
+        broken=decision.step is Step.BROKEN,
     )
 
 
@@ -75,6 +84,7 @@ async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolC
                 what=question.what,
                 reason=question.reason,
                 details=question.details,
+                preview=question.preview,
             )
         )
         answer = _checked(await _answer(approver, question, timeout), question)

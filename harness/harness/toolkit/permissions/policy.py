@@ -21,7 +21,7 @@ from .answers import Answer, Scope, may_be_kept, rules_of
 from .approver import Approver
 from .asking import ask, no_approver, question_of
 from .claims import Claim
-from .decide import Decision, Situation, decide
+from .decide import Decision, Situation, Step, decide
 from .harddenials import HardDenials
 from .reading import read_claims
 from .ruleindex import RuleIndex
@@ -213,7 +213,8 @@ class RulePolicy(Policy):
         if in_advance is not None:
             return in_advance
         if self.approver is None:
-            return Verdict(False, f"{decision.reason}; {no_approver(may_be_kept(decision.asks))}", "no approver")
+            advice = no_approver(may_be_kept(decision.asks), broken=decision.step is Step.BROKEN)
+            return Verdict(False, f"{decision.reason}; {advice}", "no approver")
         question = question_of(request, decision, ctx)
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:

@@ -1,0 +1,99 @@
+"""What a question shows of a text that would be written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.permits import Says, desk
+from tests.support.toolbox import Toolbox, Trace, Words, toolbox
+
+from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit.events import PermissionAsked
+from harness.toolkit.permissions.answers import Answer, Scope
+from harness.toolkit.permissions.policy import RulePolicy
+from harness.toolkit.permissions.previews import LASTING, LINES, WIDTH, preview_of
+from harness.toolkit.permissions.store import RuleFile, Stored
+from harness_tools.files import WriteFile
+
+ALL = tuple(Scope)
+ONLY_ONCE = (Scope.ONCE, Scope.DENY_ONCE)
+
+
+def shown(text: str | None) -> list[str]:
+    return preview_of(text, ONLY_ONCE, str).split("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (None, [""]),
+        ("", ["content, 0 bytes:"]),
+        ("a", ["content, 1 byte:", "| a"]),
+        ("a\nb\n", ["content, 4 bytes:", "| a", "| b"]),
+        ("é\udcff", ["content, 3 bytes:", "| é\\udcff"]),
+        ("\x1b[2J\r\t\u202e\u2028x", ["content, 13 bytes:", "| \\x1b[2J\\r\\t\\u202e\\u2028x"]),
+    ],
+)
+def test_size_and_lines_are_shown(text: str | None, lines: list[str]) -> None:
+    assert shown(text) == lines
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    got = shown("x\n" * (LINES + 3))
+    assert (len(got), got[-1]) == (LINES + 2, "… 3 more lines")
+    assert shown("x" * (WIDTH + 5))[1] == f"| {'x' * WIDTH} … 5 more characters"
+
+
+def test_only_a_question_with_lasting_answers_says_how_far_they_go() -> None:
+    assert preview_of("a", ALL, str).endswith(f"\n{LASTING}")
+    assert LASTING not in preview_of("a", ONLY_ONCE, str)
+
+
+@given(st.text())
+def test_no_line_of_the_text_passes_for_one_of_ours(text: str) -> None:
+    got = shown(text)
+    assert all(line.isprintable() for line in got)
+    ours = [line for line in got if not line.startswith("| ")]
+    assert len(ours) == 1 + (len(got) == LINES + 2)
+    assert len(got) <= LINES + 2
+
+
+def asked_for_each_write(approver: Says) -> Toolbox:
+    made = toolbox([WriteFile()])
+    services = replace(made.executor.services, policy=RulePolicy(approver=approver), redactor=Words(Trace()))
+    return replace(made, executor=replace(made.executor, services=services))
+
+
+async def test_the_question_of_write_file_shows_the_text_without_its_secrets() -> None:
+    approver = Says(lambda question: Answer(Scope.DENY_ONCE))
+    made = asked_for_each_write(approver)
+    with made.events.subscribe() as events:
+        call = ToolCall("write_file", {"path": "/srv/a", "content": "one\npassword hunter2\n"})
+        assert (await made.executor.call(call)).status is CallStatus.DENIED
+        (asked,) = [event for event in events.drain() if isinstance(event, PermissionAsked)]
+    lines = ["content, 21 bytes:", "| one", "| password [redacted]", LASTING]
+    assert approver.questions[0].preview.split("\n") == lines
+    assert asked.preview == approver.questions[0].preview
+
+
+async def test_what_touches_no_text_has_no_preview() -> None:
+    approver = Says()
+    assert await desk(approver).allows("run_shell", "rm x")
+    assert approver.questions[0].preview == ""
+
+
+async def test_with_a_broken_file_no_rule_is_advised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(RuleFile, "load", lambda self: Stored(failure="it is broken"))
+    approver = Says()
+    made = desk(file=tmp_path / "permissions.json")
+    reason = (await made.decide("write_file", "/srv/a")).reason
+    assert "repair or remove the file of rules first" in reason
+    assert "permissions add" not in reason
+    assert "mode" not in reason
+    made.policy.approver = approver
+    assert await made.allows("write_file", "/srv/a")
+    assert approver.questions[0].broken
