@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -22,7 +23,7 @@ from tests.support.audits import checked, entry
 from harness import connect
 from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import AuditCall, Filters, Place, calls, open_ledger, open_reader, this_process
+from harness.toolkit.ledger import AuditCall, Filters, Place, calls, open_ledger, open_reader, records, this_process
 
 PROGRAM = Path(__file__).with_name("ledger_child.py")
 ROOT = Path(__file__).parents[2]
@@ -192,6 +193,56 @@ async def test_a_ledger_that_cannot_be_opened_on_a_full_disk_says_so_and_is_whol
             await ledger.end("c2", CallStatus.OK, "")
         assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
         assert checked(place.directory).problems == []
+
+
+@pytest.mark.parametrize("disk", DISKS)
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_was_written_can_be_read_on_a_full_disk(disk: str, killed: bool, tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    with DISKS[disk](place.directory) as full:
+        await written(place, killed=killed)
+        with full():
+            assert_is_readable(place)
+        assert_is_readable(place)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_was_written_can_be_read_on_a_read_only_file_system(
+    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path / "audit")
+    with small_disk(place.directory):
+        await written(place, killed=killed)
+        subprocess.run(["mount", "-o", "remount,ro", place.directory], check=True)
+        assert_is_readable(place)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+        if killed:
+            with pytest.raises(HarnessError, match="a copy cannot be made"):
+                kept(place)
+        else:
+            assert_is_readable(place)
+
+
+async def written(place: Place, *, killed: bool) -> None:
+    """Two calls; one that was killed left them in the log, without the file that readers share."""
+    async with open_ledger(place.directory) as ledger:
+        for name in ("c1", "c2"):
+            await ledger.begin(entry(name))
+            await ledger.end(name, CallStatus.OK, "")
+        files = {path: path.read_bytes() for path in place.directory.iterdir() if not path.name.endswith("-shm")}
+    for path, content in files.items() if killed else ():
+        path.write_bytes(content)
+    assert {path.name for path in files} == {"audit.db", "audit.db-wal", "head"}
+    assert {path.name for path in place.directory.iterdir() if path.stat().st_size} >= {"audit.db", "head"}
+
+
+def assert_is_readable(place: Place) -> None:
+    assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
+    with open_reader(place) as db:
+        assert len(list(records(db, Filters(), this_process()))) == 4
+    report = checked(place.directory)
+    assert (report.problems, report.records) == ([], 4)
 
 
 async def test_an_outcome_that_waited_is_written_when_there_is_room_without_another_call(tmp_path: Path) -> None:

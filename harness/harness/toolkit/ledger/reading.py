@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ..values import CallStatus, JsonObject
 from .place import Place
@@ -17,6 +21,10 @@ from .store import connect, unusable
 __all__ = ["AuditCall", "Filters", "calls", "one_call", "open_reader", "records"]
 
 CHUNK = "SELECT seq, number, body, hash FROM records WHERE seq > ? ORDER BY seq LIMIT 1000"
+PROBE = "PRAGMA schema_version"
+NO_SHARING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+ALONE_LIMIT = 500
+"""Milliseconds to wait for a process that has the audit open: then SQLite's files are there, and were not readable."""
 CALLS = "r.kind IN ('intent', 'refused')"
 STATUS = """coalesce(r.status, (
   SELECT o.status FROM records o WHERE o.number = r.seq AND o.kind IN ('outcome', 'resolved')
@@ -67,10 +75,48 @@ def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
         raise FileNotFoundError(place.database)
     try:
         place.check()
-        with closing(connect(place, "ro")) as connection:
-            yield connection
+        with ExitStack() as files:
+            yield _opened(place, files)
     except sqlite3.Error as error:
         raise unusable(place, error) from error
+
+
+def _opened(place: Place, files: ExitStack) -> sqlite3.Connection:
+    """A connection that can read; on a full or read-only disk SQLite cannot make the file that its readers share."""
+    connection = files.enter_context(closing(connect(place, "ro")))
+    try:
+        connection.execute(PROBE).fetchone()
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF not in NO_SHARING:
+            raise
+        files.close()
+        connection = files.enter_context(closing(_alone(place, files)))
+        connection.execute("PRAGMA temp_store = MEMORY")
+        try:
+            connection.execute(PROBE).fetchone()
+        except sqlite3.Error:
+            raise error from None
+    return connection
+
+
+def _alone(place: Place, files: ExitStack) -> sqlite3.Connection:
+    """A connection that shares nothing with other processes, and still reads what only the write-ahead log has."""
+    log = place.directory / f"{place.database.name}-wal"
+    if os.access(place.directory, os.W_OK):
+        connection = connect(place, "rw")
+        connection.execute(f"PRAGMA busy_timeout = {ALONE_LIMIT}")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return connection
+    if not log.exists() or not log.stat().st_size:
+        return connect(place, "ro", immutable=True)
+    try:
+        copy = Place(Path(files.enter_context(TemporaryDirectory(prefix="harness-audit-"))))
+        for path in (place.database, log):
+            shutil.copyfile(path, copy.directory / path.name)
+    except OSError as error:
+        what = f"nothing can be written there, and a copy cannot be made: {error.strerror or error}"
+        raise place.failure(what, "free some space for temporary files, or set TMPDIR to another directory") from error
+    return connect(copy, "rw")
 
 
 def calls(db: sqlite3.Connection, filters: Filters, here: ProcessId, limit: int) -> list[AuditCall]:

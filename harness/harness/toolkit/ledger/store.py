@@ -306,9 +306,13 @@ def open_store(place: Place, process: ProcessId) -> Iterator[Store]:
             os.close(head_file)
 
 
-def connect(place: Place, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
-    """A connection without implicit transactions; it may wander between threads, one at a time."""
-    uri = f"file:{quote(str(place.database))}?mode={mode}"
+def connect(place: Place, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
+    """A connection without implicit transactions; it may wander between threads, one at a time.
+
+    Args:
+        immutable: nobody can write the file, and it has no write-ahead log.
+    """
+    uri = f"file:{quote(str(place.database))}?mode={mode}{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
 
 
