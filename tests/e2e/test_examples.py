@@ -87,6 +87,10 @@ def test_only_srv(path: str, said: str) -> None:
     assert bool(said) == bool(done.stdout)
 
 
+def test_own_hooks(home: Path) -> None:
+    assert run(home, "own_hooks.py") == ["denied /etc/shadow", "ok /etc/passwd", "the end"]
+
+
 def test_set_option_tool(home: Path) -> None:
     asked = f"asked: write example.conf (that is {home}/example.conf)"
     assert run(home, "set_option_tool.py") == [

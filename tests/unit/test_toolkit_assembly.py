@@ -18,6 +18,8 @@ from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.events import JobStarted
+from harness.toolkit.hooks import Answer as HookAnswer
+from harness.toolkit.hooks import Hooks
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
@@ -295,6 +297,29 @@ async def test_hooks_of_the_settings_guard_calls_and_see_the_session_begin_and_e
     assert (ran.status, refused.status) == (CallStatus.OK, CallStatus.DENIED)
     assert "not this" in refused.result.text
     assert (home / "events").read_text().split() == ["session_start", "pre_tool", "pre_tool", "session_end"]
+
+
+async def test_hooks_of_the_program_serve_several_sessions_from_begin_to_end(execution: ExecutionContext) -> None:
+    heard: list[tuple[str, str]] = []
+    hooks = Hooks()
+    for event in ("session_start", "pre_tool", "session_end"):
+        hooks.on(event, lambda occasion: heard.append((occasion.session_id, occasion.event)))
+    async with (
+        open_toolkit() as toolkit,
+        toolkit.executor(execution, session_id="a", hooks=hooks) as one,
+        toolkit.executor(execution, session_id="b", hooks=hooks) as two,
+        toolkit.executor(execution, session_id="c") as three,
+    ):
+        for executor in (one, two, three):
+            await executor.call(ToolCall("time"))
+    steps = ["session_start", "pre_tool", "session_end"]
+    assert [event for session, event in heard if session == "a"] == steps
+    assert [event for session, event in heard if session == "b"] == steps
+    assert "c" not in dict(heard)
+    async with open_executor(execution, hooks=hooks) as alone:
+        hooks.on("pre_tool", lambda occasion: HookAnswer("deny", "too late"))
+        assert (await alone.call(ToolCall("time"))).status is CallStatus.OK
+    assert heard[-1] == (alone.session_id, "session_end")
 
 
 async def test_while_a_real_job_goes_on_nothing_is_given_again(execution: ExecutionContext, home: Path) -> None:

@@ -108,6 +108,7 @@ class Toolkit:
         model: str = "",
         cwd: str | None = None,
         spawner: Spawner | None = None,
+        hooks: Hooks | None = None,
         middleware: tuple[Middleware, ...] = (),
     ) -> AsyncIterator[Executor]:
         """An executor for one session on one target.
@@ -117,6 +118,8 @@ class Toolkit:
             registry: the tools that are offered; the default is those that the target can serve.
             timed: what was approved in advance.
             session_id: empty makes a new one.
+            hooks: those of the program, which run after the settings' own. One :class:`.hooks.Hooks` may serve many
+                sessions; what is added to it later is for sessions that begin later.
             middleware: code around every call, the outermost first.
         """
         session = session_id or uuid.uuid4().hex
@@ -125,12 +128,12 @@ class Toolkit:
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         offered = registry or await self.registry.available(execution)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
-        async with self._hooks(occasion) as hooks:
+        async with self._hooks(occasion, hooks.registered if hooks is not None else ()) as running:
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
                 yield Executor(
                     execution=execution,
                     registry=offered,
-                    services=self._services(policy, hooks, middleware),
+                    services=self._services(policy, running, middleware),
                     events=events,
                     reads=self.reads.of(session, execution),
                     session_id=session,
@@ -141,9 +144,9 @@ class Toolkit:
                 )
 
     @asynccontextmanager
-    async def _hooks(self, start: Occasion) -> AsyncIterator[Hooks]:
-        """The operator's hooks for one session, which are told of its start and its end."""
-        async with Hooks(self.settings.hooks) as hooks:
+    async def _hooks(self, start: Occasion, own: tuple[Registered, ...]) -> AsyncIterator[Hooks]:
+        """The hooks of the operator and the program for one session, which are told of its start and its end."""
+        async with Hooks((*self.settings.hooks, *own)) as hooks:
             await self._tell(hooks, start)
             try:
                 yield hooks
@@ -232,10 +235,13 @@ async def open_executor(
     approver: Approver | None = None,
     session_id: str = "",
     agent_id: str = "",
+    hooks: Hooks | None = None,
 ) -> AsyncIterator[Executor]:
     """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
     async with (
         open_toolkit(settings) as toolkit,
-        toolkit.executor(execution, approver=approver, session_id=session_id, agent_id=agent_id) as executor,
+        toolkit.executor(
+            execution, approver=approver, session_id=session_id, agent_id=agent_id, hooks=hooks
+        ) as executor,
     ):
         yield executor

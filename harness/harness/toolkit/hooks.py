@@ -143,6 +143,11 @@ class Hooks(Hook):
         handler = _handler(function)
         self._registered.append(Registered(event_named(event), handler, matcher or Matcher(), background))
 
+    @property
+    def registered(self) -> tuple[Registered, ...]:
+        """The hooks, in their order."""
+        return tuple(self._registered)
+
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
         return self
