@@ -106,6 +106,14 @@ def test_a_hook_that_fails_after_the_call_is_told_and_its_words_hold_no_secret(p
     assert err.splitlines() == ["harness: a hook failed: password=[redacted]"]
 
 
+def test_json_of_a_call_has_no_exact_bytes_that_would_bring_a_secret_back(program: Program) -> None:
+    (program.home / "f").write_bytes(b"password=Tr0ub4dor-3x \xff")
+    done = program.run("--json", "tools", "call", "run_shell", '{"command": "cat f"}')
+    data = json.loads(done.stdout)["data"]
+    assert data["stdout"] == "password=[redacted] \ufffd"
+    assert not [name for name in data if "base64" in name]
+
+
 def test_json_says_everything_whatever_came_of_it(program: Program) -> None:
     for name, arguments, expected in (
         ("time", {}, (0, "ok", False, "")),
