@@ -302,7 +302,7 @@ async def test_a_failing_middleware_is_named_and_not_the_tool(middleware: Middle
     made = toolbox([SayTool(Trace(), MUTATING)], middleware=(innocent, middleware, innocent))
     outcome = await made.executor.call(ToolCall("say"))
     assert outcome.result.text.startswith(said)
-    assert f"this is a defect of the middleware {middleware.__name__}" in outcome.result.text  # type: ignore[attr-defined]  # a function
+    assert f"this is a defect of the middleware {middleware.__name__}" in outcome.result.text
     assert (outcome.status, len(made.ledger.begun)) == (CallStatus.ERROR, ran)
 
 

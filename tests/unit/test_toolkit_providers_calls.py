@@ -239,7 +239,7 @@ def test_a_failed_response_of_openai_says_why(output: list[Json]) -> None:
 
 
 def test_calls_of_a_failed_response_are_withheld_with_the_apis_reason() -> None:
-    response = {**responses_response(ASKED), "status": "failed", "error": {"message": "It broke."}}
+    response: JsonObject = {**responses_response(ASKED), "status": "failed", "error": {"message": "It broke."}}
     turn = provider("openai-responses").calls(response, TOOLS)
     assert (turn.calls, len(turn.withheld)) == ((), 2)
     assert "the response ended with 'failed': It broke.; nothing happened" in turn.withheld[0].result.text
