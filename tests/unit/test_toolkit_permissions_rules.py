@@ -193,6 +193,7 @@ def test_ten_thousand_rules_cost_no_more_than_twice_what_ten_cost() -> None:
         "/home/ann/.aws/credentials",
         "/home/ann/.kube/config",
         "/run/secrets/db",
+        "/home/ann/.local/state/harness/mcp-token",
     ],
 )
 def test_a_secret_is_known_by_its_path(path: str) -> None:
@@ -228,6 +229,8 @@ def test_files_that_give_rights_are_protected() -> None:
     protected = SecretPaths(PROTECTED)
     for path in ("/srv/.aiexclude", "/home/ann/.config/harness/config.toml", "/x/harness/permissions.json"):
         assert protected.matching(path, HOME)
+    for path in ("/home/ann/.local/state/harness/mcp/a.json", "/home/ann/.local/state/harness/audit"):
+        assert protected.matching(path, HOME)
 
 
 # -- blocked commands
@@ -247,6 +250,20 @@ def test_files_that_give_rights_are_protected() -> None:
         (("harness", "permissions", "add", "--allow", "x"), True),
         (("/usr/local/bin/harness", "permissions", "remove", "1"), True),
         (("harness", "permissions", "list"), False),
+        (("harness", "--json", "--ssh", "web1", "permissions", "add", "--allow", "x"), True),
+        (("harness", "permissions", "--json", "remove", "1"), True),
+        (("python3.12", "-m", "harness", "permissions", "add", "--allow", "x"), True),
+        (("python", "-m", "harness.cli.start", "permissions", "add"), True),
+        (("/usr/bin/uvx", "harness", "permissions", "add"), True),
+        (("harness", "tools", "call", "run_shell", "{}", "--yes"), True),
+        (("harness", "tools", "call", "--yes", "run_shell", "{}"), True),
+        (("harness", "tools", "call", "run_shell", "{}"), False),
+        (("harness", "servers", "accept", "notes"), True),
+        (("harness", "servers", "show", "notes"), False),
+        (("harness", "audit", "resolve", "1", "abort"), True),
+        (("harness", "audit", "show"), False),
+        (("python", "harness_report.py", "permissions", "add"), False),
+        (("echo", "harness", "permissions", "add"), False),
         (("security", "find-generic-password", "-w"), True),
         ((), False),
     ],

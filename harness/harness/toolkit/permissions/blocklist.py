@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 
 from .globs import matches
@@ -10,20 +11,30 @@ from .globs import matches
 __all__ = ["BLOCKED", "blocked", "command_forms"]
 
 BLOCKED = (
-    "harness permissions add*",
-    "harness permissions remove*",
     "security find-*-password*",
     "security dump-keychain*",
     "secret-tool lookup*",
     "secret-tool search*",
 )
-"""What gives an agent rights, or reads a keychain."""
+"""What reads a keychain."""
+DECISIONS = (
+    ("permissions", "add"),
+    ("permissions", "remove"),
+    ("tools", "call", "--yes"),
+    ("servers", "accept"),
+    ("audit", "resolve"),
+)
+"""What only a person decides, as words of harness's command line: options may stand between them."""
+RUNNERS = re.compile(r"(?:python|pypy)[\d.]*|uvx?|pipx|poetry|hatch|pdm")
+OURS = re.compile(r"(?:.*/)?harness(?:\.[\w.]*)?")
 
 
 def blocked(argv: Sequence[str], patterns: Iterable[str]) -> str:
     """Why a simple command is blocked: the pattern, or what it would destroy; empty when it is not."""
     if _removes_root(argv):
         return "it removes the whole file system"
+    if decision := _decision(argv):
+        return f"'harness {decision}' is blocked: only a person decides that"
     forms = command_forms(argv)
     return next((f"{pattern!r} is blocked" for pattern in patterns for form in forms if matches(pattern, form)), "")
 
@@ -34,6 +45,22 @@ def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
         return ()
     plain = [posixpath.basename(argv[0]), *argv[1:]]
     return tuple(dict.fromkeys((" ".join(argv), " ".join(plain))))
+
+
+def _decision(argv: Sequence[str]) -> str:
+    """What the command would decide in a person's place."""
+    program = posixpath.basename(argv[0]) if argv else ""
+    begin = 0 if program == "harness" else None
+    if RUNNERS.fullmatch(program):
+        begin = next((number for number, word in enumerate(argv) if OURS.fullmatch(word)), None)
+    if begin is None:
+        return ""
+    return next((" ".join(words) for words in DECISIONS if _in_order(words, argv[begin + 1 :])), "")
+
+
+def _in_order(words: Sequence[str], argv: Sequence[str]) -> bool:
+    rest = iter(argv)
+    return all(word in rest for word in words)
 
 
 def _removes_root(argv: Sequence[str]) -> bool:

@@ -24,13 +24,16 @@ SECRETS = (
     *("**/.config/gcloud/*credential*", "**/.config/gcloud/*.db", "**/.config/gh/hosts.yml", "**/.kube/config"),
     *("/etc/kubernetes/*.conf", "/etc/rancher/*/*.yaml", "**/.docker/config.json", "**/containers/auth.json"),
     *("**/.gnupg/**", "**/.password-store/**", "**/.local/share/keyrings/**", "**/.terraform.d/credentials*"),
-    *("/run/secrets/**", "/var/run/secrets/**"),
+    *("/run/secrets/**", "/var/run/secrets/**", "**/harness/mcp-token"),
     *("/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/mem", "/proc/kcore", "/dev/mem", "/dev/kmem"),
 )
 """What is a secret by its path; ``!`` takes an earlier one back."""
 
-PROTECTED = (".aiexclude", "**/.config/harness/**", "**/harness/permissions.json")
-"""What no call may write: it would give rights to whoever asks for them."""
+PROTECTED = (
+    *(".aiexclude", "**/.config/harness/**", "**/harness/permissions.json"),
+    *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**"),
+)
+"""What no call may write: it would give rights to whoever asks for them, or hide what was done."""
 
 MAGIC = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?P<rest>/.*)?")
 
