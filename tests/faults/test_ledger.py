@@ -22,8 +22,20 @@ from tests.support.audits import checked, entry
 
 from harness import connect
 from harness.errors import HarnessError, ToolError
-from harness.toolkit import CallStatus
-from harness.toolkit.ledger import AuditCall, Filters, Place, calls, open_ledger, open_reader, records, this_process
+from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit.assembly import ToolkitSettings, open_executor
+from harness.toolkit.ledger import (
+    AuditCall,
+    Filters,
+    Place,
+    audit_directory,
+    calls,
+    open_ledger,
+    open_reader,
+    records,
+    this_process,
+)
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
 PROGRAM = Path(__file__).with_name("ledger_child.py")
 ROOT = Path(__file__).parents[2]
@@ -193,6 +205,32 @@ async def test_a_ledger_that_cannot_be_opened_on_a_full_disk_says_so_and_is_whol
             await ledger.end("c2", CallStatus.OK, "")
         assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
         assert checked(place.directory).problems == []
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_without_room_for_the_ledger_what_changes_nothing_runs_with_a_warning(
+    disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    place, settings = Place(audit_directory()), ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
+    (tmp_path / "seen").write_text("seen")
+    with DISKS[disk](place.directory) as full:
+        await written(place, killed=False)
+        async with connect("local:") as execution:
+            with full():
+                async with open_executor(execution, settings) as executor:
+                    read = await executor.call(ToolCall("read_file", {"path": f"{tmp_path}/seen"}))
+                    wrote = await executor.call(ToolCall("write_file", {"path": f"{tmp_path}/new", "content": "x"}))
+            assert "what does run is not recorded" in caplog.text
+            assert (read.status, wrote.status) == (CallStatus.OK, CallStatus.ERROR)
+            assert "nothing was run: the audit cannot be kept in" in wrote.result.text
+            assert not (tmp_path / "new").exists()
+            assert_is_readable(place)
+            place.directory.chmod(0o755)
+            with pytest.raises(HarnessError, match="other users"):
+                async with open_executor(execution, settings):
+                    raise AssertionError
 
 
 @pytest.mark.parametrize("disk", DISKS)

@@ -14,7 +14,7 @@ import logging
 import os
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -28,7 +28,7 @@ from .events import EventBus
 from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
 from .hooks_settings import hooks_of
-from .ledger import Retention, SqliteLedger, open_ledger, retention_of
+from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
 from .middleware import NoMarks
 from .outputs import OutputStore
 from .permissions.approver import Approver
@@ -84,7 +84,7 @@ class Toolkit:
 
     settings: ToolkitSettings
     registry: Registry
-    ledger: SqliteLedger
+    ledger: SqliteLedger | NoRoomLedger
     redactor: PatternRedactor
     results: ResultCache
     reads: ReadTracker
@@ -210,11 +210,11 @@ async def open_toolkit(
     results = ResultCache()
     if not settings.tools.cache:
         results.disable()
-    async with open_ledger(retention=settings.retention) as ledger:
+    async with AsyncExitStack() as files:
         yield Toolkit(
             settings=settings,
             registry=known.registry,
-            ledger=ledger,
+            ledger=await _ledger(files, settings.retention),
             redactor=PatternRedactor.with_environment(
                 {**os.environ, **(variables or {})}, patterns=settings.tools.secrets
             ),
@@ -225,6 +225,17 @@ async def open_toolkit(
             hooks=tuple(hook for _, hook in hooks.found),
             problems=problems,
         )
+
+
+async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteLedger | NoRoomLedger:
+    """The ledger; without room for it, one that lets nothing run but what changes nothing."""
+    try:
+        return await files.enter_async_context(open_ledger(retention=retention))
+    except HarnessError as error:
+        if not has_no_room(error):
+            raise
+        log.warning("%s; nothing that changes something runs, and what does run is not recorded", error)
+        return NoRoomLedger(error)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from .ledger import NullLedger, SqliteLedger, open_ledger
+from .noroom import NoRoomLedger, has_no_room
 from .place import Head, Place, audit_directory
 from .process import Life, ProcessId, this_process
 from .reading import AuditCall, Filters, calls, one_call, open_reader, records
@@ -25,6 +26,7 @@ __all__ = [
     "Filters",
     "Head",
     "Life",
+    "NoRoomLedger",
     "NullLedger",
     "Orphan",
     "Place",
@@ -36,6 +38,7 @@ __all__ = [
     "Unsettled",
     "audit_directory",
     "calls",
+    "has_no_room",
     "one_call",
     "open_ledger",
     "open_reader",
