@@ -235,6 +235,13 @@ async def test_a_client_that_cannot_ask_is_denied_and_told_what_would_allow_it()
     assert tool.ran == []
 
 
+async def test_a_client_that_cannot_ask_is_advised_no_rule_while_their_file_is_broken() -> None:
+    answer = await ClientApprover().ask(replace(question(), broken=True))
+    assert answer.scope is Scope.DENY_ONCE
+    assert "repair or remove the file of rules" in answer.reason
+    assert "permissions add" not in answer.reason
+
+
 async def test_no_answer_in_time_is_a_denial() -> None:
     tool = Runner()
 
