@@ -262,6 +262,14 @@ async def test_what_was_written_can_be_read_on_a_read_only_file_system(
             assert_is_readable(place)
 
 
+def test_an_audit_that_there_was_no_room_to_make_is_none(tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    place.prepare()
+    with pytest.raises(FileNotFoundError), open_reader(place):
+        raise AssertionError
+    assert checked(place.directory).problems == []
+
+
 async def written(place: Place, *, killed: bool) -> None:
     """Two calls; one that was killed left them in the log, without the file that readers share."""
     async with open_ledger(place.directory) as ledger:

@@ -71,7 +71,7 @@ def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
         FileNotFoundError: there is none.
         HarnessError: it cannot be read.
     """
-    if not place.database.exists():
+    if not place.database.exists() or not place.database.stat().st_size:  # empty: there was no room to make it
         raise FileNotFoundError(place.database)
     try:
         place.check()
