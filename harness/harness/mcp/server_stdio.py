@@ -134,7 +134,7 @@ def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage:
     except ValueError as error:
         try:
             json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return _refusal(PARSE_ERROR, "this is not JSON")
         log.debug("not a message: %s", error)
         return _refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
