@@ -215,6 +215,17 @@ def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on(server: Htt
     assert post(server)[0] == 200
 
 
+def test_a_client_that_wants_to_go_on_after_an_event_hears_what_comes_from_now_on(server: HttpProgram) -> None:
+    session = post(server)[1]["mcp-session-id"]
+    sent = {"Authorization": f"Bearer {server.token}", "Accept": "text/event-stream", "Mcp-Session-Id": session}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
+    try:
+        connection.request("GET", "/mcp", headers=sent | {"Last-Event-ID": "1"})
+        assert connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
 async def test_there_are_only_so_many_sessions(tmp_path: Path) -> None:
     from harness.mcp.http_sessions import SESSIONS
 

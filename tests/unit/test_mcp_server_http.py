@@ -6,14 +6,18 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.mcp import http_server as module
 from harness.mcp.http_guard import Address, parse_address, refusal_of
-from harness.mcp.http_server import check_address, names_of
+from harness.mcp.http_server import check_address, http_server, names_of
+from harness.mcp.http_sessions import http_sessions
 from harness.mcp.http_token import VARIABLE, Token, default_token_path, find_token
 
 SECRET = "s" * 40
@@ -123,6 +127,22 @@ def test_other_machines_reach_it_only_when_that_is_asked_for(host: str) -> None:
     with pytest.raises(ConfigError, match="other machines"):
         check_address(Address(host, 1), allow_remote=False)
     check_address(Address(host, 1), allow_remote=True)
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127"])
+async def test_a_connection_that_asks_for_nothing_is_ended(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAD_LIMIT", 0.1)
+
+    def no_session() -> NoReturn:
+        raise AssertionError
+
+    async with http_sessions(no_session) as sessions, http_server(sessions, Address("127.0.0.1", 0), TOKEN) as found:
+        with anyio.fail_after(10):
+            async with await anyio.connect_tcp(found.host, found.port) as stream:
+                if sent:
+                    await stream.send(sent)
+                with pytest.raises(anyio.EndOfStream):
+                    await stream.receive()
 
 
 def test_this_machine_may_always_reach_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 import uvicorn
 from mcp.server.transport_security import RequestBodyLimitMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import ConfigError, HarnessError
 from .http_guard import Address, Guard
@@ -26,6 +28,8 @@ __all__ = ["BODY_LIMIT", "check_address", "http_server", "names_of"]
 BODY_LIMIT = 4 << 20
 """Bytes of one request."""
 CONNECTIONS = 256
+HEAD_LIMIT = 10.0
+"""Seconds within which a connection must have sent the head of its request, which holds the token."""
 GRACE = 2
 """Seconds that running requests get when the server ends."""
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -91,6 +95,7 @@ def _listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
 def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=_Connection,
         lifespan="off",
         ws="none",
         log_config=None,
@@ -100,6 +105,19 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=GRACE,
     )
+
+
+class _Connection(H11Protocol):
+    """A connection that is ended when it asks for nothing: whoever has no token could take all that there may be."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_LIMIT, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

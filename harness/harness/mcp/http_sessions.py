@@ -56,7 +56,7 @@ class HttpSessions:
         elif session_id is None:
             await self._begin(scope, receive, send)
         elif (transport := self._sessions.get(session_id)) is not None:
-            await transport.handle_request(scope, receive, send)
+            await transport.handle_request(_from_now_on(scope), receive, send)
             if transport.is_terminated:
                 self._sessions.pop(session_id, None)
         else:
@@ -141,6 +141,12 @@ class _Status:
         if message["type"] == "http.response.start":
             self.good = message["status"] < 400
         await self._send(message)
+
+
+def _from_now_on(scope: Scope) -> Scope:
+    """A request without the event after which it wants to go on: nothing is replayed, as no event has an id."""
+    kept = [(name, value) for name, value in scope["headers"] if name != b"last-event-id"]
+    return {**scope, "headers": kept}
 
 
 def _unsupported(version: str) -> tuple[int, str, dict[str, object]]:
