@@ -161,6 +161,16 @@ def at_terminal(program: Program, arguments: str) -> pexpect.spawn[str]:
     return pexpect.spawn(program.path, words, env=program.environ, cwd=str(program.home), encoding="utf-8", timeout=30)
 
 
+def test_a_terminal_shows_the_control_characters_of_a_result_and_does_not_obey_them(program: Program) -> None:
+    (program.home / "f").write_bytes(b"one\n\x1b]0;title\x07\x1b[2J\ttwo\n")
+    words = ["tools", "call", "read_file", '{"path": "f"}']
+    child = pexpect.spawn(program.path, words, env=program.environ, cwd=str(program.home), timeout=30)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, child.before) == (0, b"one\r\n\\x1b]0;title\\x07\\x1b[2J\ttwo\r\n")
+    assert b"\x1b]0;" in program.run(*words).stdout  # a program gets what is there
+
+
 @pytest.mark.parametrize(("typed", "code", "made"), [("y", 0, True), ("n", 126, False), ("", 126, False)])
 def test_the_operator_is_asked_at_the_terminal(program: Program, typed: str, code: int, made: bool) -> None:
     child = at_terminal(program, '{"command": "touch made # \\u001b[2J", "why": "to see", "risk": "high"}')

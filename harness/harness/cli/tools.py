@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -219,6 +220,8 @@ def _finish(session: Session, outcome: CallOutcome, target: str, interruption: I
         report(outcome.error, as_json_document=False)
     else:
         text = _text(outcome)
+        if os.isatty(1):  # what a file or another server holds moves no cursor and names no window
+            text = "\n".join(readable(line) for line in text.split("\n"))
         ending = "" if text.endswith("\n") or not text else "\n"
         StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
     return code
