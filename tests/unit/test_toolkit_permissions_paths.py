@@ -148,7 +148,7 @@ async def test_a_look_alike_asks_and_says_what_it_holds() -> None:
 async def test_files_that_give_rights_are_not_written(here: ExecutionContext, tmp_path: Path) -> None:
     file = tmp_path / "conf" / "grants.json"
     made = desk(mode=Mode.AUTO, execution=here, file=file)
-    for path in ("~/.config/harness/config.toml", "/srv/.aiexclude", str(file)):
+    for path in ("~/.config/harness/config.toml", "/srv/.aiexclude", str(file), f"{file.parent}/tools/t.toml"):
         verdict = await made.decide("write_file", path)
         assert (verdict.allowed, verdict.by) == (False, "hard denial"), path
     assert await made.allows("read_file", "~/.config/harness/config.toml")

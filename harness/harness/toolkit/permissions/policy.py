@@ -272,8 +272,9 @@ def _verdict(decision: Decision) -> Verdict:
 def _own_files(file: RuleFile | None) -> tuple[str, ...]:
     if file is None:
         return ()
-    settings = file.path.with_name("config.toml")
-    return tuple({str(path) for own in (file.path, settings) for path in (own, Path(posixpath.realpath(own)))})
+    settings, tools = file.path.with_name("config.toml"), file.path.with_name("tools")
+    own = {str(path) for name in (file.path, settings, tools) for path in (name, Path(posixpath.realpath(name)))}
+    return tuple(own | {f"{path}/**" for path in (tools, posixpath.realpath(tools))})
 
 
 def _unknown(error: Exception) -> Exception:
