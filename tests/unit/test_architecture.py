@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,12 @@ class Import:
         return self.module.partition(".")[0]
 
 
-def imports_of(package: str) -> Iterator[Import]:
+@cache
+def imports_of(package: str) -> tuple[Import, ...]:
+    return tuple(_imports(package))
+
+
+def _imports(package: str) -> Iterator[Import]:
     for path in sorted(PACKAGES[package].rglob("*.py")):
         tree = ast.parse(path.read_text())
         top = set(map(id, _executed(tree)))
