@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import uvicorn
@@ -110,7 +109,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 class _Connection(H11Protocol):
     """A connection that is ended when it asks for nothing: whoever has no token could take all that there may be."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+    def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
         super().connection_made(transport)
         self.loop.call_later(HEAD_LIMIT, self._end_if_silent)
