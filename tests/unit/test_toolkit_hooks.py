@@ -471,3 +471,23 @@ def test_only_what_nothing_waits_for_runs_in_the_background() -> None:
 @pytest.mark.parametrize("stdout", [b"", b" \n", b'{"decision": "allow"}', b'{"decision": "allow", "reason": "fine"}'])
 def test_answers_that_allow(stdout: bytes) -> None:
     assert answer_of(HookExit(0, stdout, b"")).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "message"),
+    [
+        (b'{"decision": "deny", "decision": "allow"}', "'decision' is there twice"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b"yes", "Expecting value"),
+        (b"\xff", "decode"),
+    ],
+)
+def test_what_is_no_answer_is_refused(stdout: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        answer_of(HookExit(0, stdout, b""))
+
+
+async def test_an_answer_after_a_call_that_is_none_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with Hooks([Registered("post_tool", command(tmp_path, "print('yes')"))]) as hooks:
+        await hooks.fire(Occasion("post_tool"), REDACTOR)
+    assert "gave no answer that can be understood" in caplog.text

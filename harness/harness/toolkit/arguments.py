@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from ..errors import ToolError
 from .values import Json, JsonObject
 
-__all__ = ["coerce", "decode", "parse_arguments", "schema_of"]
+__all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys"]
 
 M = TypeVar("M", bound=BaseModel)
 _TRUTH = {"true": True, "false": False}
@@ -31,7 +31,7 @@ def decode(arguments: JsonObject | str, tool: str) -> JsonObject:
     if not isinstance(arguments, str):
         return arguments
     try:
-        value = json.loads(arguments, object_pairs_hook=_unique) if arguments.strip() else {}
+        value = json.loads(arguments, object_pairs_hook=unique_keys) if arguments.strip() else {}
     except (ValueError, RecursionError) as error:
         raise _invalid(tool, f"the arguments are no JSON object: {error}") from error
     if not isinstance(value, dict):
@@ -39,7 +39,12 @@ def decode(arguments: JsonObject | str, tool: str) -> JsonObject:
     return value
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """For :func:`json.loads`: the object, when no key is in it twice. Others take the first, or the last.
+
+    Raises:
+        ValueError: a key is there twice.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))

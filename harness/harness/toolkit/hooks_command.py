@@ -6,6 +6,7 @@ A command that fails, takes too long or answers nonsense denies what it was aske
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Literal, cast
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from ..errors import ToolError
+from .arguments import unique_keys
 from .hooks import BEFORE, Answer, Occasion
 from .hooks_process import STDOUT_KEPT, HookExit, run_hook
 from .seams import Redactor
@@ -24,6 +26,7 @@ from .values import Json, JsonObject, ToolResult
 __all__ = ["CommandHook", "answer_of", "environment", "written"]
 
 TIMEOUT = 5.0
+log = logging.getLogger(__name__)
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
 _PREFIX = "HARNESS_HOOK_"
 """Not ``HARNESS_`` alone: ``HARNESS_TARGET`` would send a harness that the hook starts to the target."""
@@ -83,6 +86,7 @@ class CommandHook:
             return answer_of(found)
         except ValueError as error:
             if self._forgives(occasion):
+                log.warning("the hook %s gave no answer that can be understood: %s", self.name, error)
                 return Answer()
             raise ToolError(f"the hook {self.name} gave no answer that can be understood: {error}") from error
 
@@ -107,7 +111,10 @@ def answer_of(found: HookExit) -> Answer:
     if not found.stdout.strip():
         return Answer()
     try:
+        json.loads(found.stdout, object_pairs_hook=unique_keys)
         said = _Said.model_validate_json(found.stdout)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
