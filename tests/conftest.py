@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 pytest_plugins = ["tests.support.noskip", "tests.support.sshd", "tests.support.program", "tests.support.engines"]
@@ -11,3 +14,12 @@ pytest_plugins = ["tests.support.noskip", "tests.support.sshd", "tests.support.p
 def anyio_backend() -> str:
     """Tests run on asyncio: the asyncssh engine needs it."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    """A command line that is run inside the test process may ask for debugging; the next test did not."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
