@@ -14,7 +14,7 @@ from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, 
 from harness.toolkit.events import Event, Failure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
 from harness.toolkit.seams import Hook, Middleware, Next, PermissionRequest, Verdict
 from harness.toolkit.tool import OutputLimit
-from harness.toolkit.values import Subject
+from harness.toolkit.values import JsonObject, Subject
 
 MUTATING = Traits(mutating=True, aliases=("speak",))
 READING = Traits(cacheable=True, parallelizable=True)
@@ -344,3 +344,13 @@ async def test_a_hook_that_returns_nothing_denies_before_and_changes_nothing_aft
     outcome = await made.executor.call(ToolCall("say"))
     assert outcome.status is CallStatus.DENIED
     assert "a hook failed: TypeError: it returned NoneType, not ToolCall or str" in outcome.result.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"text": "hunter2"}, {"txet": "hunter2"}, '{"text": "hunter2"', '{"text": "hunter2"}']
+)
+async def test_no_event_of_a_call_holds_a_secret_of_its_arguments(arguments: JsonObject | str) -> None:
+    made = box()
+    _, events = await collect(made, ToolCall("say", arguments))
+    assert any(isinstance(event, ToolCallCompleted) for event in events)
+    assert "hunter2" not in repr(events)

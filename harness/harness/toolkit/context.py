@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..context import ExecutionContext
     from .registry import Registry
     from .secrets_stream import StreamRedactor
+    from .values import ToolCall
 
 __all__ = ["CallNotes", "ToolContext"]
 
@@ -28,6 +29,8 @@ class CallNotes:
 
     job_id: str = ""
     """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
+    requested: ToolCall | None = None
+    """The call as it may be shown, once its arguments are known to be valid."""
     shown: str = ""
     """The end of the progress that was shown so far, redacted."""
     streams: dict[str, StreamRedactor] = field(default_factory=dict)

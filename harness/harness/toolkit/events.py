@@ -68,7 +68,7 @@ class ToolCallProgress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallCompleted(Event):
-    """The end of a call, also of one that never got as far as being requested."""
+    """The end of a call, also of one that never got as far as being requested. Its call is as it may be shown."""
 
     outcome: CallOutcome
 

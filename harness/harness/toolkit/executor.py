@@ -76,11 +76,11 @@ class Executor:
             with scope:
                 outcome = await self._outcome(call, ctx)
         except anyio.get_cancelled_exc_class():
-            self._complete(self._cancelled(call, ctx), started)
+            self._complete(self._cancelled(call, ctx), started, ctx)
             raise
         finally:
             del self._running[call.call_id]
-        return self._complete(outcome or self._cancelled(call, ctx), started)
+        return self._complete(outcome or self._cancelled(call, ctx), started, ctx)
 
     async def batch(
         self, calls: Sequence[ToolCall], *, order: Order = "in_order", concurrency: int = CONCURRENCY
@@ -154,16 +154,17 @@ class Executor:
         pipeline = Pipeline(self.services, self.locks, ctx)
         prepared = Prepared(call, tool, args)
         shown = without_typed(self.services.redactor.json(values), prepared.typed_into)  # nobody has judged it yet
-        requested = replace(call, arguments=shown)
+        requested = ctx.notes.requested = replace(call, arguments=shown)
         self.events.publish(ToolCallRequested(call=requested, mutating=prepared.traits.mutating))
         return await pipeline.through(prepared)
 
     def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
         return CallOutcome(call, cancelled(ctx.notes.partial), CallStatus.CANCELLED)
 
-    def _complete(self, outcome: CallOutcome, started: float) -> CallOutcome:
+    def _complete(self, outcome: CallOutcome, started: float, ctx: ToolContext) -> CallOutcome:
         outcome = replace(outcome, seconds=anyio.current_time() - started)
         if outcome.error is not None:
             self.events.publish(Failure(message=outcome.result.text, call_id=outcome.call.call_id))
-        self.events.publish(ToolCallCompleted(outcome=outcome))
+        shown = ctx.notes.requested or replace(outcome.call, arguments={})  # what is no call may hold anything
+        self.events.publish(ToolCallCompleted(outcome=replace(outcome, call=shown)))
         return outcome
