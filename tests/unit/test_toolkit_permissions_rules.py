@@ -175,7 +175,7 @@ def test_ten_thousand_rules_cost_no_more_than_twice_what_ten_cost() -> None:
     [
         "/home/ann/.ssh/id_rsa",
         "/home/ann/.ssh",
-        "/root/.ssh/some-key",
+        "/home/ann/.ssh/some-key",
         "/etc/shadow",
         "/etc/shadow-",
         "/etc/../etc/shadow",
