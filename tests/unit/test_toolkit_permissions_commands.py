@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -10,9 +9,9 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.own_home import here
 from tests.support.permits import desk, says
 
-from harness import connect
 from harness.config import Config
 from harness.context import ExecutionContext
 from harness.target import Target
@@ -22,6 +21,8 @@ from harness.toolkit.permissions.answers import Answer, Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
 
+__all__ = ["here"]
+
 
 def allow(argument: str, match: Match = Match.GLOB) -> Rule:
     return Rule(Action.ALLOW, tool="run_shell", argument=argument, match=match)
@@ -29,18 +30,6 @@ def allow(argument: str, match: Match = Match.GLOB) -> Rule:
 
 def deny(argument: str, tool: str = "run_shell") -> Rule:
     return Rule(Action.DENY, tool=tool, argument=argument, match=Match.GLOB)
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
-    """This machine, with a home of its own."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id_rsa").write_text("key")
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(home))
-    async with connect("local:") as ctx:
-        yield ctx
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.own_home import here
 from tests.support.permits import Desk, desk, says
 
-from harness import connect
 from harness.context import ExecutionContext
 from harness.errors import ConnectionLost, ToolError
 from harness.results import FileStat
@@ -20,17 +19,7 @@ from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
 from harness.toolkit.permissions.targetpaths import PathFinder
 
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
-    """This machine, with a home of its own."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id_rsa").write_text("key")
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(home))
-    async with connect("local:") as ctx:
-        yield ctx
+__all__ = ["here"]
 
 
 async def test_the_real_path_is_what_the_target_says(here: ExecutionContext, tmp_path: Path) -> None:
