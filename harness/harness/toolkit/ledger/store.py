@@ -161,7 +161,7 @@ class Store:
 
         Whatever the tool is: another one may have run the same text.
         """
-        record = call.record
+        record = call.record  # the second condition on the kind is the index's own, which is used only where it stands
         rows = self._db.execute(
             "SELECT seq, body FROM records WHERE kind = 'intent' AND kind IN ('intent', 'refused')"
             " AND backend = ? AND seq != ? AND instr(body, ?)",
