@@ -74,7 +74,6 @@ class Pipeline:
 
     async def through(self, prepared: Prepared) -> CallOutcome:
         """Middleware, then the rest."""
-
         passed = False
 
         async def rest(call: ToolCall) -> CallOutcome:
