@@ -212,10 +212,11 @@ async def test_a_session_that_an_operator_killed_is_made_anew_and_said(desk: Des
     await desk.ctx.run_shell("A=1")
     desk.tmux.cmd("kill-session", "-t", "=harness")
     result = await desk.ctx.run_shell("echo fresh:$A", timeout=20)
-    if result.status is Status.UNKNOWN:  # it was sent before the news of the end came
+    said = result.notices
+    if result.status is Status.UNKNOWN:  # it was sent before the news of the end came, which is told with it
         result = await desk.ctx.run_shell("echo fresh:$A", timeout=20)
     assert (result.status, result.stdout) == (Status.COMPLETED, "fresh:\n")
-    assert result.notices
+    assert any("this is a new one" in notice for notice in (*said, *result.notices)), (said, result.notices)
 
 
 async def test_a_program_that_sets_titles_changes_no_name(desk: Desk) -> None:
