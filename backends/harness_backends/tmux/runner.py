@@ -185,7 +185,8 @@ class PaneRunner:
         if pane.phase in ("prompt", "ended"):
             return
         if pane.phase == "starting":  # its shell ended meanwhile, and the fresh one is not ready yet
-            return await self._first_prompt(pane)
+            await self._first_prompt(pane)
+            return
         raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
 
     async def _settled(self, pane: Pane) -> Foreground:
