@@ -1,0 +1,14 @@
+"""What tools of programmers report: errors, merge conflicts, differences, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.toolkit import Tool
+
+__all__ = ["tools"]
+
+
+def tools() -> list[Tool[Any]]:
+    """One of each."""
+    return []

@@ -1,0 +1,14 @@
+"""Finding files and text on the target: names, contents, what is in a directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.toolkit import Tool
+
+__all__ = ["tools"]
+
+
+def tools() -> list[Tool[Any]]:
+    """One of each."""
+    return []
