@@ -17,7 +17,7 @@ from tests.support.job_targets import JobTarget, open_job_target, processes_of
 from harness.config import Config
 from harness.errors import JobNotFound
 from harness.results import Job, Status
-from harness_backends.posix.jobtable import parse_table
+from harness_backends.posix.jobtable import JobTable, parse_table
 from harness_backends.posix.state import JobRecord, render_record
 
 TIME = 40.0
@@ -200,6 +200,40 @@ async def test_cleaning_removes_old_and_big_ended_jobs_only(tmp_path: Path, shel
             assert [job.job_id for job in await target.jobs.list()] == [newest, running.job_id]
             assert await target.store.claim() > (running.job_id or "")
             await target.jobs.kill(running.job_id or "")
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+async def test_cleaning_that_takes_long_keeps_nobody_waiting(tmp_path: Path, shell: str) -> None:
+    slow = f"find() {{ : >{tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; command find \"$@\"; }}"
+    with anyio.fail_after(TIME):
+        async with open_job_target(shell, tmp_path) as target, anyio.create_task_group() as tasks:
+            await target.run("true")
+            await target.shell.request(lambda number: f"{slow}\nhx_call {number} :\n", timeout=10)
+            cleaned: list[int] = []
+
+            async def clean() -> None:
+                cleaned.append(await target.jobs.clean())
+
+            tasks.start_soon(clean)
+            while not (tmp_path / "begun").exists():
+                assert (await target.run("echo here")).stdout == "here\n"
+            assert (await target.shell.call("echo there")).text == "there\n"
+            assert cleaned == []
+            (tmp_path / "go").touch()
+    assert cleaned == [0]
+
+
+async def test_jobs_are_cleaned_once_in_ten_minutes_however_many_harnesses_there_are(tmp_path: Path) -> None:
+    with anyio.fail_after(TIME):
+        async with open_job_target("dash", tmp_path) as target:
+            table = JobTable(target.transport, target.shell, target.store, Config(jobs_max_age=2 * 86400))
+            assert await table.clean_if_due() == 0
+            old = await target.run("true")
+            for path in (target.state / "jobs").glob(f"{old.job_id}.*"):
+                os.utime(path, (1, 1))
+            assert await table.clean_if_due() == 0
+            os.utime(target.state / "jobs/cleaned", (1, 1))
+            assert await table.clean_if_due() == 1
 
 
 async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["clean_script"]
+__all__ = ["IF_DUE", "clean_script"]
 
 MOST_JOBS = 10_000
 """Ended jobs beyond this many are removed by clean(), whatever their size."""
 DAY = 86400
+
+IF_DUE = r"""
+cd "$hx_jobs" || exit 0
+[ -z "$(find . ! -name . -prune -name cleaned -mmin -10 2>/dev/null)" ] || exit 0
+(umask 077; : >cleaned)
+"""
+"""Before the script: end when it has run in the last ten minutes, whoever ran it. Without ``-mmin`` it always runs."""
 
 # Facts for the judge, one in a line: "A uid" a pane that lives; "N uid" a pane's directory that may be new;
 # "O path" beyond the age; "E n" ended; "G n" has a process; "S blocks n.suffix"; "L blocks path"; "D uid"; "R n log".

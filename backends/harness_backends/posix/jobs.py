@@ -429,7 +429,7 @@ class PosixJobs(Jobs):
         """Remove old jobs once in a long session, beside everything else; a fault in it is nobody's concern."""
         await anyio.sleep(CLEAN_AFTER)
         with suppress(HarnessError):
-            await self._table.clean()
+            await self._table.clean_if_due()
 
     def _now(self) -> float:
         """The target's time."""

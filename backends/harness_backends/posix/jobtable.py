@@ -10,8 +10,8 @@ from harness.errors import JobNotFound
 from harness.results import Job, Status
 from harness.transport import Transport
 
-from .jobclean import clean_script
-from .jobscript import recorded
+from .jobclean import IF_DUE, clean_script
+from .jobscript import background_line, recorded
 from .shell import HeldShell
 from .state import JobRecord, JobStore, pane_uid, parse_record
 
@@ -189,7 +189,21 @@ class JobTable:
         return (await self.find(job_id)).job
 
     async def clean(self) -> int:
-        """Remove ended jobs beyond the limits, and logs of panes that no kept job refers to; returns how many jobs."""
+        """Remove ended jobs beyond the limits, and logs of panes that no kept job refers to; returns how many jobs.
+
+        It runs beside everything else: on a slow disk with many jobs it takes long, and nobody waits for it meanwhile.
+        """
+        return await self._clean("")
+
+    async def clean_if_due(self) -> int:
+        """The same, unless some harness has done it in the last ten minutes."""
+        return await self._clean(IF_DUE)
+
+    async def _clean(self, condition: str) -> int:
         config = self._config
         script = clean_script(config.jobs_max_age, config.jobs_max_bytes, shlex.quote(config.tmux_socket))
-        return len((await self._shell.call(script, timeout=LIST_TIMEOUT)).stdout)
+        ticket = await self._shell.submit(background_line(condition + script))
+        try:
+            return (await ticket.reply()).stdout.count(b"x")
+        finally:
+            ticket.forget()
