@@ -24,12 +24,15 @@ from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
 from .catalogue import Catalogue, load_catalogue
+from .compaction import Compactor, without_compact
 from .events import EventBus
 from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
 from .hooks_settings import hooks_of
 from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
 from .middleware import NoMarks
+from .notebook import Notebook
+from .notebook_sqlite import SqliteNotebook
 from .outputs import OutputStore
 from .permissions.approver import Approver
 from .permissions.guard import SecretGuard
@@ -38,6 +41,7 @@ from .permissions.settings import PermissionSettings, settings_of
 from .permissions.store import RuleFile, rule_file_path
 from .permissions.timed import TimedApproval
 from .plugins import HOOKS, find, load_hooks
+from .questions import Questioner
 from .reads import ReadTracker
 from .redaction import PatternRedactor
 from .registry import Registry
@@ -94,6 +98,7 @@ class Toolkit:
     """Those of plugins; the settings' own come with each session."""
     problems: tuple[str, ...] = ()
     """One sentence for each plugin or declaration that could not be had."""
+    notebook: Notebook | None = None
 
     @asynccontextmanager
     async def executor(
@@ -108,6 +113,8 @@ class Toolkit:
         model: str = "",
         cwd: str | None = None,
         spawner: Spawner | None = None,
+        questioner: Questioner | None = None,
+        compactor: Compactor | None = None,
         hooks: Hooks | None = None,
         middleware: tuple[Middleware, ...] = (),
     ) -> AsyncIterator[Executor]:
@@ -118,6 +125,8 @@ class Toolkit:
             registry: the tools that are offered; the default is those that the target can serve.
             timed: what was approved in advance.
             session_id: empty makes a new one.
+            questioner: who asks the user what a tool wants to know; None: there is no user to ask.
+            compactor: who can shorten the conversation; without one no tool for it is offered by default.
             hooks: those of the program, which run after the settings' own. One :class:`.hooks.Hooks` may serve many
                 sessions; what is added to it later is for sessions that begin later.
             middleware: code around every call, the outermost first.
@@ -126,7 +135,7 @@ class Toolkit:
         events = EventBus(session)
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
-        offered = registry or await self.registry.available(execution)
+        offered = registry or await self._offered(execution, compactor)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         async with self._hooks(occasion, hooks.registered if hooks is not None else ()) as running:
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
@@ -141,7 +150,14 @@ class Toolkit:
                     model=model,
                     cwd=cwd,
                     spawner=spawner,
+                    questioner=questioner,
+                    notebook=self.notebook,
+                    compactor=compactor,
                 )
+
+    async def _offered(self, execution: ExecutionContext, compactor: Compactor | None) -> Registry:
+        available = await self.registry.available(execution)
+        return available if compactor is not None else without_compact(available)
 
     @asynccontextmanager
     async def _hooks(self, start: Occasion, own: tuple[Registered, ...]) -> AsyncIterator[Hooks]:
@@ -224,6 +240,7 @@ async def open_toolkit(
             outputs=OutputStore(),
             hooks=tuple(hook for _, hook in hooks.found),
             problems=problems,
+            notebook=SqliteNotebook(),
         )
 
 
@@ -246,13 +263,21 @@ async def open_executor(
     approver: Approver | None = None,
     session_id: str = "",
     agent_id: str = "",
+    questioner: Questioner | None = None,
+    compactor: Compactor | None = None,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Executor]:
     """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
     async with (
         open_toolkit(settings) as toolkit,
         toolkit.executor(
-            execution, approver=approver, session_id=session_id, agent_id=agent_id, hooks=hooks
+            execution,
+            approver=approver,
+            session_id=session_id,
+            agent_id=agent_id,
+            questioner=questioner,
+            compactor=compactor,
+            hooks=hooks,
         ) as executor,
     ):
         yield executor

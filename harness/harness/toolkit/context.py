@@ -12,6 +12,9 @@ from .seams import FileVersions, Redactor, Spawner
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
+    from .compaction import Compactor
+    from .notebook import Notebook
+    from .questions import Questioner
     from .registry import Registry
     from .secrets_stream import StreamRedactor
     from .values import ToolCall
@@ -70,6 +73,12 @@ class ToolContext:
     handoff: float | None = None
     """Seconds after which a tool that can leave its work running does so and returns what names it, without an error:
     whoever asked would not wait any longer. None waits as long as the arguments say."""
+    questioner: Questioner | None = None
+    """Who asks the user; None: there is no user to ask."""
+    notebook: Notebook | None = None
+    """Things to do and memories."""
+    compactor: Compactor | None = None
+    """Who keeps the conversation and can shorten it."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
 

@@ -31,6 +31,9 @@ from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
+    from .compaction import Compactor
+    from .notebook import Notebook
+    from .questions import Questioner
 
 __all__ = ["Executor", "Services"]
 
@@ -43,6 +46,7 @@ class Executor:
         agent_id: the agent whose calls these are; empty for a person or a script.
         depth: 0, and one more for each sub-agent above it.
         handoff: seconds after which a command that still runs is left running, and named in the result.
+        questioner, notebook, compactor: as tools find them in their context.
     """
 
     execution: ExecutionContext
@@ -57,6 +61,9 @@ class Executor:
     cwd: str | None = None
     spawner: Spawner | None = None
     handoff: float | None = None
+    questioner: Questioner | None = None
+    notebook: Notebook | None = None
+    compactor: Compactor | None = None
     locks: PathLocks = field(default_factory=PathLocks)
     _running: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
@@ -122,6 +129,9 @@ class Executor:
             cwd=self.cwd,
             spawner=self.spawner,
             handoff=self.handoff,
+            questioner=self.questioner,
+            notebook=self.notebook,
+            compactor=self.compactor,
             notes=CallNotes(),
         )
 

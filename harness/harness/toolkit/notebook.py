@@ -1,0 +1,160 @@
+"""What an agent writes down: things to do, for its session, and memories, for as long and as wide as their scope says.
+
+A memory of a project holds for one directory of one target, one of a host for that target, a global one everywhere.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ..errors import HarnessError
+from .values import Json
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+
+__all__ = [
+    "Memory",
+    "MemoryScope",
+    "Notebook",
+    "NotebookFull",
+    "Place",
+    "Todo",
+    "TodoStatus",
+    "memory_json",
+    "place_of",
+    "todos_json",
+]
+
+
+class TodoStatus(StrEnum):
+    """How far a thing to do is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One thing to do. ``active_form`` is how it is called while it is done (``Running the tests``)."""
+
+    content: str
+    status: TodoStatus = TodoStatus.PENDING
+    active_form: str = ""
+    priority: str = ""
+
+
+class MemoryScope(StrEnum):
+    """How far a memory holds."""
+
+    SESSION = "session"
+    PROJECT = "project"
+    HOST = "host"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a memory holds; what its scope does not need is empty. ``target`` is ``ExecutionContext.identity``."""
+
+    scope: MemoryScope
+    session_id: str = ""
+    target: str = ""
+    cwd: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One memory. ``number`` is unique for ever; ``created`` is in seconds since the epoch."""
+
+    number: int
+    place: Place
+    content: str
+    created: float
+    author: str = ""
+    """The session that wrote it; empty is the operator."""
+
+    @property
+    def memory_id(self) -> str:
+        """Its number as models and people write it: ``m12``."""
+        return f"m{self.number}"
+
+
+class NotebookFull(HarnessError):
+    """There are as many memories in that place as it may hold; one must be forgotten first."""
+
+
+class Notebook(ABC):
+    """Keeps them. What was written when a method returned is not lost, whatever becomes of this process.
+
+    Every method raises :class:`~harness.errors.HarnessError` when the notebook cannot be read or written.
+    """
+
+    @abstractmethod
+    async def todos(self, session_id: str) -> tuple[Todo, ...]:
+        """The list of a session; empty when there is none."""
+
+    @abstractmethod
+    async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        """Replace the list of a session; an empty one clears it."""
+
+    @abstractmethod
+    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+        """Keep a memory; one that is there already is returned as it is.
+
+        Raises:
+            NotebookFull: the place holds no more.
+        """
+
+    @abstractmethod
+    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+        """Remove a memory, in that place or wherever it is; returns it, or None when there was none."""
+
+    @abstractmethod
+    async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
+        """The memories of these places, or all there are, oldest first."""
+
+
+def place_of(scope: MemoryScope, ctx: ToolContext) -> Place:
+    """The place that a scope means for a call: its session, its directory on its target, its target, or everywhere."""
+    if scope is MemoryScope.SESSION:
+        return Place(scope, session_id=ctx.session_id)
+    if scope is MemoryScope.GLOBAL:
+        return Place(scope)
+    home = ctx.execution.capabilities.home
+    cwd = posixpath.normpath(posixpath.join(home, ctx.cwd or "")) if scope is MemoryScope.PROJECT else ""
+    return Place(scope, target=ctx.execution.identity, cwd=cwd)
+
+
+def todos_json(todos: Sequence[Todo]) -> Json:
+    """Things to do as events and results have them. Pure."""
+    return [
+        {
+            "content": todo.content,
+            "status": todo.status.value,
+            **({"active_form": todo.active_form} if todo.active_form else {}),
+            **({"priority": todo.priority} if todo.priority else {}),
+        }
+        for todo in todos
+    ]
+
+
+def memory_json(memory: Memory) -> Json:
+    """A memory as results and the command line have it. Pure."""
+    place = memory.place
+    return {
+        "memory_id": memory.memory_id,
+        "scope": place.scope.value,
+        "content": memory.content,
+        "created": round(memory.created, 3),
+        **({"target": place.target} if place.target else {}),
+        **({"cwd": place.cwd} if place.cwd else {}),
+        **({"session_id": place.session_id} if place.session_id else {}),
+    }

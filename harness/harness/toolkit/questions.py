@@ -1,0 +1,290 @@
+"""Questions of an agent to its user: what is asked, who asks it, and what came back.
+
+Every front end sees ``QuestionAsked`` and ``QuestionAnswered``, also when nobody is there to answer. A model has no way
+to answer: replies come from the :class:`Questioner` of the session alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from .events import QuestionAnswered, QuestionAsked
+from .values import Json
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+
+__all__ = [
+    "ANSWER_LIMIT",
+    "Answered",
+    "Asked",
+    "EventQuestioner",
+    "GivenAnswers",
+    "Option",
+    "Questioner",
+    "Replies",
+    "Reply",
+    "UserQuestion",
+    "ask_user",
+    "check_replies",
+    "questions_json",
+    "replies_json",
+]
+
+ANSWER_LIMIT = 3600.0
+"""Seconds until a question that nobody answers is given up."""
+OTHER_LIMIT = 10_000
+"""Characters of an answer in the user's own words."""
+OTHER = "Other:"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One answer to choose."""
+
+    label: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestion:
+    """One question. An answer in the user's own words is always possible beside the options."""
+
+    question: str
+    options: tuple[Option, ...]
+    header: str = ""
+    """A word or two that name it."""
+    multi_select: bool = False
+    """Several options may be chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Questions that are asked together, redacted. Their texts are a model's: spell out control characters."""
+
+    request_id: str
+    questions: tuple[UserQuestion, ...]
+    session_id: str = ""
+    agent_id: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to one question: numbers of its options, from 0, or a text of the user's own, or both."""
+
+    chosen: tuple[int, ...] = ()
+    other: str = ""
+
+
+Replies = tuple[Reply, ...]
+"""One for each question, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of questions: the replies, or why there are none."""
+
+    replies: Replies = ()
+    failure: Literal["", "no_user", "cancelled", "timeout"] = ""
+
+
+class Questioner(ABC):
+    """Asks a person."""
+
+    def present(self) -> bool:
+        """Whether somebody is there now. The default says so."""
+        return True
+
+    def expect(self, asked: Asked) -> None:  # noqa: B027  # most questioners have nothing to do here
+        """Called before the questions are published, so that an answer to the event cannot come too early."""
+
+    def forget(self, asked: Asked) -> None:  # noqa: B027  # as above
+        """Called when they are over, however they ended."""
+
+    @abstractmethod
+    async def ask(self, asked: Asked) -> Replies | None:
+        """Wait for the replies; None: the person gave none. Out of time, it is cancelled."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    asked: Asked
+    came: anyio.Event = field(default_factory=anyio.Event)
+    replies: Replies | None = None
+
+
+class EventQuestioner(Questioner):
+    """The question is the ``QuestionAsked`` event; who sees it answers with its ``request_id``."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, _Waiting] = {}
+
+    def expect(self, asked: Asked) -> None:
+        """Take answers from now on."""
+        self._waiting[asked.request_id] = _Waiting(asked)
+
+    def forget(self, asked: Asked) -> None:
+        """Take no more answers."""
+        self._waiting.pop(asked.request_id, None)
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        """Wait until somebody answers."""
+        waiting = self._waiting[asked.request_id]
+        await waiting.came.wait()
+        return waiting.replies
+
+    def answer(self, request_id: str, replies: Replies | None, *, agent_id: str = "") -> bool:
+        """Answer; None declines. The first answer counts.
+
+        Returns False, and changes nothing, when nobody waits for it (any more), or when an agent answers: that is for
+        people.
+
+        Raises:
+            ValueError: the replies do not fit the questions.
+        """
+        waiting = self._waiting.get(request_id)
+        if waiting is None or waiting.came.is_set() or agent_id:
+            return False
+        if replies is not None:
+            check_replies(waiting.asked.questions, replies)
+        waiting.replies = replies
+        waiting.came.set()
+        return True
+
+    @property
+    def pending(self) -> tuple[Asked, ...]:
+        """The questions that wait."""
+        return tuple(waiting.asked for waiting in self._waiting.values() if not waiting.came.is_set())
+
+
+class GivenAnswers(Questioner):
+    """Answers that a front end has collected already, by header or, without one, by the question's text.
+
+    A value is a label, a text of the user's own (``Other: ...``, or whatever is no label), or a list of these. A
+    question without an answer declines all.
+    """
+
+    def __init__(self, answers: Mapping[str, Json]) -> None:
+        self._answers = answers
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        """The answers to these questions."""
+        found = [self._answers.get(one.header or one.question) for one in asked.questions]
+        if any(answer is None for answer in found):
+            return None
+        return tuple(_given(one, answer) for one, answer in zip(asked.questions, found, strict=True))
+
+
+def _given(question: UserQuestion, answer: Json) -> Reply:
+    labels = [option.label for option in question.options]
+    texts = [str(item) for item in (answer if isinstance(answer, list) else [answer])]
+    chosen = tuple(labels.index(text) for text in texts if text in labels)
+    own = [text.removeprefix(OTHER).strip() for text in texts if text not in labels]
+    return Reply(chosen, "\n".join(own))
+
+
+def check_replies(questions: Sequence[UserQuestion], replies: Sequence[Reply]) -> None:
+    """Refuse replies that do not fit the questions. Pure.
+
+    Raises:
+        ValueError: one is missing, empty or too long, or names an option that is not there, or too many.
+    """
+    if len(replies) != len(questions):
+        raise ValueError(f"there are {len(replies)} answers to {len(questions)} questions")
+    for number, (question, reply) in enumerate(zip(questions, replies, strict=True), 1):
+        if problem := _problem(question, reply):
+            raise ValueError(f"answer {number}: {problem}")
+
+
+def _problem(question: UserQuestion, reply: Reply) -> str:
+    if not reply.chosen and not reply.other.strip():
+        return "it is empty"
+    if len(reply.other) > OTHER_LIMIT:
+        return f"it is longer than {OTHER_LIMIT} characters"
+    if not set(reply.chosen) <= set(range(len(question.options))):
+        return f"it names an option that is not there; there are {len(question.options)}"
+    if len(set(reply.chosen)) < len(reply.chosen):
+        return "it names an option twice"
+    if not question.multi_select and len(reply.chosen) + bool(reply.other.strip()) > 1:
+        return "only one answer is possible"
+    return ""
+
+
+def questions_json(questions: Sequence[UserQuestion]) -> Json:
+    """Questions as the event has them. Pure."""
+    return [
+        {
+            "question": one.question,
+            "header": one.header,
+            "options": [{"label": option.label, "description": option.description} for option in one.options],
+            "multi_select": one.multi_select,
+        }
+        for one in questions
+    ]
+
+
+def replies_json(questions: Sequence[UserQuestion], replies: Sequence[Reply]) -> Json:
+    """Replies as the event and the result have them: with the labels of what was chosen. Pure."""
+    return [
+        {
+            "question": question.question,
+            "header": question.header,
+            "chosen": [question.options[number].label for number in reply.chosen],
+            "other": reply.other.strip(),
+        }
+        for question, reply in zip(questions, replies, strict=True)
+    ]
+
+
+async def ask_user(ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT) -> Answered:
+    """Ask the session's user, and tell everybody who watches. Texts are redacted before anybody sees them.
+
+    Args:
+        limit: seconds to wait.
+
+    Raises:
+        ValueError: whoever asked for us returned what was not asked.
+    """
+    redacted = tuple(_redacted(one, ctx) for one in questions)
+    asked = Asked(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
+    answered = Answered(failure="cancelled")
+    if ctx.questioner is not None:
+        ctx.questioner.expect(asked)  # before anybody can see the question
+    try:
+        ctx.publish(QuestionAsked(request_id=asked.request_id, questions=questions_json(redacted)))
+        answered = await _answered(ctx.questioner, asked, limit)
+        return answered
+    finally:
+        if ctx.questioner is not None:
+            ctx.questioner.forget(asked)
+        answers = None if answered.failure else _shown(replies_json(redacted, answered.replies), ctx)
+        ctx.publish(QuestionAnswered(request_id=asked.request_id, answers=answers))
+
+
+def _redacted(question: UserQuestion, ctx: ToolContext) -> UserQuestion:
+    text = ctx.redactor.text
+    options = tuple(Option(text(option.label), text(option.description)) for option in question.options)
+    return UserQuestion(text(question.question), options, text(question.header), question.multi_select)
+
+
+def _shown(answers: Json, ctx: ToolContext) -> Json:
+    return ctx.redactor.json({"answers": answers})["answers"]
+
+
+async def _answered(questioner: Questioner | None, asked: Asked, limit: float) -> Answered:
+    if questioner is None or not questioner.present():
+        return Answered(failure="no_user")
+    with anyio.move_on_after(limit):
+        replies = await questioner.ask(asked)
+        if replies is None:
+            return Answered(failure="cancelled")
+        check_replies(asked.questions, replies)
+        return Answered(tuple(replies))
+    return Answered(failure="timeout")
