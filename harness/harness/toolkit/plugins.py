@@ -27,7 +27,19 @@ from .seams import Hook
 from .tool import Tool, Traits
 from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 
-__all__ = ["HOOKS", "OWN", "TOOLS", "Loaded", "Plugin", "PluginFailure", "adopted", "find", "load_hooks", "load_tools"]
+__all__ = [
+    "HOOKS",
+    "OWN",
+    "TOOLS",
+    "Loaded",
+    "Plugin",
+    "PluginFailure",
+    "adopted",
+    "find",
+    "imported",
+    "load_hooks",
+    "load_tools",
+]
 
 TOOLS = "harness.tools"
 HOOKS = "harness.hooks"
@@ -87,7 +99,7 @@ def load_tools(plugins: Iterable[Plugin]) -> Loaded[tuple[Tool[Any], ...]]:
     """Import the plugins' tools; those of other packages are :func:`adopted`."""
 
     def tools(plugin: Plugin) -> tuple[Tool[Any], ...]:
-        named = _named(plugin)
+        named = imported(plugin)
         made = named() if callable(named) and not isinstance(named, Tool) else named
         listed = tuple(made) if isinstance(made, Iterable) else (made,)
         for tool in listed:
@@ -102,7 +114,7 @@ def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
     """Import the plugins' hooks. In the place of one that cannot be loaded stands one that refuses every call."""
 
     def hook(plugin: Plugin) -> Hook:
-        named = _named(plugin)
+        named = imported(plugin)
         made = named if isinstance(named, Hook) else named()
         if not isinstance(made, Hook):
             raise TypeError(f"{made!r} is no hook")
@@ -113,7 +125,8 @@ def load_hooks(plugins: Iterable[Plugin]) -> Loaded[Hook]:
     return replace(loaded, found=loaded.found + refusing)
 
 
-def _named(plugin: Plugin) -> Any:
+def imported(plugin: Plugin) -> Any:
+    """What the entry point names."""
     module, _, path = plugin.value.partition(":")
     found: Any = import_module(module)
     for name in path.split(".") if path else ():

@@ -7,10 +7,12 @@ from typing import Any
 from .tool import Tool
 from .values import Category
 
-__all__ = ["ALWAYS", "harmless", "in_packs", "only_reads", "schema_gaps"]
+__all__ = ["ALWAYS", "OPT_IN", "harmless", "in_packs", "only_reads", "opt_in", "schema_gaps"]
 
 ALWAYS = frozenset({"tool_search"})
 """Tools that a choice of packs leaves in: with them a model finds the others."""
+OPT_IN = frozenset({"dev", "web", "agents"})
+"""Packs that are offered when they are asked for: forty schemas in every request are expensive."""
 INSIDE = frozenset({Category.NONE})
 """What touches nothing outside the conversation."""
 
@@ -28,6 +30,11 @@ def harmless(tool: Tool[Any]) -> bool:
 def in_packs(tool: Tool[Any], packs: frozenset[str]) -> bool:
     """It belongs to one of the packs, or to every choice of packs."""
     return tool.name in ALWAYS or not packs.isdisjoint(tool.traits.packs)
+
+
+def opt_in(tool: Tool[Any]) -> bool:
+    """It belongs to nothing but packs that have to be asked for."""
+    return bool(tool.traits.packs) and OPT_IN.issuperset(tool.traits.packs)
 
 
 def schema_gaps(tool: Tool[Any]) -> tuple[str, ...]:

@@ -68,6 +68,12 @@ class _Table:
             names |= dict.fromkeys(entry.names, entry.tool.name)
         return _Table(entries, names)
 
+    def own(self) -> _Table:
+        """The tools behind these; the same table when each is its own."""
+        if all(entry.tool.own is entry.tool for entry in self.entries.values()):
+            return self
+        return _Table().plus(_Entry(entry.tool.own, entry.source) for entry in self.entries.values())
+
 
 class Registry:
     """A set of tools with unique names."""
@@ -76,6 +82,7 @@ class Registry:
         self._table = _Table().plus(_Entry(tool, source) for tool in tools)
         self._changing = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
+        self._own: tuple[_Table, _Table] | None = None
 
     # -- changes
 
@@ -175,6 +182,21 @@ class Registry:
         table = self._table
         own = table.names.get(name)
         return None if own is None else table.entries[own].source
+
+    @property
+    def own(self) -> Self:
+        """The tools that do the work, under the names that rules, hooks and the audit know; this one without a profile.
+
+        It is as the tools are now.
+        """
+        table = self._table
+        if self._own is None or self._own[0] is not table:
+            self._own = (table, table.own())
+        if self._own[1] is table:
+            return self
+        found = type(self)()
+        found._table = self._own[1]
+        return found
 
     @property
     def aliases(self) -> Mapping[str, str]:

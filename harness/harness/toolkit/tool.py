@@ -113,6 +113,11 @@ class Tool(ABC, Generic[A]):
         self.traits = traits or Traits()
 
     @property
+    def own(self) -> Tool[Any]:
+        """The tool that does the work: itself, unless a profile shows another one under this name."""
+        return self
+
+    @property
     def schema(self) -> JsonObject:
         """The JSON schema of the arguments, as models see it: a fresh object at each access."""
         return schema_of(self.arguments)

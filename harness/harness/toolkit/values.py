@@ -147,8 +147,9 @@ class CallStatus(StrEnum):
 class CallOutcome:
     """One call and what came of it. There is always a ``result``: every provider wants one for each call.
 
-    ``call`` carries the canonical name and the id under which it ran. ``error`` is set when the tool could not run;
-    ``result`` then says the same to the model. ``seconds`` is the whole time in the pipeline.
+    ``call`` carries the tool's own name, or the profile's where there is one, and the id under which it ran. ``error``
+    is set when the tool could not run; ``result`` then says the same to the model. ``seconds`` is the whole time in the
+    pipeline.
     """
 
     call: ToolCall

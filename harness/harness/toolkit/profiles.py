@@ -1,0 +1,246 @@
+"""Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
+
+A model that knows another product's tools is offered those; what does the work, what the policy judges, what rules,
+hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`Face` for each tool
+that it offers, and nothing else is offered::
+
+    Face(
+        tool="read_file",
+        name="Read",
+        description="Read a file.",
+        arguments=ReadArguments,
+        fields={"path": "path"},
+        more=lambda args: {"byte_offset": args.offset},
+        render=lambda args, result: Shown(result.text, result.is_error),
+    )
+
+Packages offer profiles by the entry point ``harness.profiles``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from ..errors import ConfigError, ToolError
+from .limits import BLOCK_LIMIT, cut
+from .registry import BUILTIN, Registry
+from .tool import OutputLimit, Tool, Traits
+from .values import Block, CallOutcome, CallStatus, Image, Json, JsonObject, Subject, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+    from .seams import Redactor
+
+__all__ = ["NO_PROFILE", "PROFILES", "Face", "FacedCall", "FacedTool", "Profile", "Shown", "load_profile", "profile_names"]
+
+log = logging.getLogger(__name__)
+
+PROFILES = "harness.profiles"
+NO_PROFILE = "none"
+"""The word for our own names, where a profile is named."""
+WIDE = OutputLimit(BLOCK_LIMIT, 0)
+A = TypeVar("A", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a model gets of a result. ``data`` is the same as a JSON value, where the text is JSON."""
+
+    text: str
+    is_error: bool = False
+    data: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Face(Generic[A]):
+    """How a profile shows one tool.
+
+    Args:
+        tool: our tool's own name.
+        name: the name that models see; letters, digits, ``_`` and ``-``, 64 at most.
+        arguments: the model of the arguments that models see.
+        fields: the arguments that only have another name with us: theirs, and ours. One that is None is left out.
+        more: what the other arguments come to, and the defaults that differ. It comes after ``fields``.
+        render: the result in the profile's form, from its text and its data; None leaves it to the profile.
+        limit: how much of the rendered text the model gets.
+    """
+
+    tool: str
+    name: str
+    description: str
+    arguments: type[A]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    more: Callable[[A], JsonObject] = lambda args: {}
+    render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
+    limit: OutputLimit = WIDE
+
+    def translate(self, args: A) -> dict[str, Json]:
+        """Our arguments."""
+        given = args.model_dump(mode="json", include=set(self.fields), exclude_none=True)
+        return {**{self.fields[name]: value for name, value in given.items()}, **self.more(args)}
+
+
+class FacedTool(Tool[A]):
+    """One of our tools behind a face."""
+
+    def __init__(self, tool: Tool[Any], face: Face[A], failed: Callable[[str], str]) -> None:
+        names = dict.fromkeys((tool.name, *tool.traits.aliases))  # nobody else may have them beside it
+        aliases = tuple(name for name in names if name != face.name)
+        super().__init__(face.name, face.description, face.arguments, replace(tool.traits, aliases=aliases))
+        self._own = tool
+        self.face = face
+        self.failed = failed
+
+    @property
+    def own(self) -> Tool[Any]:
+        return self._own
+
+    def translated(self, args: A) -> tuple[JsonObject, Any]:
+        """Our tool's arguments, as a call has them and validated.
+
+        Raises:
+            ToolError: ``invalid_args``, in the words of the face.
+        """
+        values = self.face.translate(args)
+        try:
+            return values, self._own.parse(values)
+        except ToolError as error:
+            raise ToolError(_restated(error.message, self._own.name, self.face), code=error.code) from error
+
+    def traits_of(self, args: A) -> Traits:
+        return self._own.traits_of(self.translated(args)[1])
+
+    def subjects(self, args: A) -> tuple[Subject, ...]:
+        return self._own.subjects(self.translated(args)[1])
+
+    def preview(self, args: A) -> str | None:
+        return self._own.preview(self.translated(args)[1])
+
+    def requires_approval(self, args: A) -> bool:
+        return self._own.requires_approval(self.translated(args)[1])
+
+    def paths(self, args: A) -> tuple[str, ...]:
+        return self._own.paths(self.translated(args)[1])
+
+    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
+        return await self._own.run(self.translated(args)[1], ctx)
+
+    def shown(self, args: A | None, result: ToolResult) -> Shown:
+        """A result in the profile's form. ``args`` is None when they were wrong."""
+        found = self._rendered(args, result) if args is not None else None
+        if found is None:
+            found = Shown(self.failed(result.text), is_error=True) if result.is_error else Shown(result.text)
+        return found if found.data is not None else replace(found, text=cut(found.text, self.face.limit))
+
+    def _rendered(self, args: A, result: ToolResult) -> Shown | None:
+        try:
+            return self.face.render(args, result)
+        except Exception:  # it has run: what it did is worth more than the form
+            log.exception("the result of %s could not be brought into the form of %s", self._own.name, self.name)
+            return None
+
+
+def _restated(message: str, own: str, face: Face[Any]) -> str:
+    """A message about our arguments with the face's names. Pure."""
+    names = {ours: theirs for theirs, ours in face.fields.items()}
+    lines = []
+    for line in message.removeprefix(f"{own}: ").split(";\n"):
+        where, colon, what = line.partition(":")
+        head, dot, rest = where.partition(".")
+        lines.append(f"{names.get(head, head)}{dot}{rest}{colon}{what}")
+    return f"{face.name}: " + ";\n".join(lines)
+
+
+@dataclass(slots=True)
+class FacedCall:
+    """One call of a faced tool: it is known to the model under this face, and to everybody else as our tool's."""
+
+    tool: FacedTool[Any]
+    call: ToolCall
+    args: Any = None
+
+    def own(self, args: Any) -> tuple[Tool[Any], JsonObject, Any]:
+        """Our tool and its arguments, as a call has them and validated.
+
+        Raises:
+            ToolError: ``invalid_args``.
+        """
+        values, parsed = self.tool.translated(args)
+        self.args = args
+        return self.tool.own, values, parsed
+
+    def shown(self, outcome: CallOutcome, redactor: Redactor) -> CallOutcome:
+        """The outcome as the model gets it. What goes on running keeps its data, by which a front end follows it."""
+        result = outcome.result
+        shown = self.tool.shown(self.args, result)
+        text = shown.text if shown.data is not None else redactor.text(shown.text)
+        images: tuple[Block, ...] = tuple(block for block in result.content if isinstance(block, Image))
+        given = replace(
+            result,
+            content=(Text(text), *images),
+            is_error=shown.is_error,
+            data=result.data if _goes_on(outcome) else shown.data,
+        )
+        call = replace(outcome.call, name=self.tool.name, arguments=self.call.arguments)
+        return replace(outcome, call=call, result=given)
+
+
+def _goes_on(outcome: CallOutcome) -> bool:
+    data = outcome.result.data
+    return outcome.status is CallStatus.OK and isinstance(data, dict) and data.get("status") == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A set of faces.
+
+    Args:
+        failed: how the profile says an error whose result has no form of its own; the default is as it is.
+    """
+
+    name: str
+    faces: tuple[Face[Any], ...]
+    failed: Callable[[str], str] = lambda text: text
+
+    def over(self, registry: Registry) -> Registry:
+        """The profile's tools, of those that are there; a tool of another package has no face, whatever its name."""
+        found = Registry()
+        for face in self.faces:
+            tool, source = registry.get(face.tool), registry.source_of(face.tool) or ""
+            if tool is not None and tool.name == face.tool and source.partition(":")[0] == BUILTIN:
+                found.register(FacedTool(tool, face, self.failed), source)
+        return found
+
+
+def profile_names() -> tuple[str, ...]:
+    """The profiles that installed packages offer; nothing of them is imported."""
+    from .plugins import find
+
+    return tuple(sorted({plugin.name for plugin in find(PROFILES)}))
+
+
+def load_profile(name: str) -> Profile:
+    """Import a profile.
+
+    Raises:
+        ConfigError: there is none of that name, or it cannot be loaded.
+    """
+    from .plugins import find, imported
+
+    for plugin in find(PROFILES):
+        if plugin.name == name:
+            try:
+                found = imported(plugin)
+                made = found if isinstance(found, Profile) else found()
+            except Exception as error:
+                raise ConfigError(f"the profile {name!r} of {plugin.distribution} cannot be loaded: {error}") from error
+            if not isinstance(made, Profile):
+                raise ConfigError(f"the profile {name!r} of {plugin.distribution} is no profile")
+            return made
+    known = ", ".join(profile_names())
+    raise ConfigError(f"there is no profile {name!r}", hint=f"there are: {known or 'none'}")
