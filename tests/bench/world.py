@@ -152,7 +152,11 @@ def _ended(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> Iterator
         yield process  # type: ignore[misc]  # the kind of its streams is the caller's business
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
