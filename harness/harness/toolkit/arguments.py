@@ -22,19 +22,19 @@ M = TypeVar("M", bound=BaseModel)
 _TRUTH = {"true": True, "false": False}
 
 
-def decode(arguments: JsonObject | str, tool: str) -> JsonObject:
+def decode(arguments: JsonObject | Json, tool: str) -> JsonObject:
     """The object that a call carries; an empty text is an empty object.
 
     Raises:
         ToolError: ``invalid_args``: it is no JSON, or no object, or holds one key twice.
     """
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        value = json.loads(arguments, object_pairs_hook=unique_keys) if arguments.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise _invalid(tool, f"the arguments are no JSON object: {error}") from error
-    if not isinstance(value, dict):
+    value: JsonObject | Json = arguments
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments, object_pairs_hook=unique_keys) if arguments.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise _invalid(tool, f"the arguments are no JSON object: {error}") from error
+    if not isinstance(value, Mapping):
         raise _invalid(tool, f"the arguments are a JSON {_kind(value)}, not an object")
     return value
 
