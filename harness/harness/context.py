@@ -124,6 +124,32 @@ class ExecutionContext:
             raise self._needs_terminal("a pane")
         return await self._backend.jobs.run(request)
 
+    async def run_beside(
+        self,
+        command: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str | Path | None = None,
+        max_output: int = DEFAULT_MAX_OUTPUT,
+    ) -> ShellResult:
+        """Run a command in a fresh ``sh`` beside the terminal, if there is one: no pane shows it, or is waited for.
+
+        For the work of tools, such as a search. Its streams are separate; it is ended after ``timeout`` seconds. The
+        arguments are those of :meth:`run_shell`.
+        """
+        request = Command(
+            command=check_text(command, "a command"),
+            timeout=parse_duration(timeout),
+            on_timeout="kill",
+            cwd=check_text(cwd or "", "a directory") or self._config.cwd,
+            env=_env(self._config.env, env),
+            stdin=_input(stdin),
+            max_output=max(0, max_output),
+        )
+        return await self._backend.jobs.run(request)
+
     # -- jobs
 
     async def jobs(self) -> list[Job]:
