@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...errors import JobNotFound
 from ...results import Status
+from ..jobpanes import resolved_pane
 from ..values import Subject
 from .shellchars import hidden_character
 from .shellkeys import HARMLESS_KEYS, Key, Typed, at_prompt, parse_keys, typed_line, without_names
@@ -68,6 +69,7 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
         return KeysJudgement(
             "unknown", reason="this target is used without a terminal, so there is no pane to type into"
         )
+    subject = replace(subject, pane=await resolved_pane(subject.pane, ctx.execution))
     wanted = subject.pane or ctx.execution.pane
     pane = _pane_of(await ctx.execution.list_panes(), wanted)
     if pane is None:

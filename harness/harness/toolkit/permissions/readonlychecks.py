@@ -120,6 +120,25 @@ def _kubectl_get(options: Options) -> str:
     return "its output may come from a file" if output is not None and "file" in output.text else ""
 
 
+_SHOWN = re.compile(
+    r"\{\{ *(?:json +)?\.(?:State|NetworkSettings|Name|Id|ID|Image|Created|RestartCount|Mounts|Driver|Scope)"
+    r"[.A-Za-z]* *\}\}"
+)
+
+
+def _inspect(options: Options) -> str:
+    """What a container was made of holds its environment, and that holds passwords."""
+    word = options.value("-f", "--format")
+    if word is None or not word.known:
+        return "it shows the environment of containers, unless a format asks for something else"
+    return "" if "{{" not in _SHOWN.sub("", word.text) else "its format may show the environment of containers"
+
+
+def _git_list(options: Options) -> str:
+    listing = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+    return _git_log(options) or _listed(*listing)(options)
+
+
 def _unzip(options: Options) -> str:
     return "" if options.has("-l", "-v", "-Z") else "without -l it writes files"
 
@@ -134,8 +153,8 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
     "top": _needs("-b"),
     "iptables": _needs("-L", "-S", "--list", "--list-rules"),
     "ip6tables": _needs("-L", "-S", "--list", "--list-rules"),
-    "git branch": _listed("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"),
-    "git tag": _listed("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"),
+    "git branch": _git_list,
+    "git tag": _git_list,
     "git remote": _listed(),
     "git config": _git_config,
     "git log": _git_log,
@@ -149,6 +168,11 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
     "oc get": _kubectl_get,
     "oc describe": _kubectl_get,
     "unzip": _unzip,
+    **{
+        f"{engine} {words}": _inspect
+        for engine in ("docker", "podman")
+        for words in ("inspect", "container inspect", "image inspect", "service inspect")
+    },
     "rpm": _needs("-q", "--query", "--version"),
     "dpkg": _needs(
         "-l",

@@ -31,7 +31,7 @@ class Program:
 
 
 VERSIONS: Mapping[str, str] = {
-    **dict.fromkeys(("python", "python3", "psql", "mysql", "curl", "wget", "tmux", "rustc", "cargo"), "--version -V"),
+    **dict.fromkeys(("python", "python3", "psql", "mysql", "curl", "wget", "tmux"), "--version -V"),
     **dict.fromkeys(("gcc", "g++", "clang", "cmake", "ruby", "vim", "rsync"), "--version"),
     **dict.fromkeys(("node", "php", "make", "redis-server", "redis-cli"), "--version -v"),
     "java": "--version -version",
