@@ -1,0 +1,340 @@
+"""Sub-agents: what is asked of them, what they may do, and what becomes of what they leave behind.
+
+Whoever brings the model is a :class:`~harness.toolkit.seams.Spawner`. It is handed an executor that has every limit of
+the sub-agent in it already: its tools, its depth, its session, its budget of calls, and its pane on a terminal.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from ..context import ExecutionContext
+from ..errors import HarnessError, ToolError
+from .compaction import without_compact
+from .events import Event, EventBus, JobExited, JobStarted, SubagentCompleted, SubagentStarted
+from .middleware.budget import CostBudget
+from .reads import ReadTracker, SessionReads
+from .registry import Registry
+from .seams import FileVersions
+from .services import Services
+from .values import Json, JsonObject, ToolResult
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+    from .executor import Executor
+
+__all__ = [
+    "CALLS",
+    "DEPTH_LIMIT",
+    "ROUNDS",
+    "AgentType",
+    "SpawnRequest",
+    "SpawnResult",
+    "run_agent",
+    "tools_of",
+    "without_spawning",
+]
+
+DEPTH_LIMIT = 2
+"""Agents at this depth start no others; a person's agent is at depth 0."""
+ROUNDS = 8
+"""Answers of the model in one run of a sub-agent, at most."""
+CALLS = 64
+"""Calls in one run of a sub-agent, at most."""
+SPAWN = "task"
+NOT_FOR_SUBAGENTS = frozenset({"todo_write"})
+"""The list is the user's: it shows what the first agent does."""
+END_LIMIT = 15.0
+"""Seconds in which the jobs and the pane of a sub-agent are ended."""
+
+R = TypeVar("R", bound=Registry)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentType:
+    """A kind of sub-agent.
+
+    ``tools`` are names of tools, None for all. Of ``usual`` ones those that are not offered are left out; any other name
+    that means nothing is an error. ``system`` is put before the model's conversation.
+    """
+
+    name: str
+    about: str
+    tools: tuple[str, ...] | None = None
+    system: str = ""
+    usual: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """What is asked of a sub-agent. ``timeout`` is in seconds; ``session_id`` is its session, also when it is resumed."""
+
+    prompt: str
+    kind: AgentType
+    description: str = ""
+    system: str = ""
+    model: str = ""
+    tools: tuple[str, ...] | None = None
+    resume: str = ""
+    timeout: float = 300.0
+    backend: str = ""
+    rounds: int = ROUNDS
+    calls: int = CALLS
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnResult:
+    """The last words of a sub-agent. ``usage`` is what it cost, as the one who brought the model counts."""
+
+    text: str
+    is_error: bool = False
+    usage: JsonObject = field(default_factory=dict)
+
+
+def without_spawning(registry: R) -> R:
+    """The tools without those that start agents: a model should not see what cannot work."""
+    return registry.filter(lambda tool: tool.own.name != SPAWN)
+
+
+async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
+    """Run a sub-agent to its end and hand back its last words; a failure names its session, so that it can be resumed.
+
+    Raises:
+        ToolError: there is nobody who runs agents.
+    """
+    parent = ctx.executor
+    if parent is None or parent.spawner is None:
+        raise ToolError("no agents can be started here: nobody brings a model", code="execution_failed")
+    if ctx.depth >= DEPTH_LIMIT:
+        return ToolResult.failure("depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself")
+    if request.resume and not request.resume.startswith(f"{ctx.session_id}."):
+        return ToolResult.failure("unknown_session", f"{request.resume!r} is no agent that was started here")
+    try:
+        registry = tools_of(request, parent.registry, ctx.depth + 1)
+    except ValueError as error:
+        return ToolResult.failure("unknown_tool", str(error))
+    session = request.resume or f"{ctx.session_id}.{uuid.uuid4().hex[:12]}"
+    return await _watched(replace(request, session_id=session), ctx, parent, registry)
+
+
+def tools_of(request: SpawnRequest, offered: R, depth: int) -> R:
+    """The tools of a sub-agent: of those that its parent has, what its type and the request allow. Pure.
+
+    Raises:
+        ValueError: a name means nothing, or names a tool that no sub-agent of this depth has, or nothing is left.
+    """
+    hidden = NOT_FOR_SUBAGENTS | ({SPAWN} if depth >= DEPTH_LIMIT else frozenset())
+    left = without_compact(offered.filter(lambda tool: tool.own.name not in hidden))
+    for names, usual in ((request.kind.tools, request.kind.usual), (request.tools, frozenset[str]())):
+        if names is not None:
+            wanted = _own_names(names, usual, left)
+            left = left.filter(lambda tool, wanted=wanted: tool.own.name in wanted)  # type: ignore[misc]  # bound now
+    if not left.list():
+        raise ValueError(f"no tool is left for an agent of the type {request.kind.name}")
+    return left
+
+
+def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry) -> frozenset[str]:
+    found = set()
+    for name in names:
+        tool = registry.get(name)
+        if tool is not None:
+            found.add(tool.own.name)
+        elif name not in usual:
+            raise ValueError(f"{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it")
+    return frozenset(found)
+
+
+async def _watched(request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry) -> ToolResult:
+    """Run it between the two events that say so."""
+    prompt = ctx.redactor.text(request.prompt)
+    agent = request.session_id
+    ctx.publish(SubagentStarted(agent_id=agent, prompt=prompt, kind=request.kind.name, title=request.description))
+    started = anyio.current_time()
+    left: list[str] = []
+    result = ToolResult.failure("cancelled", "cancelled")
+    try:
+        result = await _ran(request, ctx, parent, registry, left)
+    finally:
+        ctx.publish(SubagentCompleted(agent_id=agent, is_error=result.is_error))
+        await _tell(parent, request, is_error=result.is_error)
+    return _reported(result, request, anyio.current_time() - started, left)
+
+
+async def _ran(
+    request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry, left: list[str]
+) -> ToolResult:
+    assert parent.spawner is not None
+    try:
+        with anyio.move_on_after(request.timeout):
+            async with _child(request, ctx, parent, registry, left) as child:
+                said = await parent.spawner.spawn(request, child)
+                return _said(said)
+    except anyio.get_cancelled_exc_class():
+        raise
+    except Exception as error:  # whatever it is, the agent has ended, and its session is named
+        what = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+        return ToolResult.failure("agent_failed", f"the agent failed: {what}")
+    return ToolResult.failure("timeout", f"the agent was ended after {request.timeout:g} s; it may have changed something")
+
+
+def _said(said: SpawnResult) -> ToolResult:
+    text = said.text.strip() or "(it ended without a word)"
+    usage: JsonObject = {"usage": dict(said.usage)} if said.usage else {}
+    if said.is_error:
+        return ToolResult.failure("agent_failed", text, metadata=usage)
+    return ToolResult.of(text, metadata=usage)
+
+
+def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: list[str]) -> ToolResult:
+    """The result with what can be said of the run. Pure."""
+    ended: list[Json] = list(left)
+    facts: dict[str, Json] = {
+        "session_id": request.session_id,
+        "subagent_type": request.kind.name,
+        "seconds": round(seconds, 3),
+        "ended_jobs": ended,
+        **result.metadata,
+    }
+    notes = [f"[jobs that it had left running were ended: {', '.join(left)}]"] if left else []
+    if result.is_error:
+        notes.append(f'[its session is {request.session_id}; resume="{request.session_id}" goes on with it]')
+    text = "\n".join([result.text, *notes])
+    if result.is_error:
+        return ToolResult.failure(result.error_code, text, data=facts, metadata=facts)
+    return ToolResult.of(text, data=facts, metadata=facts)
+
+
+async def _tell(parent: Executor, request: SpawnRequest, *, is_error: bool) -> None:
+    """The hooks of the operator that want to know."""
+    from .hooks import Hooks, Occasion
+
+    data: JsonObject = {"subagent_type": request.kind.name, "is_error": is_error}
+    target = parent.execution.identity
+    occasion = Occasion("subagent_stop", target, parent.session_id, request.session_id, parent.cwd, data=data)
+    with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+        for hook in parent.services.hooks:
+            if isinstance(hook, Hooks):
+                try:
+                    await hook.fire(occasion, parent.services.redactor)
+                except ToolError:
+                    continue  # a hook that is told of an end has nothing to refuse
+
+
+# -- the executor of a sub-agent
+
+
+@asynccontextmanager
+async def _child(
+    request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry, left: list[str]
+) -> AsyncIterator[Executor]:
+    """The executor of the sub-agent, while it lives; what it leaves running is ended, and named in ``left``."""
+    events = EventBus(request.session_id)
+    async with _place(request, parent) as execution:
+        jobs = _Jobs()
+        with events.listening(jobs.heard), _forwarded(events, ctx):
+            try:
+                yield replace(
+                    parent,
+                    execution=execution,
+                    registry=registry,
+                    services=_services(request, parent),
+                    events=events,
+                    reads=_reads(parent.reads, request.session_id, execution),
+                    session_id=request.session_id,
+                    agent_id=request.session_id,
+                    depth=ctx.depth + 1,
+                    model=request.model or parent.model,
+                    cwd=parent.cwd if execution.identity == parent.execution.identity else None,
+                    compactor=None,
+                    _running={},
+                )
+            finally:
+                left += await jobs.end(execution)
+
+
+def _services(request: SpawnRequest, parent: Executor) -> Services:
+    """Those of the parent, so the same policy and the same audit, and a budget of calls."""
+    budget = CostBudget(request.calls, lambda call, ctx: 1, unit="calls")
+    return replace(parent.services, middleware=(budget, *parent.services.middleware))
+
+
+def _reads(reads: FileVersions, session_id: str, execution: ExecutionContext) -> FileVersions:
+    """What the sub-agent has read: nothing, or what it had read before it was resumed."""
+    tracker = reads.tracker if isinstance(reads, SessionReads) else ReadTracker()
+    return tracker.of(session_id, execution)
+
+
+@contextmanager
+def _forwarded(events: EventBus, ctx: ToolContext) -> Iterator[None]:
+    """Everything that happens in the sub-agent is told to whoever watches its parent, with the call that made it."""
+
+    def forward(event: Event) -> None:
+        ctx.events.publish(replace(event, parent_call=event.parent_call or ctx.call_id))
+
+    with events.listening(forward):
+        yield
+
+
+class _Jobs:
+    """The jobs that a sub-agent has left running."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, None] = {}
+
+    def heard(self, event: Event) -> None:
+        """Take note of what its own calls start; a sub-agent of it looks after its jobs by itself."""
+        if event.parent_call:
+            return
+        if isinstance(event, JobStarted):
+            self._running[event.job_id] = None
+        elif isinstance(event, JobExited):
+            self._running.pop(event.job_id, None)
+
+    async def end(self, execution: ExecutionContext) -> list[str]:
+        """End them; returns those that still ran."""
+        ended = []
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+            for job_id in self._running:
+                try:
+                    if (await execution.job(job_id)).status.value in ("running", "unknown"):
+                        await execution.kill(job_id)
+                        ended.append(job_id)
+                except HarnessError:
+                    continue
+        return ended
+
+
+@asynccontextmanager
+async def _place(request: SpawnRequest, parent: Executor) -> AsyncIterator[ExecutionContext]:
+    """Where it works: another target, a pane of its own, or, without a terminal, where its parent does."""
+    assert parent.spawner is not None
+    async with AsyncExitStack() as stack:
+        execution = parent.execution
+        if request.backend:
+            execution = await stack.enter_async_context(parent.spawner.open_target(request.backend))
+        if execution.has_terminal:
+            execution = await stack.enter_async_context(_pane(execution))
+        yield execution
+
+
+@asynccontextmanager
+async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
+    name = f"agent-{uuid.uuid4().hex[:8]}"
+    await execution.create_pane(name)
+    try:
+        yield execution.in_pane(name)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
+            try:
+                await execution.kill_pane(name, force=True)
+            except HarnessError:
+                pass  # gone already, or the link is
+

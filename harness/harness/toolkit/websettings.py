@@ -1,0 +1,179 @@
+"""Settings of the tools for the web: the ``[web]`` table of the settings files.
+
+All of it opens something, so a file of a directory that is not trusted may set none of it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import ConfigError
+from ..settings import SettingsTable
+
+__all__ = ["Place", "SearchSettings", "WebSettings", "place_of", "web_settings_of"]
+
+Provider = Literal["ddgs", "searxng", "brave"]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A host's name, or a network, and a port; None is any port."""
+
+    name: str = ""
+    network: Network | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """Where ``web_search`` searches. ``url`` is the engine's; empty is the provider's own."""
+
+    provider: Provider = "ddgs"
+    url: str = ""
+    key: str = field(default="", repr=False)
+    engines: tuple[str, ...] = ("duckduckgo",)
+    """For ``ddgs``: which engines it asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """What the operator has set about the web."""
+
+    allow: tuple[Place, ...] = ()
+    """Places that are reached although they are not public."""
+    credentials: tuple[Place, ...] = ()
+    """Places that get the credentials which a model gives in headers."""
+    proxy: str = field(default="", repr=False)
+    """The URL of a proxy. It looks names up by itself, so it has to keep private places from being reached."""
+    timeout: float = 30.0
+    """Seconds for one fetch, or one search, in all."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is shown to nobody."""
+        found = (self.search.key, unquote(urlsplit(self.proxy).password or ""))
+        return tuple(secret for secret in found if secret)
+
+
+class _Search(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    provider: Provider = "ddgs"
+    url: str = ""
+    key: str = ""
+    key_variable: str = ""
+    engines: list[str] = Field(["duckduckgo"], min_length=1)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    allow: list[str] | None = None
+    credentials: list[str] | None = None
+    proxy: str | None = None
+    timeout: float | None = Field(None, gt=0, le=600, strict=False)
+    search: _Search | None = None
+
+
+def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] | None = None) -> WebSettings:
+    """The settings of all files, in their order: what comes later counts, and lists add up.
+
+    Args:
+        environ: where ``search.key_variable`` is looked up; ``os.environ`` when not given.
+
+    Raises:
+        ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets something.
+    """
+    settings = WebSettings()
+    for table in tables:
+        if not table.trusted:
+            raise ConfigError(
+                f"{table.origin}: [web] may only be set by files that are trusted",
+                hint="add the directory to trusted_dirs in your own settings, or set it there",
+            )
+        settings = _with(settings, _checked(table), table.origin, os.environ if environ is None else environ)
+    return settings
+
+
+def _with(settings: WebSettings, table: _Table, origin: str, environ: Mapping[str, str]) -> WebSettings:
+    return WebSettings(
+        allow=(*settings.allow, *_places(table.allow, origin, "allow")),
+        credentials=(*settings.credentials, *_places(table.credentials, origin, "credentials")),
+        proxy=settings.proxy if table.proxy is None else _proxy(table.proxy, origin),
+        timeout=table.timeout or settings.timeout,
+        search=settings.search if table.search is None else _search(table.search, origin, environ),
+    )
+
+
+def _places(texts: list[str] | None, origin: str, key: str) -> Iterable[Place]:
+    for text in texts or ():
+        try:
+            yield place_of(text)
+        except ValueError as error:
+            raise ConfigError(f"{origin}: web.{key}: {error}", hint='write "10.0.0.5:9200" or "wiki.lan"') from None
+
+
+def place_of(text: str) -> Place:
+    """A place from ``host``, ``host:port``, an address, ``[address6]:port`` or a network ``10.0.0.0/24``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, port = _split_port(text.strip().lower())
+    try:
+        return Place(network=ipaddress.ip_network(host), port=port)
+    except ValueError:
+        if not host or "/" in host or host.replace(".", "").isdecimal() or not host.isascii():
+            raise ValueError(f"{text!r} is no host, address or network") from None
+    return Place(name=host.removesuffix("."), port=port)
+
+
+def _split_port(text: str) -> tuple[str, int | None]:
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        digits = rest.removeprefix(":") if rest else ""
+    elif text.count(":") == 1:
+        host, _, digits = text.partition(":")
+    else:
+        return text, None
+    if digits and not (digits.isdecimal() and 0 < int(digits) < 65536):
+        raise ValueError(f"{digits!r} is no port")
+    return host, int(digits) if digits else None
+
+
+def _proxy(text: str, origin: str) -> str:
+    if text and not text.startswith(("http://", "https://")):
+        raise ConfigError(f"{origin}: web.proxy: write http://host:port")
+    return text
+
+
+def _search(table: _Search, origin: str, environ: Mapping[str, str]) -> SearchSettings:
+    if table.url and not table.url.startswith(("http://", "https://")):
+        raise ConfigError(f"{origin}: web.search.url: write http://host or https://host")
+    if table.provider == "searxng" and not table.url:
+        raise ConfigError(f"{origin}: web.search: searxng needs the url of a server")
+    key = table.key or environ.get(table.key_variable, "")
+    if table.key_variable and not key:
+        raise ConfigError(f"{origin}: web.search.key_variable: {table.key_variable} is not set")
+    if table.provider == "brave" and not key:
+        raise ConfigError(f"{origin}: web.search: brave needs a key", hint="set key, or key_variable")
+    return SearchSettings(table.provider, table.url.rstrip("/"), key, tuple(table.engines))
+
+
+def _checked(table: SettingsTable) -> _Table:
+    try:
+        return _Table.model_validate(dict(table.values))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(["web", *(str(part) for part in first["loc"])])
+        raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+
