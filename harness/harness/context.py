@@ -364,6 +364,10 @@ class ExecutionContext:
         """The pane that is meant when none is named; None is the session's default one."""
         return self._pane
 
+    def in_pane(self, pane: str) -> ExecutionContext:
+        """The same target, with another managed pane as the one that is meant when none is named."""
+        return ExecutionContext(self._backend, self._terminal, self._config, pane)
+
     @property
     def has_terminal(self) -> bool:
         """True when commands run in a tmux pane."""

@@ -109,7 +109,7 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
-TOOLKIT_TABLES = frozenset({"audit", "hooks", "mcp", "permissions", "tools"})
+TOOLKIT_TABLES = frozenset({"audit", "hooks", "mcp", "permissions", "tools", "web"})
 """Tables of the same files that the toolkit reads by itself, with :func:`load_tables`: commands do not pay for them."""
 
 

@@ -67,7 +67,9 @@ PUBLIC = [
     "harness.toolkit.results_cache",
     "harness.toolkit.shellresults",
     "harness.toolkit.sources",
+    "harness.toolkit.spawning",
     "harness.toolkit.toolsettings",
+    "harness.toolkit.websettings",
     "harness.transport",
 ]
 
@@ -113,6 +115,7 @@ CONTEXT = {
         "pane",
     ),
     "identity",
+    "in_pane",
 }
 
 RESULT = {

@@ -48,7 +48,9 @@ from .registry import Registry
 from .results_cache import ResultCache
 from .seams import Hook, Middleware, Spawner
 from .services import Services
+from .spawning import without_spawning
 from .toolsettings import ToolSettings, tool_settings_of
+from .websettings import WebSettings, web_settings_of
 
 __all__ = ["Toolkit", "ToolkitSettings", "load_toolkit_settings", "open_executor", "open_toolkit"]
 
@@ -66,6 +68,7 @@ class ToolkitSettings:
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     retention: Retention = field(default_factory=Retention)
     hooks: tuple[Registered, ...] = ()
+    web: WebSettings = field(default_factory=WebSettings)
 
 
 def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
@@ -79,6 +82,7 @@ def load_toolkit_settings(choices: Choices | None = None) -> ToolkitSettings:
         permissions=settings_of(load_tables("permissions", choices)),
         retention=retention_of(load_tables("audit", choices)),
         hooks=hooks_of(load_tables("hooks", choices)),
+        web=web_settings_of(load_tables("web", choices)),
     )
 
 
@@ -185,6 +189,7 @@ class Toolkit:
             results=self.results,
             hooks=(hooks, *self.hooks, SecretGuard(policy)),
             middleware=(*middleware, NoMarks()),
+            web=self.settings.web,
         )
 
     async def _settle(self, execution: ExecutionContext) -> None:
@@ -232,7 +237,7 @@ async def open_toolkit(
             registry=known.registry,
             ledger=await _ledger(files, settings.retention),
             redactor=PatternRedactor.with_environment(
-                {**os.environ, **(variables or {})}, patterns=settings.tools.secrets
+                {**os.environ, **(variables or {})}, secrets=settings.web.secrets, patterns=settings.tools.secrets
             ),
             results=results,
             reads=ReadTracker(settings.tools.partial_read_counts),

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .events import Event, EventBus, ToolCallProgress
-from .seams import FileVersions, Redactor, Spawner
+from .seams import FileVersions, Redactor, Spawner, Verdict
+from .websettings import WebSettings
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
     from .compaction import Compactor
+    from .executor import Executor
     from .notebook import Notebook
     from .questions import Questioner
     from .registry import Registry
     from .secrets_stream import StreamRedactor
-    from .values import ToolCall
+    from .values import Subject, ToolCall
 
 __all__ = ["CallNotes", "ToolContext"]
 
@@ -42,6 +44,8 @@ class CallNotes:
     """Redacts the progress of this call instead of the executor's."""
     on_job: Callable[[str], None] | None = None
     """Told at once which job it is, so that the ledger knows also when harness is killed."""
+    judge: Callable[[tuple[Subject, ...]], Awaitable[Verdict]] | None = None
+    """Asks the policy about what the running call comes to touch."""
 
     @property
     def partial(self) -> str:
@@ -79,6 +83,9 @@ class ToolContext:
     """Things to do and memories."""
     compactor: Compactor | None = None
     """Who keeps the conversation and can shorten it."""
+    web: WebSettings = field(default_factory=WebSettings)
+    executor: Executor | None = None
+    """What runs this call: the executor of a sub-agent is made from it."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
 
@@ -108,6 +115,16 @@ class ToolContext:
         if text:
             self.notes.shown = (self.notes.shown + text)[-PARTIAL_KEPT:]
             self.events.publish(ToolCallProgress(call_id=self.call_id, text=text, stream=stream))
+
+    async def permitted(self, subjects: tuple[Subject, ...]) -> Verdict:
+        """What the policy says of what the call comes to touch while it runs, such as where a redirect leads.
+
+        Raises:
+            ToolError: it could not be found out.
+        """
+        if self.notes.judge is None:
+            return Verdict(False, "nobody judges what the call comes to touch", "no policy")
+        return await self.notes.judge(subjects)
 
     def publish(self, event: Event) -> None:
         """Publish an event of this session."""

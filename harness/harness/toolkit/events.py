@@ -136,6 +136,10 @@ class SubagentStarted(Event):
 
     agent_id: str
     prompt: str
+    kind: str = ""
+    """Its type."""
+    title: str = ""
+    """What it is for, in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,8 @@ class Executor:
             questioner=self.questioner,
             notebook=self.notebook,
             compactor=self.compactor,
+            web=self.services.web,
+            executor=self,
             notes=CallNotes(),
         )
 

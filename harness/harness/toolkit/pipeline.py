@@ -19,7 +19,7 @@ from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
 from .tool import Intent, Tool, Traits
 from .typed import panes_typed_into, without_typed
-from .values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
+from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
 __all__ = ["Pipeline", "Prepared"]
 
@@ -130,6 +130,12 @@ class Pipeline:
             problem = f"whether {tool} may run could not be found out"
             raise not_the_tool(error, "the policy", problem, code="permission_failure") from error
 
+    async def _further(self, prepared: Prepared, subjects: tuple[Subject, ...]) -> Verdict:
+        """Judge what a running call comes to touch; it cannot be changed any more."""
+        verdict = await self._verdict(replace(self._request(prepared), subjects=subjects), prepared.tool.name)
+        changed = verdict.allowed and verdict.call is not None
+        return replace(verdict, allowed=False, reason="the call runs already, so it was not changed") if changed else verdict
+
     def _request(self, prepared: Prepared) -> PermissionRequest:
         return PermissionRequest(
             call=prepared.call,
@@ -174,6 +180,7 @@ class Pipeline:
     async def _recorded(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:
         await self.services.ledger.begin(self._entry(prepared, verdict))
         mutating = prepared.traits.mutating
+        self.ctx.notes.judge = partial(self._further, prepared)
         if mutating:
             self.ctx.notes.on_job = partial(self.services.ledger.started, self.ctx.call_id)
         try:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UnsupportedOperation
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from ..context import ExecutionContext
     from .context import ToolContext
+    from .executor import Executor
+    from .spawning import AgentType, SpawnRequest, SpawnResult
     from .tool import Tool
 
 __all__ = [
@@ -201,8 +206,28 @@ class Results(ABC):
 
 
 class Spawner(ABC):
-    """Starts sub-agents."""
+    """Runs sub-agents: it brings the model. :mod:`.spawning` does the rest."""
+
+    def types(self) -> Sequence[AgentType]:
+        """Further types of agents, beside the usual ones; asked each time."""
+        return ()
 
     @abstractmethod
-    async def spawn(self, prompt: str, ctx: ToolContext, *, kind: str, tools: tuple[str, ...] | None) -> ToolResult:
-        """Run an agent to its end and return its last words."""
+    async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
+        """Run an agent to its end and return its last words.
+
+        Args:
+            request: ``resume`` names the session of an agent that goes on; ``rounds`` limits the model's answers.
+            executor: takes the agent's calls. It has its tools and its limits, and is for this run alone.
+
+        Raises:
+            HarnessError: the agent could not go on; whoever asked is told.
+        """
+
+    def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
+        """Open another target for an agent, for as long as it works.
+
+        Raises:
+            UnsupportedOperation: this program works on one target.
+        """
+        raise UnsupportedOperation(f"no agent can be sent to {url} from here", hint="leave backend out")

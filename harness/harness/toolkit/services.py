@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .seams import Hook, Ledger, Middleware, Outputs, Policy, Redactor, Results
+from .websettings import WebSettings
 
 __all__ = ["Services"]
 
@@ -20,3 +21,4 @@ class Services:
     results: Results | None = None
     hooks: tuple[Hook, ...] = ()
     middleware: tuple[Middleware, ...] = ()
+    web: WebSettings = field(default_factory=WebSettings)
