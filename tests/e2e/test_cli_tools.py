@@ -24,32 +24,41 @@ def test_the_list_shows_the_tools_and_needs_no_target(program: Program) -> None:
     for words in (("tools",), ("tools", "list")):
         lines = program.run(*words).stdout.decode().splitlines()
         assert lines[0].split() == ["NAME", "CATEGORY", "CHANGES", "NEEDS", "SOURCE", "DESCRIPTION"]
-        assert [line.split()[0] for line in lines[1:]] == [
-            *("capture_pane", "read_file", "read_output", "run_shell", "send_keys", "time", "write_file"),
-        ]
+        found = [line.split()[0] for line in lines[1:]]
+        assert found == sorted(found)
+        assert set(found) >= {
+            "capture_pane",
+            "read_file",
+            "read_output",
+            "run_shell",
+            "send_keys",
+            "time",
+            "write_file",
+        }
+        assert not set(found) & {"sig", "fetch_url"}
 
 
 def test_the_list_can_be_chosen_and_is_json(program: Program) -> None:
     found = json.loads(program.run("tools", "list", "--read-only", "--pack", "core", "--json").stdout)
-    assert [tool["name"] for tool in found] == ["capture_pane", "read_file", "read_output", "time"]
-    assert found[1]["category"] == "file.read"
-    assert found[1]["source"] == "builtin:core"
+    by_name = {tool["name"]: tool for tool in found}
+    assert set(by_name) >= {"read_file", "read_output", "time"}
+    assert not set(by_name) & {"run_shell", "write_file"}
+    assert by_name["read_file"]["category"] == "file.read"
+    assert by_name["read_file"]["source"] == "builtin:core"
     done = program.run("tools", "list", "--pack", "moon")
-    assert (done.returncode, done.stderr) == (125, b"harness: there is no pack 'moon'; there are: core\n")
+    assert (done.returncode, b"there is no pack 'moon'; there are: " in done.stderr) == (125, True)
 
 
 def test_the_list_says_what_the_target_lacks(program: Program) -> None:
     found = json.loads(program.run("tools", "list", "--check", "--json").stdout)
-    assert {tool["name"]: tool["missing"] for tool in found if tool["missing"]} == {
-        "capture_pane": ["tmux"],
-        "send_keys": ["tmux"],
-    }
+    missing = {tool["name"]: tool["missing"] for tool in found}
+    assert (missing["capture_pane"], missing["send_keys"], missing["read_file"]) == (["tmux"], ["tmux"], [])
 
 
 def test_schemas_are_printed_for_a_provider_and_for_none(program: Program) -> None:
     plain = json.loads(program.run("tools", "schema", "time").stdout)
     assert set(plain) == {"name", "description", "input_schema"}
-    assert [item["name"] for item in json.loads(program.run("tools", "schema", "all").stdout)][-1] == "write_file"
+    assert "write_file" in [item["name"] for item in json.loads(program.run("tools", "schema", "all").stdout)]
     openai = json.loads(program.run("tools", "schema", "bash", "--provider", "openai").stdout)
     assert openai["function"]["name"] == "run_shell"
     for provider in ("anthropic", "gemini", "generic", "openai-responses"):

@@ -23,7 +23,7 @@ from harness.toolkit.hooks import Hooks
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.presets import schema_gaps
+from harness.toolkit.presets import OPT_IN, schema_gaps
 from harness.toolkit.results_cache import ResultCache
 from harness.toolkit.toolsettings import ToolSettings, tool_settings_of
 
@@ -54,13 +54,15 @@ def table(trusted: bool = True, **values: Any) -> SettingsTable:
 def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
     found = tool_settings_of(
         [
-            table(packs=["core"], exclude=["time"], cache=False, disabled=["a"], secrets=["x"]),
+            table(packs=["core"], exclude=["time"], cache=False, disabled=["a"], secrets=["x"], profile="hex"),
             table(trusted=False, exclude=["run_shell", "time"], read_only=True),
-            table(packs=["dev"], partial_read_counts=True, disabled=["b"]),
+            table(packs=["dev"], extra_packs=["web"], partial_read_counts=True, disabled=["b"]),
         ]
     )
     assert found == ToolSettings(
         packs=("dev",),
+        extra_packs=("web",),
+        profile="hex",
         exclude=("time", "run_shell"),
         read_only=True,
         disabled=("a", "b"),
@@ -84,7 +86,11 @@ def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], mess
 
 
 @pytest.mark.parametrize(
-    "values", [{"packs": ["core"]}, {"include": ["x"]}, {"disabled": ["x"]}, {"cache": True}, {"read_only": False}]
+    "values",
+    [
+        *({"packs": ["core"]}, {"include": ["x"]}, {"disabled": ["x"]}, {"cache": True}, {"read_only": False}),
+        *({"extra_packs": ["dev"]}, {"profile": "hex"}),
+    ],
 )
 def test_a_file_that_is_not_trusted_may_only_take_tools_away(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="may only be set by files that are trusted"):
@@ -106,32 +112,69 @@ def names(settings: ToolSettings | None = None) -> list[str]:
     return [tool.name for tool in load_catalogue(settings).registry.list()]
 
 
-CORE = ["capture_pane", "read_file", "read_output", "run_shell", "send_keys", "time", "write_file"]
+ALWAYS_THERE = {"read_file", "read_output", "run_shell", "time", "write_file"}
+"""Tools that every target can serve."""
+
+
+def packs_of(settings: ToolSettings) -> set[str]:
+    return {pack for tool in load_catalogue(settings).registry.list() for pack in tool.traits.packs}
 
 
 @pytest.mark.parametrize(
     ("settings", "left"),
     [
-        (ToolSettings(), CORE),
-        (ToolSettings(packs=("core",)), CORE),
-        (ToolSettings(read_only=True), ["capture_pane", "read_file", "read_output", "time"]),
         (ToolSettings(include=("bash", "time")), ["run_shell", "time"]),
         (ToolSettings(include=("bash", "time"), exclude=("time", "read_file")), ["run_shell"]),
-        (ToolSettings(disabled=("builtin:core",)), ["read_output"]),
+        (ToolSettings(include=("sig",)), ["sig"]),
+        (ToolSettings(include=("sig",), extra_packs=("dev",)), ["sig"]),
     ],
 )
 def test_the_settings_choose_the_tools(settings: ToolSettings, left: list[str]) -> None:
     assert names(settings) == left
 
 
-@pytest.mark.parametrize("settings", [{"packs": ("cor",)}, {"include": ("tme",)}, {"exclude": ("run_shel",)}])
+def test_what_has_to_be_asked_for_is_offered_when_it_is() -> None:
+    assert set(names()) >= ALWAYS_THERE
+    assert packs_of(ToolSettings()).isdisjoint(OPT_IN)
+    assert packs_of(ToolSettings(extra_packs=("dev",))) & OPT_IN == {"dev"}
+    assert set(names(ToolSettings(extra_packs=("dev",)))) > set(names())
+    assert packs_of(ToolSettings(packs=("core",))) >= {"core"}
+    assert packs_of(ToolSettings(packs=("core",))).isdisjoint({"dev", "search"})
+    assert set(names(ToolSettings(packs=("core",), extra_packs=("dev",)))) > set(names(ToolSettings(packs=("core",))))
+    known = {tool.name for tool in load_catalogue().known.list()}
+    assert known > set(names())
+    assert known >= set(names(ToolSettings(extra_packs=("dev",))))
+
+
+def test_only_what_changes_nothing_is_left_or_nothing_of_one_source() -> None:
+    assert not any(tool.traits.mutating for tool in load_catalogue(ToolSettings(read_only=True)).known.list())
+    without = load_catalogue(ToolSettings(disabled=("builtin:core",))).known
+    assert "builtin:core" not in {without.source_of(tool.name) for tool in without.list()}
+    assert without.get("read_output") is not None
+
+
+def test_the_settings_choose_a_profile_of_what_they_leave() -> None:
+    found = load_catalogue(ToolSettings(profile="buddy", exclude=("time",)))
+    shown = {tool.name for tool in found.registry.list()}
+    assert shown >= {"run_shell", "read_file", "write_file", "capture-pane", "send-keys"}
+    assert "time" not in shown
+    assert found.known.get("time") is None
+    assert found.known.get("sig") is not None, "a profile has the packs that it needs"
+    assert names(ToolSettings(profile="none")) == names()
+    with pytest.raises(ConfigError, match="there is no profile 'budy'"):
+        load_catalogue(ToolSettings(profile="budy"))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"packs": ("cor",)}, {"include": ("tme",)}, {"exclude": ("run_shel",)}, {"extra_packs": ("devv",)}]
+)
 def test_a_setting_that_names_nothing_is_an_error(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"\[tools\] of the settings: there is no"):
         load_catalogue(ToolSettings(**settings))
 
 
 def test_every_tool_describes_what_it_requires() -> None:
-    assert {tool.name: schema_gaps(tool) for tool in load_catalogue().registry.list()} == dict.fromkeys(CORE, ())
+    assert {tool.name: schema_gaps(tool) for tool in load_catalogue().known.list() if schema_gaps(tool)} == {}
 
 
 DECLARED = '[[tool]]\nname = "{name}"\ndescription = "D."\nbinary = "df"\nmutating = false\n'
@@ -158,7 +201,8 @@ def test_declared_tools_are_found_beside_the_settings_and_what_is_wrong_is_said(
     (folder / "open.toml").chmod(0o666)
     os.mkfifo(folder / "pipe.toml")
     found = load_catalogue()
-    assert [tool.name for tool in found.registry.list()] == sorted([*CORE, "disks"])
+    offered = [tool.name for tool in found.registry.list()]
+    assert ("disks" in offered, "other" in offered, set(offered) >= ALWAYS_THERE) == (True, False, True)
     assert found.registry.source_of("disks") == "file:good.toml"
     problems = "\n".join(found.problems)
     for part in (
@@ -213,7 +257,8 @@ async def test_only_what_the_target_can_serve_is_offered(execution: ExecutionCon
     declare(home, mine=DECLARED.format(name="disks") + 'requires = ["no-such-program"]\n')
     async with open_executor(execution) as executor:
         offered = [tool.name for tool in executor.registry.list()]
-    assert offered == ["read_file", "read_output", "run_shell", "time", "write_file"]
+    assert set(offered) >= ALWAYS_THERE
+    assert set(offered).isdisjoint({"disks", "capture_pane", "send_keys"})
 
 
 async def test_sessions_share_what_is_remembered_and_not_what_they_have_read(

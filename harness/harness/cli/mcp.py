@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -34,9 +36,15 @@ __all__ = ["mcp"]
     "--allow-host", "names", metavar="NAME", multiple=True, help="Serve HTTP under this name too; repeatable."
 )
 @click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines reach, unencrypted.")
+@click.option("--profile", metavar="NAME", help="Serve the tools as this profile shows them; none: our own names.")
 @click.pass_context
 def mcp(
-    ctx: click.Context, address: str | None, token_file: str | None, names: tuple[str, ...], allow_remote: bool
+    ctx: click.Context,
+    address: str | None,
+    token_file: str | None,
+    names: tuple[str, ...],
+    allow_remote: bool,
+    profile: str | None,
 ) -> int:
     """Serve the tools to MCP clients: one over stdin and stdout, or many over HTTP with a token.
 
@@ -46,7 +54,10 @@ def mcp(
     _check_extra()
     if address is None and (token_file or names or allow_remote):
         raise click.UsageError("--token-file, --allow-host and --allow-remote are for --http")
-    code = _stdio(session) if address is None else _http(session, address, token_file, names, allow_remote)
+    opened = partial(_open, session, profile)
+    code = (
+        _stdio(session, opened) if address is None else _http(session, opened, address, token_file, names, allow_remote)
+    )
     return 0 if code == SIGNALLED + signal.SIGTERM else code  # that is how clients end a server
 
 
@@ -57,20 +68,31 @@ def _check_extra() -> None:
         raise ConfigError("the server needs the extra mcp", hint="pip install 'harness-ops[mcp]'") from None
 
 
-def _stdio(session: Session) -> int:
+_Opened = Callable[..., Awaitable["ToolServer"]]
+"""Makes a server of an execution context, on an exit stack, with the variables that hold secrets."""
+
+
+def _stdio(session: Session, opened: _Opened) -> int:
     from ..mcp.server_stdio import claimed_stdio
 
     with claimed_stdio() as wire:
 
         async def work(execution: ExecutionContext, interruption: Interruption) -> None:
             async with AsyncExitStack() as stack:
-                server = await _open(session, execution, stack)
+                server = await opened(execution, stack)
                 await server.serve_stdio(wire)
 
         return on_target(session, work, Needs(create=True))
 
 
-def _http(session: Session, text: str, token_file: str | None, names: tuple[str, ...], allow_remote: bool) -> int:
+def _http(
+    session: Session,
+    opened: _Opened,
+    text: str,
+    token_file: str | None,
+    names: tuple[str, ...],
+    allow_remote: bool,
+) -> int:
     from ..mcp.http_guard import parse_address
     from ..mcp.http_server import check_address
     from ..mcp.http_token import VARIABLE, find_token
@@ -82,7 +104,7 @@ def _http(session: Session, text: str, token_file: str | None, names: tuple[str,
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> None:
         async with AsyncExitStack() as stack:
-            server = await _open(session, execution, stack, {VARIABLE: token.secret})
+            server = await opened(execution, stack, {VARIABLE: token.secret})
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
     return on_target(session, work, Needs(create=True))
@@ -96,7 +118,11 @@ def _announce(session: Session, address: Address, token: Token) -> None:
 
 
 async def _open(
-    session: Session, execution: ExecutionContext, stack: AsyncExitStack, secrets: Mapping[str, str] | None = None
+    session: Session,
+    profile: str | None,
+    execution: ExecutionContext,
+    stack: AsyncExitStack,
+    secrets: Mapping[str, str] | None = None,
 ) -> ToolServer:
     from importlib.metadata import version
 
@@ -109,7 +135,10 @@ async def _open(
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))
     variables = dict(session.settings.config.env) | dict(secrets or {})
-    toolkit = await stack.enter_async_context(open_toolkit(load_toolkit_settings(choices), variables=variables))
+    chosen = load_toolkit_settings(choices)
+    if profile is not None:
+        chosen = replace(chosen, tools=replace(chosen.tools, profile=profile))
+    toolkit = await stack.enter_async_context(open_toolkit(chosen, variables=variables))
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))

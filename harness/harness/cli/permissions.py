@@ -133,7 +133,7 @@ def _registry(session: Session) -> Registry:
     from ..toolkit.assembly import load_toolkit_settings
     from ..toolkit.catalogue import load_catalogue
 
-    return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).registry
+    return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).known
 
 
 def _unknown(session: Session, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..toolkit.assembly import ToolkitSettings
     from ..toolkit.catalogue import Catalogue
     from ..toolkit.permissions.approver import Approver
+    from ..toolkit.questions import Questioner
 
 __all__ = ["tools"]
 
@@ -52,52 +54,122 @@ def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
     return settings, catalogue
 
 
+def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
+    """The tools that can be called: all that are known, or those of the profile."""
+    from ..toolkit.catalogue import offered
+    from ..toolkit.profiles import NO_PROFILE
+
+    name = settings.tools.profile if profile is None else profile
+    return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
+
+
+PROFILE = click.option("--profile", metavar="NAME", help="The tools as this profile shows them; none: our own names.")
+
+
 # -- list
 
 
 @command("list")
 @click.option("--pack", "packs", multiple=True, metavar="NAME", help="Only the tools of this pack; repeatable.")
 @click.option("--read-only", is_flag=True, help="Only tools that change nothing.")
+@click.option("--all", "every", is_flag=True, help="Also those that are offered only when they are asked for.")
+@PROFILE
 @click.option("--check", is_flag=True, help="Ask the target which programs it lacks for them.")
 @click.pass_context
-def list_tools(ctx: click.Context, packs: tuple[str, ...], read_only: bool, check: bool) -> int:
-    """List the tools: builtin ones, those of installed packages, and those that your files declare."""
+def list_tools(
+    ctx: click.Context, packs: tuple[str, ...], read_only: bool, every: bool, profile: str | None, check: bool
+) -> int:
+    """List the tools that models are offered: builtin ones, those of other packages, and those your files declare."""
     session = session_of(ctx)
-    registry = _catalogue(session)[1].registry
-    registry = registry.packs(*packs) if packs else registry
-    registry = registry.read_only() if read_only else registry
+    if every and profile is not None:
+        raise click.UsageError("a profile has no other tools: say one of --all and --profile")
+    settings, catalogue = _catalogue(session)
+    listed = _listed(settings, catalogue, packs, profile, every=every, read_only=read_only)
     if not check:
-        _show(session, registry, None)
+        _show(session, listed, None)
         return 0
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        missing = await registry.missing_requirements(target)
-        _show(session, registry, {name: list(programs) for name, programs in missing.items()})
+        missing = await listed.registry.missing_requirements(target)
+        _show(session, listed, {name: list(programs) for name, programs in missing.items()})
 
     return on_target(session, work, Needs(create=True))
 
 
-def _show(session: Session, registry: Registry, missing: dict[str, list[str]] | None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What is listed, which of it is offered, and how many other tools there are in which packs."""
+
+    registry: Registry
+    offered: frozenset[str]
+    others: tuple[str, ...] = ()
+    number: int = 0
+    faced: bool = False
+    packs: bool = False
+
+
+def _listed(
+    settings: ToolkitSettings,
+    catalogue: Catalogue,
+    packs: tuple[str, ...],
+    profile: str | None,
+    *,
+    every: bool,
+    read_only: bool,
+) -> _Listed:
+    from ..toolkit.catalogue import offered as offered_of
+
+    shown = catalogue.registry if profile is None else offered_of(settings.tools, catalogue.known, profile)
+    faced = shown.own is not shown and not every
+    whole = catalogue.known if every or (packs and not faced) else shown
+    chosen = whole.packs(*packs) if packs else whole
+    chosen = chosen.read_only() if read_only else chosen
+    offered = frozenset(tool.name for tool in shown.list())
+    rest = [] if faced or packs or every else [tool for tool in catalogue.known.list() if tool.name not in offered]
+    names = tuple(sorted({pack for tool in rest for pack in tool.traits.packs}))
+    return _Listed(chosen, offered, names, len(rest), faced, every)
+
+
+def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | None) -> None:
+    registry = listed.registry
     if session.json:
-        print_json([_described(registry, tool, missing) for tool in registry.list()])
+        print_json([_described(listed, tool, missing) for tool in registry.list()])
         return
-    headers = ("NAME", "CATEGORY", "CHANGES", "NEEDS" if missing is None else "LACKS", "SOURCE", "DESCRIPTION")
-    table(headers, [_row(registry, tool, missing) for tool in registry.list()])
+    headers = (
+        "NAME",
+        *(("OWN NAME",) if listed.faced else ()),
+        *(("PACK",) if listed.packs else ()),
+        *("CATEGORY", "CHANGES", "NEEDS" if missing is None else "LACKS", "SOURCE", "DESCRIPTION"),
+    )
+    table(headers, [_row(listed, tool, missing) for tool in registry.list()])
+    if listed.number:
+        packs = f" (pack {', '.join(listed.others)})" if listed.others else ""
+        note(f"{listed.number} more are offered when they are asked for{packs}: --all lists them")
 
 
-def _row(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]] | None) -> tuple[str, ...]:
+def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> tuple[str, ...]:
     traits = tool.traits
     programs = traits.requires if missing is None else missing.get(tool.name, ())
     first = tool.description.partition(". ")[0].strip()
     short = first if len(first) <= SHOWN else f"{first[: SHOWN - 3]}..."
-    changes = "yes" if traits.mutating else "no"
-    return (tool.name, str(traits.category), changes, " ".join(programs), registry.source_of(tool.name) or "", short)
+    return (
+        tool.name,
+        *((tool.own.name,) if listed.faced else ()),
+        *((" ".join(traits.packs),) if listed.packs else ()),
+        str(traits.category),
+        "yes" if traits.mutating else "no",
+        " ".join(programs),
+        listed.registry.source_of(tool.name) or "",
+        short,
+    )
 
 
-def _described(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
+def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
     traits = tool.traits
     facts = {
         "name": tool.name,
+        "own_name": tool.own.name,
+        "offered": tool.name in listed.offered,
         "description": tool.description,
         "category": str(traits.category),
         "mutating": traits.mutating,
@@ -106,7 +178,7 @@ def _described(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]
         "requires": traits.requires,
         "aliases": traits.aliases,
         "packs": traits.packs,
-        "source": registry.source_of(tool.name),
+        "source": listed.registry.source_of(tool.name),
     }
     return facts if missing is None else {**facts, "missing": missing.get(tool.name, [])}
 
@@ -116,13 +188,19 @@ def _described(registry: Registry, tool: Tool[Any], missing: dict[str, list[str]
 
 @command("schema")
 @click.option("--provider", type=ProviderName(), help="In the form of this provider's API.")
+@PROFILE
 @click.argument("name", metavar="NAME|all")
 @click.pass_context
-def schema(ctx: click.Context, provider: str | None, name: str) -> int:
-    """Print what a model is told of a tool, or of all, as JSON."""
+def schema(ctx: click.Context, provider: str | None, profile: str | None, name: str) -> int:
+    """Print what a model is told of a tool, or of all that are offered, as JSON."""
+    from ..toolkit.catalogue import offered
+
     session = session_of(ctx)
-    registry = _catalogue(session)[1].registry
-    chosen = registry if name == "all" else registry.include(name)
+    settings, catalogue = _catalogue(session)
+    if name == "all":
+        chosen = catalogue.registry if profile is None else offered(settings.tools, catalogue.known, profile)
+    else:
+        chosen = _reached(settings, catalogue, profile).include(name)
     if provider is None:
         definitions: list[Any] = list(chosen.definitions())
     else:
@@ -149,10 +227,11 @@ refused. Ctrl-C cancels the call.
 
 @command("call", help=CALL_HELP)
 @click.option("--yes", is_flag=True, help="Approve the call, if it would be asked about.")
+@PROFILE
 @click.argument("name")
 @click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
 @click.pass_context
-def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
+def call(ctx: click.Context, yes: bool, profile: str | None, name: str, arguments: str) -> int:
     from ..toolkit import ToolCall
     from ..toolkit.assembly import open_toolkit
     from ..toolkit.events import Failure
@@ -160,21 +239,26 @@ def call(ctx: click.Context, yes: bool, name: str, arguments: str) -> int:
     session = session_of(ctx)
     session.invocation.passes_codes = True
     settings, catalogue = _catalogue(session)
-    known = catalogue.registry.get(name) is not None
-    remote = () if known else servers_of(session, tool=name)
+    registry = _reached(settings, catalogue, profile)
+    remote = () if registry.get(name) is not None else servers_of(session, tool=name)
     if not remote:
-        catalogue.registry.lookup(name)
+        registry.lookup(name)
     text = read_stdin().decode("utf-8", "replace") if arguments == "-" else arguments
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         variables = dict(session.settings.config.env)
         async with (
-            with_servers(session, remote, catalogue.registry),
+            with_servers(session, remote, registry),
             open_toolkit(settings, catalogue=catalogue, variables=variables) as toolkit,
-            toolkit.executor(target, approver=_approver(session, yes=yes), registry=catalogue.registry) as executor,
+            toolkit.executor(
+                target,
+                approver=_approver(session, yes=yes),
+                questioner=_questioner(session),
+                registry=registry,
+            ) as executor,
         ):
-            tool = catalogue.registry.lookup(name)
-            await _need(catalogue.registry.include(tool.name), target)
+            tool = registry.lookup(name)
+            await _need(registry.include(tool.name), target)
             with executor.events.subscribe() as events:
                 outcome = await executor.call(ToolCall(tool.name, text))
                 failures = [event.message for event in events.drain() if isinstance(event, Failure)]
@@ -192,6 +276,12 @@ def _approver(session: Session, *, yes: bool) -> Approver | None:
         return GivenApproval()
     at_terminal = TerminalApprover()
     return at_terminal if not session.invocation.batch and at_terminal.usable() else None
+
+
+def _questioner(session: Session) -> Questioner | None:
+    from .questioning import TerminalQuestioner
+
+    return None if session.invocation.batch else TerminalQuestioner()
 
 
 async def _need(registry: Registry, target: ExecutionContext) -> None:

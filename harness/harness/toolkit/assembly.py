@@ -23,7 +23,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
-from .catalogue import Catalogue, load_catalogue
+from .catalogue import Catalogue, load_catalogue, offered
 from .compaction import Compactor, without_compact
 from .events import EventBus
 from .executor import Executor
@@ -48,7 +48,6 @@ from .registry import Registry
 from .results_cache import ResultCache
 from .seams import Hook, Middleware, Spawner
 from .services import Services
-from .spawning import without_spawning
 from .toolsettings import ToolSettings, tool_settings_of
 from .websettings import WebSettings, web_settings_of
 
@@ -92,6 +91,8 @@ class Toolkit:
 
     settings: ToolkitSettings
     registry: Registry
+    known: Registry
+    """Also the tools that are offered only when they are asked for, under their own names."""
     ledger: SqliteLedger | NoRoomLedger
     redactor: PatternRedactor
     results: ResultCache
@@ -111,6 +112,7 @@ class Toolkit:
         *,
         approver: Approver | None = None,
         registry: Registry | None = None,
+        profile: str | None = None,
         timed: TimedApproval | None = None,
         session_id: str = "",
         agent_id: str = "",
@@ -127,6 +129,8 @@ class Toolkit:
         Args:
             approver: who is asked; None denies what would be asked.
             registry: the tools that are offered; the default is those that the target can serve.
+            profile: offers that profile's tools, or with ``none`` our own; the default is what the settings say. It is
+                for calls without ``registry``.
             timed: what was approved in advance.
             session_id: empty makes a new one.
             questioner: who asks the user what a tool wants to know; None: there is no user to ask.
@@ -134,18 +138,21 @@ class Toolkit:
             hooks: those of the program, which run after the settings' own. One :class:`.hooks.Hooks` may serve many
                 sessions; what is added to it later is for sessions that begin later.
             middleware: code around every call, the outermost first.
+
+        Raises:
+            ConfigError: there is no such profile.
         """
         session = session_id or uuid.uuid4().hex
         events = EventBus(session)
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
-        offered = registry or await self._offered(execution, compactor)
+        chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         async with self._hooks(occasion, hooks.registered if hooks is not None else ()) as running:
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
                 yield Executor(
                     execution=execution,
-                    registry=offered,
+                    registry=chosen,
                     services=self._services(policy, running, middleware),
                     events=events,
                     reads=self.reads.of(session, execution),
@@ -159,8 +166,9 @@ class Toolkit:
                     compactor=compactor,
                 )
 
-    async def _offered(self, execution: ExecutionContext, compactor: Compactor | None) -> Registry:
-        available = await self.registry.available(execution)
+    async def _offered(self, execution: ExecutionContext, compactor: Compactor | None, profile: str | None) -> Registry:
+        shown = self.registry if profile is None else offered(self.settings.tools, self.known, profile)
+        available = await shown.available(execution)
         return available if compactor is not None else without_compact(available)
 
     @asynccontextmanager
@@ -235,6 +243,7 @@ async def open_toolkit(
         yield Toolkit(
             settings=settings,
             registry=known.registry,
+            known=known.known,
             ledger=await _ledger(files, settings.retention),
             redactor=PatternRedactor.with_environment(
                 {**os.environ, **(variables or {})}, secrets=settings.web.secrets, patterns=settings.tools.secrets
@@ -266,6 +275,7 @@ async def open_executor(
     settings: ToolkitSettings | None = None,
     *,
     approver: Approver | None = None,
+    profile: str | None = None,
     session_id: str = "",
     agent_id: str = "",
     questioner: Questioner | None = None,
@@ -278,6 +288,7 @@ async def open_executor(
         toolkit.executor(
             execution,
             approver=approver,
+            profile=profile,
             session_id=session_id,
             agent_id=agent_id,
             questioner=questioner,

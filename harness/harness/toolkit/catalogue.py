@@ -16,11 +16,12 @@ from .commandtool import CommandTool
 from .outputs import OutputStore
 from .outputtool import ReadOutput
 from .plugins import TOOLS, find, load_tools
+from .profiles import NO_PROFILE, load_profile
 from .registry import Registry
 from .tool import Tool
 from .toolsettings import ToolSettings
 
-__all__ = ["Catalogue", "command_tools_directory", "load_catalogue"]
+__all__ = ["Catalogue", "command_tools_directory", "load_catalogue", "offered"]
 
 OWN_TOOLS = "builtin:toolkit"
 """The source of the tools that belong to the pipeline itself."""
@@ -28,9 +29,13 @@ OWN_TOOLS = "builtin:toolkit"
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The tools, and one sentence for each source that could not be had."""
+    """The tools, and one sentence for each source that could not be had.
+
+    ``registry`` has those that models are offered, ``known`` also those that have to be asked for.
+    """
 
     registry: Registry
+    known: Registry
     problems: tuple[str, ...] = ()
 
 
@@ -46,7 +51,7 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
         directory: of the declarations; the default is :func:`command_tools_directory`.
 
     Raises:
-        ConfigError: the settings name a pack or a tool that is not there.
+        ConfigError: the settings name a pack, a tool or a profile that is not there.
     """
     settings = settings or ToolSettings()
     registry = Registry()
@@ -61,7 +66,19 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
             registry.replace_source(source, tools)
         except ValueError as error:
             problems.append(f"the tools of {source} are left out: {error}")
-    return Catalogue(settings.choose(registry), tuple(problems))
+    known = settings.choose(registry)
+    return Catalogue(offered(settings, known, settings.profile), known, tuple(problems))
+
+
+def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Registry:
+    """The tools that models are offered of those that are known: a profile's, or our own.
+
+    Raises:
+        ConfigError: there is no such profile.
+    """
+    if profile in ("", NO_PROFILE):
+        return settings.offered(known)
+    return load_profile(profile).over(known)
 
 
 _Sources = Iterator[tuple[str, tuple[Tool[Any], ...]]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .compaction import Compactor
     from .executor import Executor
     from .notebook import Notebook
+    from .profiles import FacedCall
     from .questions import Questioner
     from .registry import Registry
     from .secrets_stream import StreamRedactor
@@ -46,6 +47,8 @@ class CallNotes:
     """Told at once which job it is, so that the ledger knows also when harness is killed."""
     judge: Callable[[tuple[Subject, ...]], Awaitable[Verdict]] | None = None
     """Asks the policy about what the running call comes to touch."""
+    faced: FacedCall | None = None
+    """How a profile shows the call to the model."""
 
     @property
     def partial(self) -> str:
@@ -57,6 +60,8 @@ class CallNotes:
 class ToolContext:
     """One call's surroundings. Everything on the target goes through ``execution``, and through nothing else.
 
+    ``registry`` has the tools under their own names, ``offered`` as the model knows them; without a profile, and where
+    ``offered`` is None, they are the same.
     ``cwd`` is the directory that relative paths of the call start from; None is the context's own.
     ``depth`` is 0 for the first agent and grows by one with each sub-agent.
     """
@@ -74,6 +79,7 @@ class ToolContext:
     model: str = ""
     cwd: str | None = None
     spawner: Spawner | None = None
+    offered: Registry | None = None
     handoff: float | None = None
     """Seconds after which a tool that can leave its work running does so and returns what names it, without an error:
     whoever asked would not wait any longer. None waits as long as the arguments say."""

@@ -3,6 +3,8 @@
 The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware, outermost
 first → hooks before (they may change the call: it is validated again) → permission → remembered result → ledger →
 path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget → ``ToolCallCompleted``.
+A call in the words of a profile is translated into ours as soon as it is valid, and its result is shown in the
+profile's form after everything else.
 What is refused leaves no intent in the ledger, and still has exactly one completion.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -23,9 +25,11 @@ from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
 from .failures import cancelled, failure_of, redacted, status_of
 from .locks import PathLocks
 from .pipeline import Pipeline, Prepared
+from .profiles import FacedCall, FacedTool
 from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
+from .tool import Tool
 from .typed import without_typed
 from .values import CallOutcome, CallStatus, ToolCall
 
@@ -116,7 +120,8 @@ class Executor:
     def _context(self, call: ToolCall) -> ToolContext:
         return ToolContext(
             execution=self.execution,
-            registry=self.registry,
+            registry=self.registry.own,
+            offered=self.registry,
             events=self.events,
             reads=self.reads,
             redactor=self.services.redactor,
@@ -160,13 +165,12 @@ class Executor:
         tool = self.registry.get(call.name)
         if tool is None:
             return CallOutcome(call, self.registry.unknown(call.name), CallStatus.ERROR)
-        values = decode(call.arguments, tool.name)
-        args = tool.parse(values)
-        call = replace(call, name=tool.name, arguments=values)
+        prepared = _prepared(call, tool, ctx)
+        assert not isinstance(prepared.call.arguments, str)
+        redacted_values = self.services.redactor.json(prepared.call.arguments)
+        shown = without_typed(redacted_values, prepared.typed_into)  # nobody has judged it yet
+        requested = ctx.notes.requested = replace(prepared.call, arguments=shown)
         pipeline = Pipeline(self.services, self.locks, ctx)
-        prepared = Prepared(call, tool, args)
-        shown = without_typed(self.services.redactor.json(values), prepared.typed_into)  # nobody has judged it yet
-        requested = ctx.notes.requested = replace(call, arguments=shown)
         self.events.publish(ToolCallRequested(call=requested, mutating=prepared.traits.mutating))
         return await pipeline.through(prepared)
 
@@ -179,4 +183,18 @@ class Executor:
             self.events.publish(Failure(message=outcome.result.text, call_id=outcome.call.call_id))
         shown = ctx.notes.requested or replace(outcome.call, arguments={})  # what is no call may hold anything
         self.events.publish(ToolCallCompleted(outcome=replace(outcome, call=shown)))
-        return outcome
+        return outcome if ctx.notes.faced is None else ctx.notes.faced.shown(outcome, self.services.redactor)
+
+
+def _prepared(call: ToolCall, tool: Tool[Any], ctx: ToolContext) -> Prepared:
+    """The call under the tool's own name, with valid arguments.
+
+    Raises:
+        ToolError: ``invalid_args``.
+    """
+    faced = ctx.notes.faced = FacedCall(tool, call) if isinstance(tool, FacedTool) else None
+    values = decode(call.arguments, tool.name)
+    args = tool.parse(values)
+    if faced is not None:
+        tool, values, args = faced.own(args)
+    return Prepared(replace(call, name=tool.name, arguments=values), tool, args)

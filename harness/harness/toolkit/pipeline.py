@@ -13,11 +13,11 @@ from .arguments import decode
 from .context import ToolContext
 from .events import Failure
 from .failures import MAYBE, cancelled, failure_of, not_the_tool, redacted, refused, status_of, timed_out
-from .limits import cut_result
+from .limits import BLOCK_LIMIT, cut_result
 from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
-from .tool import Intent, Tool, Traits
+from .tool import Intent, OutputLimit, Tool, Traits
 from .typed import panes_typed_into, without_typed
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
@@ -134,7 +134,11 @@ class Pipeline:
         """Judge what a running call comes to touch; it cannot be changed any more."""
         verdict = await self._verdict(replace(self._request(prepared), subjects=subjects), prepared.tool.name)
         changed = verdict.allowed and verdict.call is not None
-        return replace(verdict, allowed=False, reason="the call runs already, so it was not changed") if changed else verdict
+        return (
+            replace(verdict, allowed=False, reason="the call runs already, so it was not changed")
+            if changed
+            else verdict
+        )
 
     def _request(self, prepared: Prepared) -> PermissionRequest:
         return PermissionRequest(
@@ -229,8 +233,13 @@ class Pipeline:
                 message = self.services.redactor.text(f"a hook failed: {error}")
                 self.ctx.publish(Failure(message=message, call_id=self.ctx.call_id))
         result = self.services.redactor.result(result)
-        result = await cut_result(result, prepared.traits.limit, self.services.outputs, self.ctx.call_id)
+        result = await cut_result(result, self._limit(prepared), self.services.outputs, self.ctx.call_id)
         return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
+
+    def _limit(self, prepared: Prepared) -> OutputLimit:
+        """How much of the result is kept; what a profile shows of it is cut there."""
+        limit = prepared.traits.limit
+        return limit if self.ctx.notes.faced is None else replace(limit, characters=BLOCK_LIMIT)
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     from .context import ToolContext
     from .seams import Redactor
 
-__all__ = ["NO_PROFILE", "PROFILES", "Face", "FacedCall", "FacedTool", "Profile", "Shown", "load_profile", "profile_names"]
+__all__ = [
+    "NO_PROFILE",
+    "PROFILES",
+    "Face",
+    "FacedCall",
+    "FacedTool",
+    "Profile",
+    "Shown",
+    "load_profile",
+    "profile_names",
+]
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Collection
+from typing import Literal
 
 from ..results import ShellResult, Status
 from .context import ToolContext
@@ -67,6 +68,7 @@ def _data(done: ShellResult) -> Json:
         "truncated": done.truncated,
         "seconds": round(done.duration, 3),
         "job_id": done.job_id,
+        "pane": done.pane,
         "notices": list(done.notices),
     }
 
@@ -79,12 +81,12 @@ def note_job(done: ShellResult, ctx: ToolContext) -> None:
         ctx.publish(JobStarted(job_id=done.job_id, command=ctx.redactor.text(done.command)))
 
 
-def progress_of(ctx: ToolContext) -> Callable[[bytes], None]:
-    """A function that shows a command's output as it comes: for ``on_output``."""
+def progress_of(ctx: ToolContext, stream: Literal["stdout", "stderr"] = "stdout") -> Callable[[bytes], None]:
+    """A function that shows a command's output as it comes: for ``on_output``, and for ``on_stderr``."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def show(chunk: bytes) -> None:
         if text := decoder.decode(chunk):
-            ctx.progress(text)
+            ctx.progress(text, stream)
 
     return show

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import ConfigError
 from ..settings import SettingsTable
+from .presets import opt_in
 from .registry import Registry
 
 __all__ = ["ToolSettings", "tool_settings_of"]
@@ -26,7 +27,9 @@ class ToolSettings:
     """What the operator has set about tools."""
 
     packs: tuple[str, ...] = ()
-    """Only the tools of these packs; empty is all."""
+    """Only the tools of these packs; empty is all but those that have to be asked for."""
+    extra_packs: tuple[str, ...] = ()
+    """These packs, too."""
     include: tuple[str, ...] = ()
     """Only these tools; empty is all."""
     exclude: tuple[str, ...] = ()
@@ -38,17 +41,20 @@ class ToolSettings:
     """Results of calls that change nothing are remembered."""
     partial_read_counts: bool = False
     """A file of which a part was read may be replaced as a whole."""
+    profile: str = ""
+    """Models are offered the tools of this profile; empty is our own."""
     secrets: tuple[str, ...] = ()
     """Further patterns of secrets, as regular expressions; the first group, where there is one, is the secret."""
 
     def choose(self, registry: Registry) -> Registry:
-        """The tools that these settings leave.
+        """The tools that these settings leave, which may be called.
 
         Raises:
             ConfigError: a pack or a tool that is named is not there.
         """
         try:
-            chosen = registry.packs(*self.packs) if self.packs else registry
+            registry.packs(*self.extra_packs)  # one that means nothing is a mistake
+            chosen = registry.packs(*self.packs, *self.extra_packs) if self.packs else registry
             chosen = chosen.include(*self.include) if self.include else chosen
             chosen = chosen.exclude(*self._present(registry, chosen)) if self.exclude else chosen
         except ValueError as error:
@@ -56,6 +62,12 @@ class ToolSettings:
                 f"[tools] of the settings: {error}", hint="harness tools list shows what there is"
             ) from error
         return chosen.read_only() if self.read_only else chosen
+
+    def offered(self, chosen: Registry) -> Registry:
+        """Those of them that models are told of: not what has to be asked for, unless it was."""
+        if self.packs or self.include:
+            return chosen
+        return chosen.filter(lambda tool: not opt_in(tool) or not set(tool.traits.packs).isdisjoint(self.extra_packs))
 
     def _present(self, registry: Registry, chosen: Registry) -> list[str]:
         """Those that are to be kept out and are still in; a name that means nothing is a mistake."""
@@ -67,12 +79,14 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     packs: list[str] | None = None
+    extra_packs: list[str] | None = None
     include: list[str] | None = None
     exclude: list[str] | None = None
     read_only: bool | None = None
     disabled: list[str] | None = None
     cache: bool | None = None
     partial_read_counts: bool | None = None
+    profile: str | None = None
     secrets: list[str] | None = None
 
 

@@ -1,0 +1,240 @@
+"""The profile ``buddy``: eight tools with the names and arguments of Buddy.
+
+What differs on purpose: a command that is not waited for goes on as a job also without tmux, one at its time limit goes
+on or is ended as the target's settings say, and its output so far is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.toolkit import Arguments, JsonObject, ToolResult
+from harness.toolkit.profiles import Face, Profile, Shown
+
+from .forms import Ran, denied_by_user, facts, file_text, head, items, joined, ran, tail, text_of
+
+__all__ = ["profile"]
+
+STREAM = 4_000
+"""Characters of each stream of a command."""
+BODY = 8_000
+"""Characters of a file, a page or a screen."""
+MORE = "...[truncated]"
+SEARCH_RESULTS = 8
+
+
+def _failed(text: str) -> str:
+    return f"Tool error: {text}"
+
+
+# -- commands
+
+
+class _Shell(Arguments):
+    command: str = Field(description="The shell command to run")
+    wait: bool | int | str = Field(
+        True,
+        description="true (default): until it ends; false: start it in the terminal and return; a text such as "
+        '"30s", "10m", "1h" or a number of seconds: that long at most',
+    )
+
+
+def _shell_result(args: _Shell, result: ToolResult) -> Shown | None:
+    if denied_by_user(result):
+        return Shown("Command execution denied by user.", is_error=True)
+    done = ran(result)
+    if done is None:
+        return None
+    if done.ended:
+        return Shown(_output(f"exit code: {done.exit_code}", done))
+    where = f"tmux pane {done.pane}" if done.pane else "a job"
+    if done.status == "running" and args.wait in (False, "false"):
+        return Shown(joined(f"command dispatched to {where}", f"job {done.job_id}" if not done.pane else ""))
+    first = result.text.partition("\n")[0]
+    return Shown(_failed(_output(first, done)), is_error=True)
+
+
+def _output(first: str, done: Ran) -> str:
+    out, err = (head(text.removesuffix("\n"), STREAM, MORE) for text in (done.stdout, done.stderr))
+    return f"{first}\nstdout:\n{out}\nstderr:\n{err}" + "".join(f"\nnotice: {notice}" for notice in done.notices)
+
+
+RUN_SHELL = Face(
+    tool="run_shell",
+    name="run_shell",
+    description="Run a shell command on the target and return its exit code, stdout and stderr.",
+    arguments=_Shell,
+    fields={"command": "command", "wait": "wait"},
+    render=_shell_result,
+)
+
+
+# -- files
+
+
+class _Path(Arguments):
+    path: str = Field(description="Path of the file")
+
+
+def _whole(args: _Path) -> JsonObject:
+    return {"byte_offset": 0, "byte_limit": 4 * BODY}
+
+
+def _file(args: _Path, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    text, note = file_text(result)
+    return Shown(text + MORE if note and len(text) <= BODY else head(text, BODY, MORE))
+
+
+READ_FILE = Face(
+    tool="read_file",
+    name="read_file",
+    description=f"Read a text file of the target. At most {BODY} characters are returned.",
+    arguments=_Path,
+    fields={"path": "path"},
+    more=_whole,
+    render=_file,
+)
+
+
+class _Write(Arguments):
+    path: str = Field(description="Path of the file")
+    content: str = Field(description="What it is to hold")
+
+
+def _written(args: _Write, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    return Shown(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
+
+
+WRITE_FILE = Face(
+    tool="write_file",
+    name="write_file",
+    description="Write a file of the target: a new one, or in the place of one that was read before.",
+    arguments=_Write,
+    fields={"path": "path", "content": "content"},
+    render=_written,
+)
+
+
+# -- the web
+
+
+class _Fetch(Arguments):
+    url: str = Field(description="The URL to fetch")
+
+
+def _page(args: _Fetch, result: ToolResult) -> Shown | None:
+    return None if result.is_error else Shown(head(result.text, BODY, MORE))
+
+
+FETCH_URL = Face(
+    tool="fetch_url",
+    name="fetch_url",
+    description=f"Perform an HTTP GET and return the body, {BODY} characters at most.",
+    arguments=_Fetch,
+    fields={"url": "url"},
+    render=_page,
+)
+
+
+class _Search(Arguments):
+    query: str = Field(description="What to search for")
+
+
+def _found(args: _Search, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    listed = [
+        f"{number}. {text_of(one, 'title')}\n   {text_of(one, 'url')}\n   {text_of(one, 'snippet')}".rstrip()
+        for number, one in enumerate(items(facts(result), "results"), 1)
+    ]
+    return Shown("\n\n".join(listed)) if listed else None
+
+
+WEB_SEARCH = Face(
+    tool="web_search",
+    name="web_search",
+    description=f"Search the web. Up to {SEARCH_RESULTS} results, each with title, URL and snippet.",
+    arguments=_Search,
+    fields={"query": "query"},
+    more=lambda args: {"limit": SEARCH_RESULTS},
+    render=_found,
+)
+
+
+# -- the terminal
+
+
+class _Capture(Arguments):
+    target: str | None = Field(None, description="Pane to capture; the default is the active one")
+    start: str | int | None = Field(None, description='First line; "-" is the beginning of the history')
+    end: str | int | None = Field(None, description='Last line; "-" is the end of the visible area')
+    join_wrapped_lines: bool = Field(True, description="Join lines that were wrapped")
+    preserve_trailing_spaces: bool = Field(False, description="Keep spaces at the ends of lines")
+    include_escape_sequences: bool = Field(False, description="Keep ANSI escape sequences")
+    escape_non_printable: bool = Field(False, description="Write what is not printable in octal")
+    include_alternate_screen: bool = Field(False, description="Capture the alternate screen")
+    delay: str | None = Field(None, description='Wait before capturing, such as "2s"')
+    delay_ms: int | None = Field(None, description="The same in milliseconds")
+
+
+def _screen(args: _Capture, result: ToolResult) -> Shown | None:
+    return None if result.is_error else Shown(tail(result.text, BODY, "[truncated {} chars from start]\n"))
+
+
+CAPTURE_PANE = Face(
+    tool="capture_pane",
+    name="capture-pane",
+    description="Capture what a tmux pane shows, now or after a delay: to look at a command that still runs.",
+    arguments=_Capture,
+    fields={"target": "pane"} | {name: name for name in _Capture.model_fields if name != "target"},
+    render=_screen,
+)
+
+
+class _Keys(Arguments):
+    target: str | None = Field(None, description="Pane to type into; the default is the active one")
+    keys: list[str] | None = Field(None, description='tmux key names, such as "C-c", "Enter", "Up"')
+    literal_text: str | None = Field(None, description="Text that is typed as it is, before the keys")
+    enter: bool = Field(False, description="Press Enter after everything else")
+    delay: str | None = Field(None, description='Wait before sending, such as "2s"')
+    delay_ms: int | None = Field(None, description="The same in milliseconds")
+
+
+SEND_KEYS = Face(
+    tool="send_keys",
+    name="send-keys",
+    description="Type into a tmux pane: literal text first, then named keys, then Enter.",
+    arguments=_Keys,
+    fields={"target": "pane"} | {name: name for name in _Keys.model_fields if name != "target"},
+    render=lambda args, result: None if result.is_error else Shown("Keys sent; capture-pane shows what came of them."),
+)
+
+
+# -- the time
+
+
+class _Time(Arguments):
+    format: Literal["epoch", "epoch_ms", "epoch_ns", "iso", "rfc2822", "date", "time"] = Field(
+        "epoch", description="Output format"
+    )
+
+
+TIME = Face(
+    tool="time",
+    name="time",
+    description="Return the current time of the machine that harness runs on, not the target's.",
+    arguments=_Time,
+    fields={"format": "format"},
+)
+
+
+def profile() -> Profile:
+    """The profile."""
+    faces = (RUN_SHELL, READ_FILE, WRITE_FILE, FETCH_URL, WEB_SEARCH, CAPTURE_PANE, SEND_KEYS, TIME)
+    return Profile("buddy", faces, _failed)

@@ -1,0 +1,101 @@
+"""What the profiles' forms of results are made of: a result's data, read carefully, and texts cut in the seeds' ways.
+
+A result without the data that a form needs (a refusal, an error, a command that goes on) has no form of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.toolkit import Json, ToolResult
+
+__all__ = ["Ran", "denied_by_user", "facts", "file_text", "head", "items", "joined", "ran", "tail", "text_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command's outcome. ``exit_code`` is None unless it came to an end of its own."""
+
+    status: str
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    seconds: float = 0.0
+    job_id: str = ""
+    pane: str = ""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """It came to an end of its own."""
+        return self.exit_code is not None and self.status not in ("timed_out", "interrupted", "running")
+
+
+def facts(result: ToolResult) -> Mapping[str, Json]:
+    """A result's data as an object; empty when there is none."""
+    return result.data if isinstance(result.data, dict) else {}
+
+
+def items(found: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
+    """The objects of a list."""
+    listed = found.get(name)
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def text_of(found: Mapping[str, Json], name: str) -> str:
+    """A text; empty when there is none."""
+    value = found.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def ran(result: ToolResult) -> Ran | None:
+    """The outcome of the command that a result is of; None when it is of none."""
+    found = facts(result)
+    status, code, seconds = found.get("status"), found.get("exit_code"), found.get("seconds")
+    if not isinstance(status, str) or "stdout" not in found:
+        return None
+    notices = found.get("notices")
+    return Ran(
+        status=status,
+        exit_code=code if isinstance(code, int) else None,
+        stdout=text_of(found, "stdout"),
+        stderr=text_of(found, "stderr"),
+        seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+        job_id=text_of(found, "job_id"),
+        pane=text_of(found, "pane"),
+        notices=tuple(str(notice) for notice in notices) if isinstance(notices, list) else (),
+    )
+
+
+def file_text(result: ToolResult) -> tuple[str, str]:
+    """What was read of a file, and the note in brackets about what was not; each may be empty."""
+    found, text = facts(result), result.text
+    size, note = found.get("size"), text_of(found, "note")
+    if size == 0:
+        return "", ""
+    start, end = found.get("from_byte"), found.get("to_byte")
+    if isinstance(start, int) and isinstance(end, int) and (start or end != size):
+        text, _, rest = text.rpartition("\n[bytes ")
+        return text, f"[bytes {rest}"
+    return (text.removesuffix(note), note) if note else (text, "")
+
+
+def denied_by_user(result: ToolResult) -> bool:
+    """A person refused the call, not a rule."""
+    return result.error_code == "denied" and result.metadata.get("decided_by") == "operator"
+
+
+def head(text: str, limit: int, mark: str) -> str:
+    """The first ``limit`` characters, and the mark when that is not all."""
+    return text if len(text) <= limit else text[:limit] + mark
+
+
+def tail(text: str, limit: int, mark: str) -> str:
+    """The last ``limit`` characters; ``{}`` in the mark before them is how many are missing."""
+    return text if len(text) <= limit else mark.format(len(text) - limit) + text[-limit:]
+
+
+def joined(*parts: str) -> str:
+    """The parts that are not empty, each on lines of its own."""
+    return "\n".join(part.removesuffix("\n") for part in parts if part)

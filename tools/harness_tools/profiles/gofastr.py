@@ -1,0 +1,268 @@
+"""The profile ``gofastr``: the tools with the names and arguments of GoFastr.
+
+What differs on purpose: a file that exists is read before it is written over, a command that is ended takes all that it
+started with it, and what was cut is said.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.toolkit import Arguments, Json, JsonObject, ToolResult
+from harness.toolkit.profiles import Face, Profile, Shown
+
+from .forms import facts, file_text, joined, ran
+
+__all__ = ["profile"]
+
+SLICE = 60_000
+"""Bytes of a file that one call shows."""
+LINES = 2_000
+TIMEOUT = 120_000
+LONGEST = 600_000
+MATCHES = 1_000
+NAMES = 10_000
+
+
+# -- files
+
+
+class _Read(Arguments):
+    path: str = Field(description="Path of the file")
+    offset: int = Field(0, ge=0, description="Byte to start at")
+    limit: int | None = Field(None, ge=1, description="How many lines at most")
+
+
+def _part(args: _Read) -> JsonObject:
+    if args.offset == 0 and args.limit is not None:
+        return {"offset": 1, "limit": args.limit}
+    lines: dict[str, Json] = {} if args.limit is None else {"limit": args.limit}
+    return {"byte_offset": args.offset, "byte_limit": SLICE, **lines}
+
+
+def _file(args: _Read, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    text, note = file_text(result)
+    if not note:
+        return Shown(text)
+    # lines were asked for, so only what is missing of them is news; the byte that follows is the next offset
+    end, size = facts(result).get("to_byte"), facts(result).get("size")
+    rest = f"[bytes {args.offset} to {end} of {size}; go on with offset={end}]" if end is not None else note
+    return Shown(text if end == size else joined(text, rest))
+
+
+READ = Face(
+    tool="read_file",
+    name="Read",
+    description="Read a text file, from a byte on, up to a number of lines.",
+    arguments=_Read,
+    fields={"path": "path"},
+    more=_part,
+    render=_file,
+)
+
+
+class _Write(Arguments):
+    path: str = Field(description="Path of the file")
+    content: str = Field(description="What it is to hold")
+    mode: int | None = Field(None, ge=0, le=0o777, description="Permission bits of a new file; 420 is 0644")
+
+
+def _written(args: _Write, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    return Shown(f"wrote {facts(result)['bytes_written']} bytes to {args.path}")
+
+
+WRITE = Face(
+    tool="write_file",
+    name="Write",
+    description="Write a file with the directories above it. One that exists must have been read.",
+    arguments=_Write,
+    fields={"path": "path", "content": "content"},
+    more=lambda args: {} if args.mode is None else {"permissions": f"{args.mode:04o}"},
+    render=_written,
+)
+
+
+class _Edit(Arguments):
+    path: str = Field(description="Path of the file")
+    old_string: str = Field(description="Text to replace; it must be unique unless replace_all is set")
+    new_string: str = Field(description="Text to put in its place")
+    replace_all: bool = Field(False, description="Replace every occurrence")
+
+
+EDIT = Face(
+    tool="edit",
+    name="Edit",
+    description="Replace text in a file, exactly.",
+    arguments=_Edit,
+    fields={name: name for name in _Edit.model_fields},
+)
+
+
+class _Ls(Arguments):
+    path: str = Field(".", description="Directory to list")
+
+
+LS = Face(
+    tool="ls",
+    name="Ls",
+    description="List a directory; directories end with a slash.",
+    arguments=_Ls,
+    fields={"path": "path"},
+    more=lambda args: {"all": True},
+)
+
+
+# -- commands
+
+
+class _Bash(Arguments):
+    cmd: str = Field(description="Shell command")
+    cwd: str | None = Field(None, description="Directory to run it in")
+    timeout_ms: int = Field(TIMEOUT, ge=1, description=f"Milliseconds until it is ended, {LONGEST} at most")
+    env: dict[str, str] = Field({}, description="More environment variables")
+
+
+def _command(args: _Bash) -> JsonObject:
+    seconds = min(args.timeout_ms, LONGEST) / 1000
+    return {"timeout": seconds, "on_timeout": "kill", "tty": False, "env": dict(args.env)}
+
+
+def _output(args: _Bash, result: ToolResult) -> Shown | None:
+    done = ran(result)
+    if done is None:
+        return None
+    output = joined(done.stdout, done.stderr)
+    if done.ended and done.exit_code == 0:
+        return Shown(joined(output, *done.notices))
+    why = f"exit code {done.exit_code}" if done.ended else result.text.partition("\n")[0]
+    return Shown(joined(output, *done.notices, f"[{why}]"), is_error=result.is_error)
+
+
+BASH = Face(
+    tool="run_shell",
+    name="Bash",
+    description="Run a command with /bin/sh -c and return its output.",
+    arguments=_Bash,
+    fields={"cmd": "command", "cwd": "cwd"},
+    more=_command,
+    render=_output,
+)
+
+
+# -- search
+
+
+class _Grep(Arguments):
+    pattern: str = Field(description="Regular expression")
+    path: str | None = Field(None, description="File or directory to search")
+    glob: str | None = Field(None, description="Only files whose names match")
+
+
+GREP = Face(
+    tool="grep",
+    name="Grep",
+    description="Search files with a regular expression; each match is path:line:text.",
+    arguments=_Grep,
+    fields={"pattern": "pattern", "path": "path", "glob": "include"},
+    more=lambda args: {"output_mode": "content", "max_results": MATCHES},
+)
+
+
+class _Glob(Arguments):
+    pattern: str = Field(description="Pattern of paths; ** stands for any number of directories")
+    root: str | None = Field(None, description="Directory to start from")
+
+
+GLOB = Face(
+    tool="glob",
+    name="Glob",
+    description="Find files by a pattern, by name.",
+    arguments=_Glob,
+    fields={"pattern": "pattern", "root": "path"},
+    more=lambda args: {"sort": "name", "max_results": NAMES},
+)
+
+
+# -- the rest
+
+
+class _Fetch(Arguments):
+    url: str = Field(description="URL, http or https")
+    headers: dict[str, str] = Field({}, description="More request headers")
+
+
+FETCH = Face(
+    tool="fetch_url",
+    name="WebFetch",
+    description="Fetch a page from the web.",
+    arguments=_Fetch,
+    fields={"url": "url", "headers": "headers"},
+)
+
+
+class _Task(Arguments):
+    content: str = Field(description="What is to be done")
+    status: Literal["pending", "in_progress", "completed"] = Field(description="How far it is")
+    activeForm: str | None = Field(None, description="How it is called while it is done")
+
+
+class _Tasks(Arguments):
+    tasks: list[_Task] = Field(description="The whole list")
+
+
+def _todos(args: _Tasks) -> JsonObject:
+    return {"todos": [_renamed(task.model_dump(exclude_none=True)) for task in args.tasks]}
+
+
+def _renamed(task: dict[str, Json]) -> Json:
+    return {"active_form" if name == "activeForm" else name: value for name, value in task.items()}
+
+
+TASKS = Face(
+    tool="todo_write",
+    name="TaskList",
+    description="Write the list of things to do, all of it each time.",
+    arguments=_Tasks,
+    fields={"tasks": "todos"},
+    more=_todos,
+)
+
+
+class _Agent(Arguments):
+    prompt: str = Field(description="What the agent is to do")
+    description: str | None = Field(None, description="A few words that name it")
+    system: str | None = Field(None, description="What the agent is to focus on")
+
+
+AGENT = Face(
+    tool="task",
+    name="Agent",
+    description="Start an agent with a task of its own, and return its last words.",
+    arguments=_Agent,
+    fields={name: name for name in _Agent.model_fields},
+)
+
+
+class _Find(Arguments):
+    query: str = Field(description="Words to look for in names and descriptions")
+    limit: int = Field(8, ge=1, le=50, description="How many tools at most")
+
+
+TOOLS = Face(
+    tool="tool_search",
+    name="ToolSearch",
+    description="Find tools by what they are called and what they do.",
+    arguments=_Find,
+    fields={"query": "query", "limit": "limit"},
+)
+
+
+def profile() -> Profile:
+    """The profile."""
+    return Profile("gofastr", (READ, WRITE, EDIT, LS, BASH, GREP, GLOB, FETCH, TASKS, AGENT, TOOLS))

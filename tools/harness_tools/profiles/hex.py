@@ -1,0 +1,255 @@
+"""The profile ``hex``: the tools with the names and arguments of Hex; the user, the web and agents are in ``hex_more``.
+
+What differs on purpose: what a command has put out is shown also when it fails or is ended, a file is read before it
+is overwritten, and what was killed can still be read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, create_model
+
+from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
+from harness.toolkit.profiles import Face, Profile, Shown
+
+from .forms import Ran, denied_by_user, facts, file_text, joined, ran
+from .hex_more import FACES
+
+__all__ = ["profile"]
+
+SLICE = 60_000
+"""Bytes of a file that one call shows."""
+READ_SHOWN = 12_000
+TIMEOUT = 30
+LONGEST = 300
+NOTHING = "(no output)"
+
+
+def _failed(text: str) -> str:
+    return f"Error: {text}"
+
+
+# -- files
+
+
+class _Read(Arguments):
+    path: str = Field(description="Path of the file")
+    offset: int = Field(0, description="Byte to start at")
+    limit: int | None = Field(None, description="How many bytes at most")
+
+
+def _part(args: _Read) -> JsonObject:
+    limit = READ_SHOWN if args.limit is None else args.limit
+    return {"byte_offset": max(0, args.offset), "byte_limit": min(max(1, limit), SLICE)}
+
+
+def _file(args: _Read, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    if args.limit is not None and args.limit <= 0:
+        return Shown(NOTHING)
+    text, note = file_text(result)
+    found = facts(result)
+    start, end, size = (found.get(name) for name in ("from_byte", "to_byte", "size"))
+    all_of_it = end == size or (args.limit is not None and isinstance(end, int) and end == _wanted(args))
+    rest = f"[bytes {start} to {end} of {size}; go on with offset={end}]" if note and not all_of_it else ""
+    return Shown((joined(text, rest) if rest else text) or NOTHING)
+
+
+def _wanted(args: _Read) -> int:
+    return max(0, args.offset) + (args.limit or 0)
+
+
+READ = Face(
+    tool="read_file",
+    name="read_file",
+    description="Read a text file, or a part of it by bytes.",
+    arguments=_Read,
+    fields={"path": "path"},
+    more=_part,
+    render=_file,
+)
+
+
+class _Write(Arguments):
+    path: str = Field(description="Path of the file")
+    content: str = Field(description="What it is to hold")
+    mode: Literal["create", "overwrite", "append"] = Field(
+        "create", description="create: only if there is none; overwrite: in the place of one that was read; append"
+    )
+
+
+def _written(args: _Write, result: ToolResult) -> Shown | None:
+    if result.error_code == "file_exists":
+        return Shown(_failed(f"file already exists: {args.path}; use mode 'overwrite'"), is_error=True)
+    if result.is_error:
+        return None
+    return Shown(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
+
+
+WRITE = Face(
+    tool="write_file",
+    name="write_file",
+    description="Write a file with the directories above it.",
+    arguments=_Write,
+    fields={"path": "path", "content": "content", "mode": "mode"},
+    render=_written,
+)
+
+
+class _Edit(Arguments):
+    file_path: str = Field(description="Path of the file")
+    old_string: str = Field(min_length=1, description="Text to replace; it must be unique unless replace_all is set")
+    new_string: str = Field(description="Text to put in its place")
+    replace_all: bool = Field(False, description="Replace every occurrence")
+
+
+EDIT = Face(
+    tool="edit",
+    name="edit",
+    description="Replace text in a file, exactly.",
+    arguments=_Edit,
+    fields={"file_path": "path"} | {name: name for name in ("old_string", "new_string", "replace_all")},
+    limit=OutputLimit(5_000, 0),
+)
+
+
+# -- commands
+
+
+class _Bash(Arguments):
+    command: str = Field(description="Shell command")
+    timeout: float = Field(TIMEOUT, gt=0, description=f"Seconds until it is ended, {LONGEST} at most")
+    working_dir: str | None = Field(None, description="Directory to run it in")
+    run_in_background: bool = Field(False, description="Return at once; bash_output shows what it puts out")
+
+
+def _command(args: _Bash) -> JsonObject:
+    if args.run_in_background:
+        return {"run_in_background": True, "tty": False}
+    return {"timeout": min(args.timeout, LONGEST), "on_timeout": "kill", "tty": False}
+
+
+def _output(args: _Bash, result: ToolResult) -> Shown | None:
+    if denied_by_user(result):
+        return Shown(_failed("user denied permission"), is_error=True)
+    done = ran(result)
+    if done is None:
+        return None
+    if done.ended and done.exit_code == 0:
+        return Shown(joined(_streams(done) or NOTHING, *done.notices))
+    if done.status == "running":
+        started = "Started in the background" if args.run_in_background else result.text.partition("\n")[0]
+        return Shown(joined(f"{started}\nbash_id: {done.job_id}\nstatus: running", _streams(done), *done.notices))
+    why = f"command exited with code {done.exit_code}" if done.ended else result.text.partition("\n")[0]
+    return Shown(joined(_failed(why), _streams(done), *done.notices), is_error=True)
+
+
+def _streams(done: Ran) -> str:
+    named = (("STDOUT", done.stdout), ("STDERR", done.stderr))
+    return "\n\n".join(f"{name}:\n{text.removesuffix(chr(10))}" for name, text in named if text)
+
+
+BASH = Face(
+    tool="run_shell",
+    name="bash",
+    description="Run a command with sh -c in a fresh shell and return its output.",
+    arguments=_Bash,
+    fields={"command": "command", "working_dir": "cwd"},
+    more=_command,
+    render=_output,
+    limit=OutputLimit(8_000, 4_000),
+)
+
+
+class _BashOutput(Arguments):
+    bash_id: str = Field(description="As bash has named it")
+    filter: str | None = Field(None, description="Only lines that match this regular expression")
+
+
+BASH_OUTPUT = Face(
+    tool="bash_output",
+    name="bash_output",
+    description="Show what a command in the background has put out since it was looked at last.",
+    arguments=_BashOutput,
+    fields={"bash_id": "bash_id", "filter": "filter"},
+)
+
+
+class _KillShell(Arguments):
+    shell_id: str = Field(description="The bash_id that bash has named")
+
+
+KILL_SHELL = Face(
+    tool="kill_shell",
+    name="kill_shell",
+    description="End a command in the background, with all that it has started.",
+    arguments=_KillShell,
+    fields={"shell_id": "shell_id"},
+)
+
+
+# -- search
+
+_OPTIONS: dict[str, Any] = {  # names that no class can have
+    "pattern": (str, Field(description="Regular expression")),
+    "path": (str, Field(".", description="File or directory to search")),
+    "output_mode": (
+        Literal["files_with_matches", "content", "count"],
+        Field("files_with_matches", description="What is shown of the files that match"),
+    ),
+    "-i": (bool, Field(False, description="Ignore case")),
+    "-A": (int | None, Field(None, ge=0, description="Lines shown after each match, with content")),
+    "-B": (int | None, Field(None, ge=0, description="Lines shown before each match, with content")),
+    "-C": (int | None, Field(None, ge=0, description="Lines shown around each match, with content")),
+    "glob": (str | None, Field(None, description="Only files whose names match")),
+    "type": (str | None, Field(None, description="Only files of this type, such as py or go")),
+}
+_Grep = create_model("_Grep", __base__=Arguments, **_OPTIONS)
+GREP_FIELDS = {
+    **{name: name for name in ("pattern", "path", "output_mode", "type")},
+    "-i": "case_insensitive",
+    "-A": "after",
+    "-B": "before",
+    "-C": "context",
+    "glob": "include",
+}
+
+
+def _no_output(args: Arguments, result: ToolResult) -> Shown | None:
+    return Shown(NOTHING) if not result.is_error and facts(result).get("count") == 0 else None
+
+
+GREP = Face(
+    tool="grep",
+    name="grep",
+    description="Search files with a regular expression.",
+    arguments=_Grep,
+    fields=GREP_FIELDS,
+    render=_no_output,
+    limit=OutputLimit(5_000, 0),
+)
+
+
+class _Glob(Arguments):
+    pattern: str = Field(description="Pattern of paths; ** stands for any number of directories")
+    path: str = Field(".", description="Directory to start from")
+
+
+GLOB = Face(
+    tool="glob",
+    name="glob",
+    description="Find files by a pattern, the newest first.",
+    arguments=_Glob,
+    fields={"pattern": "pattern", "path": "path"},
+    more=lambda args: {"sort": "mtime"},
+    render=_no_output,
+    limit=OutputLimit(3_000, 0),
+)
+
+
+def profile() -> Profile:
+    """The profile."""
+    own = (READ, WRITE, EDIT, BASH, BASH_OUTPUT, KILL_SHELL, GREP, GLOB)
+    return Profile("hex", (*own, *FACES), _failed)

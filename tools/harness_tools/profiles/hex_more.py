@@ -1,0 +1,175 @@
+"""The profile ``hex``, without files, commands and search: the user, the web, agents and skills."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from harness.toolkit import Arguments, Json, JsonObject, ToolResult
+from harness.toolkit.profiles import Face, Shown
+
+from .forms import facts, items, text_of
+
+__all__ = ["FACES"]
+
+ICONS = {"pending": "☐", "in_progress": "⏳", "completed": "✅"}
+LONGEST_TASK = 1_800
+
+
+# -- the user
+
+
+class _Option(Arguments):
+    label: str = Field(description="The answer, in a few words")
+    description: str = Field("", description="What choosing it means")
+
+
+class _Question(Arguments):
+    question: str = Field(description="The whole question")
+    header: str = Field(description="A word or two that name it")
+    options: list[_Option] = Field(min_length=2, max_length=4, description="The answers to choose from")
+    multiSelect: bool = Field(False, description="Several may be chosen")
+
+
+class _Ask(Arguments):
+    questions: list[_Question] = Field(min_length=1, max_length=4, description="What to ask")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_answers(cls, values: Any) -> Any:
+        """Answers come from the user; Hex had its front end put them here, and never the model."""
+        if isinstance(values, dict):
+            return {name: value for name, value in values.items() if name != "answers"}
+        return values
+
+
+def _asked(args: _Ask) -> JsonObject:
+    return {"questions": [_with_own_names(question.model_dump()) for question in args.questions]}
+
+
+def _with_own_names(question: dict[str, Json]) -> Json:
+    return {"multi_select" if name == "multiSelect" else name: value for name, value in question.items()}
+
+
+ASK = Face(
+    tool="ask_user_question",
+    name="ask_user_question",
+    description="Ask the user one to four questions with answers to choose from, and wait.",
+    arguments=_Ask,
+    more=_asked,
+)
+
+
+class _Todo(Arguments):
+    content: str = Field(description="What is to be done")
+    activeForm: str = Field(description="How it is called while it is done")
+    status: Literal["pending", "in_progress", "completed"] = Field(description="How far it is")
+
+
+class _Todos(Arguments):
+    todos: list[_Todo] = Field(min_length=1, description="The whole list")
+
+
+def _listed(args: _Todos) -> JsonObject:
+    return {
+        "todos": [
+            {"content": todo.content, "active_form": todo.activeForm, "status": todo.status} for todo in args.todos
+        ]
+    }
+
+
+def _icons(args: _Todos, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    return Shown("\n".join(_line(text_of(one, "status"), one) for one in items(facts(result), "todos")))
+
+
+def _line(status: str, todo: Any) -> str:
+    name = "active_form" if status == "in_progress" else "content"
+    return f"{ICONS[status]} {text_of(todo, name) or text_of(todo, 'content')}"
+
+
+TODO = Face(
+    tool="todo_write",
+    name="todo_write",
+    description="Write the list of things to do, all of it each time.",
+    arguments=_Todos,
+    more=_listed,
+    render=_icons,
+)
+
+
+class _Skill(Arguments):
+    command: str = Field(description="The skill's name")
+
+
+def _wrapped(args: _Skill, result: ToolResult) -> Shown | None:
+    return None if result.is_error else Shown(f'<skill name="{args.command}">\n{result.text}\n</skill>')
+
+
+SKILL = Face(
+    tool="skill",
+    name="Skill",
+    description="Load the instructions of a skill.",
+    arguments=_Skill,
+    fields={"command": "name"},
+    render=_wrapped,
+)
+
+
+# -- the web
+
+
+class _Fetch(Arguments):
+    url: str = Field(description="URL, http or https")
+    prompt: str = Field(description="What you want to know of it")
+
+
+FETCH = Face(
+    tool="fetch_url",
+    name="web_fetch",
+    description="Fetch a page from the web as Markdown.",
+    arguments=_Fetch,
+    fields={"url": "url", "prompt": "prompt"},
+)
+
+
+class _Search(Arguments):
+    query: str = Field(description="What to search for")
+    limit: int = Field(10, ge=1, description="How many results at most")
+    allowed_domains: list[str] = Field([], description="Only results of these domains")
+    blocked_domains: list[str] = Field([], description="No results of these domains")
+
+
+SEARCH = Face(
+    tool="web_search",
+    name="web_search",
+    description="Search the web.",
+    arguments=_Search,
+    fields={name: name for name in _Search.model_fields},
+)
+
+
+# -- agents
+
+
+class _Task(Arguments):
+    prompt: str = Field(description="The task")
+    description: str = Field(description="A few words that name it")
+    subagent_type: Literal["general-purpose", "Explore", "Plan", "code-reviewer"] = Field(description="Kind of agent")
+    model: str | None = Field(None, description="The model to use")
+    resume: str | None = Field(None, description="The agent to go on with")
+    timeout: float = Field(300, gt=0, description=f"Seconds, {LONGEST_TASK} at most")
+
+
+TASK = Face(
+    tool="task",
+    name="task",
+    description="Give a task to an agent of its own, and return its last words.",
+    arguments=_Task,
+    fields={name: name for name in _Task.model_fields if name != "timeout"},
+    more=lambda args: {"timeout": min(args.timeout, LONGEST_TASK)},
+)
+
+FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)
