@@ -44,6 +44,7 @@ class Program(LazyGroup):
         "tools": (".tools:tools", "What models are offered: list the tools, print their schemas, call one."),
         "servers": (".servers:servers", "The MCP servers whose tools are offered: list them, show and accept tools."),
         "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
+        "memory": (".memory:memory", "What agents have written down to know it later: list, add, forget."),
         "audit": (".audit:audit", "Show, verify and export what was run, and what came of it."),
         "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
         "config": (".config:config", "Show the settings and where each was set."),

@@ -19,9 +19,10 @@ from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.asking import no_approver
 from .server_values import plain
 
-__all__ = ["ClientApprover", "answer_of", "can_ask", "form_of", "message_of", "offered"]
+__all__ = ["CURRENT", "ClientApprover", "answer_of", "can_ask", "form_of", "message_of", "offered", "one_line"]
 
 CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
+"""The request that is being answered: questions go to its sender."""
 SHOWN = 20_000
 """Characters of what would run that a question shows; what is longer can be allowed once only."""
 MEANINGS = {
@@ -90,13 +91,13 @@ def form_of(scopes: Sequence[Scope]) -> dict[str, Any]:
 def message_of(question: Question) -> str:
     """The question in words. Every line that the agent wrote is marked, so that none passes for one of ours. Pure."""
     lines = [
-        f"Allow {question.call.name} on {_line(question.target)}?",
+        f"Allow {question.call.name} on {one_line(question.target)}?",
         "",
         *_quoted(question.what),
-        *(f"  {_line(line)}" for line in question.preview.splitlines()),
+        *(f"  {one_line(line)}" for line in question.preview.splitlines()),
         "",
-        f"Asked because: {_line(question.reason)}",
-        *(f"The agent says: {_line(said)}" for said in _said(question.details)),
+        f"Asked because: {one_line(question.reason)}",
+        *(f"The agent says: {one_line(said)}" for said in _said(question.details)),
     ]
     return "\n".join(lines)
 
@@ -104,13 +105,13 @@ def message_of(question: Question) -> str:
 def _quoted(text: str) -> list[str]:
     left_out = len(text) - SHOWN
     if left_out <= 0:
-        return [f"  | {_line(line)}" for line in text.split("\n")]
+        return [f"  | {one_line(line)}" for line in text.split("\n")]
     half = SHOWN // 2
     between = f"  !! {left_out} characters are not shown here !!"
     return [*_quoted(text[:half]), between, *_quoted(text[-half:])]
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     """One printable line: what would move the cursor or hide text is spelled out."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in plain(text))
 
@@ -144,4 +145,4 @@ def answer_of(action: str, content: Mapping[str, object] | None, scopes: Sequenc
 
 
 def _name(client: types.InitializeRequestParams | None) -> str:
-    return _line(client.client_info.name)[:64] if client is not None else "an unnamed client"
+    return one_line(client.client_info.name)[:64] if client is not None else "an unnamed client"

@@ -12,6 +12,7 @@ from ..context import ExecutionContext
 from ..toolkit.assembly import Toolkit
 from ..toolkit.executor import Executor
 from .elicitation import ClientApprover
+from .elicitation_questions import ClientQuestioner
 from .http_guard import Address
 from .http_server import http_server
 from .http_sessions import http_sessions
@@ -60,6 +61,8 @@ class ToolServer:
 
     @asynccontextmanager
     async def _executor(self, approver: ClientApprover) -> AsyncIterator[Executor]:
-        async with self.toolkit.executor(self.execution, approver=approver, agent_id=AGENT) as executor:
+        async with self.toolkit.executor(
+            self.execution, approver=approver, questioner=ClientQuestioner(), agent_id=AGENT
+        ) as executor:
             with self.sources.attached(executor.registry) if self.sources is not None else nullcontext():
                 yield replace(executor, handoff=self.settings.handoff)

@@ -6,6 +6,7 @@ A memory of a project holds for one directory of one target, one of a host for t
 from __future__ import annotations
 
 import posixpath
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .context import ToolContext
 
 __all__ = [
+    "MEMORY_LIMIT",
     "Memory",
     "MemoryScope",
     "Notebook",
@@ -27,9 +29,16 @@ __all__ = [
     "Todo",
     "TodoStatus",
     "memory_json",
+    "memory_number",
+    "memory_text",
+    "place_at",
     "place_of",
     "todos_json",
 ]
+
+MEMORY_LIMIT = 2_000
+"""Characters of one memory."""
+_ID = re.compile(r"m?([1-9][0-9]{0,17})", re.ASCII)
 
 
 class TodoStatus(StrEnum):
@@ -126,11 +135,38 @@ def place_of(scope: MemoryScope, ctx: ToolContext) -> Place:
     """The place that a scope means for a call: its session, its directory on its target, its target, or everywhere."""
     if scope is MemoryScope.SESSION:
         return Place(scope, session_id=ctx.session_id)
+    return place_at(scope, ctx.execution.identity, ctx.execution.capabilities.home, ctx.cwd)
+
+
+def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> Place:
+    """The place that a lasting scope means on a target; a relative ``cwd``, or none, starts from the home. Pure."""
     if scope is MemoryScope.GLOBAL:
         return Place(scope)
-    home = ctx.execution.capabilities.home
-    cwd = posixpath.normpath(posixpath.join(home, ctx.cwd or "")) if scope is MemoryScope.PROJECT else ""
-    return Place(scope, target=ctx.execution.identity, cwd=cwd)
+    below = (cwd or "").removeprefix("~/") if cwd != "~" else ""
+    directory = posixpath.normpath(posixpath.join(home or "/", below)) if scope is MemoryScope.PROJECT else ""
+    return Place(scope, target=identity, cwd=directory)
+
+
+def memory_text(text: str) -> str:
+    """A memory's text as it is kept.
+
+    Raises:
+        ValueError: it is empty, too long, or no text.
+    """
+    text.encode()  # half of a surrogate pair raises, and every encoding error is a ValueError
+    if "\0" in text:
+        raise ValueError("it holds a NUL")
+    if not text.strip():
+        raise ValueError("it is empty")
+    if len(text) > MEMORY_LIMIT:
+        raise ValueError(f"it is longer than {MEMORY_LIMIT} characters")
+    return text.strip()
+
+
+def memory_number(memory_id: str) -> int | None:
+    """The number of a memory from how people and models write it: ``m12``, ``12``; None when it is none. Pure."""
+    match = _ID.fullmatch(memory_id.strip())
+    return int(match[1]) if match else None
 
 
 def todos_json(todos: Sequence[Todo]) -> Json:

@@ -123,7 +123,8 @@ class NotebookFiles:
 
     def damaged(self, what: object) -> HarnessError:
         """The error for one that holds what nobody wrote."""
-        return self.failure(f"the file is damaged ({what})", f"move {self.database} away to begin a new one")
+        said = " ".join(str(what).split())
+        return self.failure(f"the file is damaged ({said})", f"move {self.database} away to begin a new one")
 
     def _unusable(self, error: sqlite3.Error) -> HarnessError:
         if _is_busy(error):

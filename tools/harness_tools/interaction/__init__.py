@@ -6,9 +6,15 @@ from typing import Any
 
 from harness.toolkit import Tool
 
+from .compaction import Compact
+from .memories import Forget, Recall, Remember
+from .questions import AskUserQuestion
+from .skills import Skill
+from .todos import TodoWrite
+
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [AskUserQuestion(), TodoWrite(), Remember(), Recall(), Forget(), Skill(), Compact()]

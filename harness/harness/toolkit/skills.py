@@ -1,0 +1,264 @@
+"""Skills: folders of this machine with instructions for an agent, and what these need.
+
+A folder ``NAME`` holds ``SKILL.md``: a YAML front matter with ``name`` (the folder's) and ``description``, then the
+instructions. Other files in it are read by the agent, or uploaded to the target. They are in ``skills/`` beside the
+user's settings, and in ``.harness/skills/`` of the current directory when that is trusted: what they say is done with
+the operator's rights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from ..errors import HarnessError
+from ..settings import is_trusted, load_settings, user_config_path
+from .skills_front import SkillError, split_front
+
+__all__ = [
+    "Skill",
+    "SkillError",
+    "SkillFile",
+    "SkillInfo",
+    "SkillLibrary",
+    "SkillList",
+    "SkillRoot",
+    "digest_of",
+    "skill_roots",
+]
+
+FILE = "SKILL.md"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+TEXT_LIMIT = 64 << 10
+"""Bytes of ``SKILL.md``."""
+FILES_LIMIT = 100
+SIZE_LIMIT = 10 << 20
+"""Bytes of all files of a skill."""
+DEPTH_LIMIT = 8
+SKILLS_LIMIT = 200
+
+Origin = Literal["user", "project"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRoot:
+    """A directory of skills."""
+
+    directory: Path
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class SkillInfo:
+    """What is known of a skill before it is used."""
+
+    name: str
+    description: str
+    origin: Origin
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SkillList:
+    """The skills by name, and one sentence for each that cannot be used."""
+
+    skills: tuple[SkillInfo, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """A file beside the instructions; ``path`` starts from the skill's folder."""
+
+    path: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill's instructions, and the files beside them. ``left_out`` are links and other things that are no files."""
+
+    info: SkillInfo
+    body: str
+    files: tuple[SkillFile, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def skill_roots() -> tuple[SkillRoot, ...]:
+    """The user's directory, and that of the current directory when it is trusted. The first one that has a name wins.
+
+    Raises:
+        ConfigError: the settings cannot be read, so that nobody knows what is trusted.
+    """
+    user = SkillRoot(user_config_path().parent / "skills", "user")
+    here = Path.cwd()
+    project = here / ".harness" / "skills"
+    if not project.is_dir() or any(path.is_symlink() for path in (project, project.parent)):
+        return (user,)
+    trusted = is_trusted(here, load_settings().trusted_dirs)
+    return (user, SkillRoot(project, "project")) if trusted else (user,)
+
+
+class SkillLibrary:
+    """The skills of this machine, read anew each time. Everything blocks.
+
+    Args:
+        roots: says where they are.
+    """
+
+    def __init__(self, roots: Callable[[], Sequence[SkillRoot]] = skill_roots) -> None:
+        self._roots = roots
+
+    def list(self) -> SkillList:
+        """All skills; what is wrong with one keeps no other from being used."""
+        found: dict[str, SkillInfo] = {}
+        problems: list[str] = []
+        try:
+            roots = tuple(self._roots())
+        except HarnessError as error:
+            return SkillList(problems=(f"the skills are not known: {error}",))
+        for root in roots:
+            for directory in _folders(root, problems):
+                try:
+                    info = _info(directory, root.origin)[0]
+                except SkillError as error:
+                    problems.append(f"{directory}: {error}")
+                    continue
+                if info.name in found:
+                    problems.append(f"{directory}: there is one of that name in {found[info.name].directory.parent}")
+                found.setdefault(info.name, info)
+        return SkillList(tuple(found[name] for name in sorted(found)), tuple(problems))
+
+    def load(self, name: str) -> Skill:
+        """A skill with its instructions.
+
+        Raises:
+            SkillError: there is none, or it cannot be used.
+        """
+        info = self._find(name)
+        info, body = _info(info.directory, info.origin)
+        files, left_out = _files(info.directory)
+        return Skill(info, body, files, left_out)
+
+    def read(self, skill: Skill, path: str) -> bytes:
+        """One of the skill's files.
+
+        Raises:
+            SkillError: the skill has no such file, or it has changed.
+        """
+        if path not in {file.path for file in skill.files}:
+            close = get_close_matches(path, [file.path for file in skill.files], n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"it has {len(skill.files)} files"
+            raise SkillError(f"{skill.info.name} has no file {path!r}; {advice}")
+        return _read(skill.info.directory / path, SIZE_LIMIT)
+
+    def _find(self, name: str) -> SkillInfo:
+        known = self.list()
+        for info in known.skills:
+            if info.name == name:
+                return info
+        names = [info.name for info in known.skills]
+        close = get_close_matches(name, names, n=1)
+        wrong = next((problem for problem in known.problems if f"/{name}: " in problem), "")
+        advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none'}"
+        raise SkillError(wrong or f"there is no skill {name!r}; {advice}")
+
+
+def digest_of(contents: Iterable[tuple[SkillFile, bytes]]) -> str:
+    """A short name for exactly these files. Pure."""
+    found = hashlib.sha256()
+    for file, data in contents:
+        found.update(f"{file.path}\0{file.executable}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
+    return found.hexdigest()[:12]
+
+
+def _folders(root: SkillRoot, problems: list[str]) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(root.directory), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"{root.directory}: {error.strerror or error}")
+        return
+    folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    if len(folders) > SKILLS_LIMIT:
+        problems.append(f"{root.directory}: only the first {SKILLS_LIMIT} of {len(folders)} skills are used")
+    yield from folders[:SKILLS_LIMIT]
+
+
+def _info(directory: Path, origin: Origin) -> tuple[SkillInfo, str]:
+    """What the front matter says, and the instructions.
+
+    Raises:
+        SkillError: it cannot be used.
+    """
+    if not NAME.fullmatch(directory.name):
+        raise SkillError("its name is not made of small letters, digits, - and _, 64 at most")
+    front, body = split_front(_read(directory / FILE, TEXT_LIMIT))
+    if front.name != directory.name:
+        raise SkillError(f"{FILE} calls it {front.name!r}, and its folder has another name")
+    return SkillInfo(front.name, front.description, origin, directory), body
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """A file, when nobody else can have written it: what it says is done as the operator."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as file:
+            _check(os.fstat(file.fileno()), path, limit)
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise SkillError(f"{path.name} cannot be read: {error.strerror or error}") from error
+    if len(data) > limit:
+        raise SkillError(f"{path.name} is larger than {limit} bytes")
+    return data
+
+
+def _check(info: os.stat_result, path: Path, limit: int) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise SkillError(f"{path.name} is no regular file")
+    if info.st_uid not in {os.geteuid(), 0} or info.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+        raise SkillError(f"{path.name} can be written by others; own it, and chmod go-w it")
+    if info.st_size > limit:
+        raise SkillError(f"{path.name} is larger than {limit} bytes")
+
+
+def _files(directory: Path) -> tuple[tuple[SkillFile, ...], tuple[str, ...]]:
+    """The regular files below a folder but its instructions, and what else is there."""
+    found: list[SkillFile] = []
+    left_out: list[str] = []
+    for path, info in _below(directory, "", DEPTH_LIMIT):
+        if info is None or not stat.S_ISREG(info.st_mode) or not path.isprintable():
+            left_out.append(path)
+        elif path != FILE:
+            found.append(SkillFile(path, info.st_size, bool(info.st_mode & stat.S_IXUSR)))
+    if len(found) > FILES_LIMIT:
+        raise SkillError(f"it has more than {FILES_LIMIT} files")
+    if sum(file.size for file in found) > SIZE_LIMIT:
+        raise SkillError(f"its files are larger than {SIZE_LIMIT} bytes together")
+    return tuple(found), tuple(left_out[:FILES_LIMIT])
+
+
+def _below(directory: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Everything that is no directory, by path; a directory that is too deep or cannot be read has no state."""
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        yield prefix.rstrip("/"), None
+        return
+    for entry in entries[: 10 * FILES_LIMIT]:
+        path = f"{prefix}{entry.name}"
+        if not entry.is_dir(follow_symlinks=False):
+            yield path, entry.stat(follow_symlinks=False)
+        elif depth:
+            yield from _below(Path(entry.path), f"{path}/", depth - 1)
+        else:
+            yield path, None

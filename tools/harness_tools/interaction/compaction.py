@@ -1,0 +1,32 @@
+"""Making the conversation shorter."""
+
+from __future__ import annotations
+
+from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.compaction import COMPACT
+
+__all__ = ["Compact"]
+
+DESCRIPTION = """\
+Replace the older messages of this conversation by a summary, when much of what they say is not needed any more. \
+What a later step needs word for word should be written down first."""
+
+
+class _Arguments(Arguments):
+    pass
+
+
+class Compact(Tool[_Arguments]):
+    """``compact``."""
+
+    def __init__(self) -> None:
+        super().__init__(COMPACT, DESCRIPTION, _Arguments, Traits(packs=("interaction",)))
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        if ctx.compactor is None:
+            return ToolResult.failure("no_compactor", "nobody keeps this conversation, so it cannot be made shorter")
+        done = await ctx.compactor.compact(ctx.session_id)
+        if done is None:
+            return ToolResult.failure("nothing_to_compact", "there is too little to make shorter; go on")
+        text = f"{done.before} messages became {done.after}"
+        return ToolResult.of(text, data={"before": done.before, "after": done.after})

@@ -1,0 +1,106 @@
+"""Asking the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from harness.errors import ToolError
+from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
+
+from .texts import Header, Label, Note, Short
+
+__all__ = ["AskUserQuestion"]
+
+DESCRIPTION = """\
+Ask the user one to four questions, each with answers to choose from, and wait. The user can always answer in their \
+own words instead. Use it when only the user can decide. Permission to run something is asked by itself."""
+FLAT = ("question", "header", "options", "multi_select", "multiSelect")
+"""A question that is given without the list around it."""
+FAILURES = {
+    "no_user": "there is no user to ask here; do what is safe without the answer, or end and say what you need to know",
+    "cancelled": "the user did not answer; do not ask the same again, and change nothing that depends on it",
+    "timeout": "the user did not answer in time; change nothing that depends on it",
+}
+
+
+class _Option(Arguments):
+    label: Label = Field(description="the answer, in a few words")
+    description: Short = Field("", description="what choosing it means")
+
+
+class _Question(Arguments):
+    question: Note = Field(description="the whole question")
+    header: Header = Field("", description="a word or two that name it")
+    options: list[_Option] = Field(min_length=2, max_length=9, description="the answers to choose from")
+    multi_select: bool = Field(
+        False, description="several may be chosen", validation_alias=AliasChoices("multi_select", "multiSelect")
+    )
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _labelled(cls, options: object) -> object:
+        if not isinstance(options, list):
+            return options
+        return [{"label": option} if isinstance(option, str) else option for option in options]
+
+    @field_validator("options")
+    @classmethod
+    def _different(cls, options: list[_Option]) -> list[_Option]:
+        if len({option.label for option in options}) < len(options):
+            raise ValueError("two options have the same label")
+        return options
+
+    def asked(self) -> UserQuestion:
+        options = tuple(Option(option.label, option.description) for option in self.options)
+        return UserQuestion(self.question, options, self.header, self.multi_select)
+
+
+class _Arguments(Arguments):
+    questions: list[_Question] = Field(min_length=1, max_length=4, description="what to ask")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        """One question may come without the list around it."""
+        if not isinstance(value, dict) or "question" not in value:
+            return value
+        if "questions" in value:
+            raise ValueError("give questions, or one question with its options, not both")
+        rest = {name: item for name, item in value.items() if name not in FLAT}
+        return {**rest, "questions": [{name: value[name] for name in FLAT if name in value}]}
+
+
+class AskUserQuestion(Tool[_Arguments]):
+    """``ask_user_question``. The answers come from the session's questioner; no argument can hold them."""
+
+    def __init__(self) -> None:
+        traits = Traits(aliases=("question", "AskUserQuestion"), packs=("interaction",))
+        super().__init__("ask_user_question", DESCRIPTION, _Arguments, traits)
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        questions = tuple(question.asked() for question in args.questions)
+        try:
+            answered = await ask_user(ctx, questions)
+        except ValueError as error:
+            raise ToolError(
+                f"the answers do not fit the questions: {error}", hint="whoever asked is at fault"
+            ) from error
+        return _result(questions, answered)
+
+
+def _result(questions: Sequence[UserQuestion], answered: Answered) -> ToolResult:
+    if answered.failure:
+        return ToolResult.failure(answered.failure, FAILURES[answered.failure])
+    text = "\n".join(
+        f"{question.header or question.question}: {_answer(question, reply)}"
+        for question, reply in zip(questions, answered.replies, strict=True)
+    )
+    return ToolResult.of(text, data={"answers": replies_json(questions, answered.replies)})
+
+
+def _answer(question: UserQuestion, reply: Reply) -> str:
+    own = [f"in the user's own words: {reply.other.strip()}"] if reply.other.strip() else []
+    return "; ".join([*(question.options[number].label for number in reply.chosen), *own])
