@@ -1,0 +1,210 @@
+"""What ``git diff --raw --numstat -z -p`` prints, as changes of files. Pure, in one pass.
+
+The raw part says exactly which files, how, and with which modes; the counts follow, then the text. A text belongs to
+the file whose headline it has: names are told from the raw part, never from the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+__all__ = ["Change", "Hunk", "changes_of", "new_file", "quoted"]
+
+_STATUS = {
+    "A": "added",
+    "C": "copied",
+    "D": "deleted",
+    "M": "modified",
+    "R": "renamed",
+    "T": "type changed",
+    "U": "unmerged",
+}
+_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+_HUNK = re.compile(r"@@ -(\d{1,10})(?:,(\d{1,10}))? \+(\d{1,10})(?:,(\d{1,10}))? @@ ?(.*)", re.DOTALL)
+_HEAD = "diff --git "
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One place. ``lines`` begin with ``-``, ``+`` or a space; ``unended`` says whose last line has no line feed."""
+
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    header: str
+    lines: tuple[str, ...]
+    unended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file. ``added`` and ``removed`` are None of what is no text; modes are git's (``100644``, ``160000``)."""
+
+    path: str
+    old_path: str
+    status: str
+    old_mode: str
+    new_mode: str
+    added: int | None = None
+    removed: int | None = None
+    hunks: tuple[Hunk, ...] = ()
+    whole: bool = True
+    """False: its text was not printed to the end."""
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether git takes it for no text, or for too large to compare."""
+        return self.added is None and self.status != "unmerged"
+
+    @property
+    def changes_something(self) -> bool:
+        """False of a file that was only touched: its time is another one, and its content is not."""
+        same = self.status == "modified" and self.old_mode == self.new_mode
+        return not (same and not self.hunks and self.added == self.removed == 0)
+
+
+def quoted(name: str) -> str:
+    """A name as git writes it in a headline: in quotes, and escaped, where it holds anything unusual."""
+    data = name.encode("utf-8", "surrogateescape")
+    text = "".join(_escaped(byte) for byte in data)
+    return name if text == name else f'"{text}"'
+
+
+def _escaped(byte: int) -> str:
+    if byte in _ESCAPES:
+        return f"\\{_ESCAPES[byte]}"
+    return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+
+
+# -- the parts before the text
+
+
+def _fields(text: str) -> tuple[list[str], str]:
+    """The fields of the raw part and of the counts, each ended by a NUL, and the text."""
+    found: list[str] = []
+    at = 0
+    while at < len(text) and not text.startswith((_HEAD, "diff --cc ", "* Unmerged path "), at):
+        end = text.find("\0", at)
+        if end < 0:
+            return found, ""  # cut off in a name
+        found.append(text[at:end])
+        at = end + 1
+    return found, text[at:]
+
+
+def _raw(fields: list[str]) -> Iterator[Change]:
+    """Take the raw records from the front of the fields."""
+    fields.reverse()
+    while fields and fields[-1].startswith(":"):
+        words = fields.pop()[1:].split(" ")
+        names = [fields.pop() for _ in range(2 if words[-1][:1] in "RC" else 1) if fields]
+        if len(words) != 5 or not names:
+            continue
+        status = _STATUS.get(words[4][:1], "changed")
+        yield Change(names[-1], names[0], status, words[0], words[1])
+    fields.reverse()
+
+
+_Counts = Mapping[str, tuple[int | None, int | None]]
+
+
+def _counts(fields: Sequence[str]) -> _Counts:
+    """Added and removed lines by the new name. A renamed file has its two names in fields of their own."""
+    found: dict[str, tuple[int | None, int | None]] = {}
+    rest = iter(fields)
+    for field in rest:
+        added, _, more = field.partition("\t")
+        removed, tab, name = more.partition("\t")
+        if not tab:
+            continue
+        if not name:
+            next(rest, "")
+            name = next(rest, "")
+        found[name] = (_number(added), _number(removed))
+    return found
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+# -- the text
+
+
+def _sections(text: str) -> Iterator[list[str]]:
+    """The lines of each file's text, its headline first. No line inside begins as a headline does."""
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    start = None
+    for number, line in enumerate(lines):
+        if line.startswith((_HEAD, "diff --cc ", "* Unmerged path ")):
+            if start is not None:
+                yield lines[start:number]
+            start = number
+    if start is not None:
+        yield lines[start:]
+
+
+def _hunks(lines: Sequence[str]) -> tuple[Hunk, ...]:
+    found: list[Hunk] = []
+    inside: list[str] = []
+    unended = ""
+    head: re.Match[str] | None = None
+    for line in lines:
+        match = _HUNK.match(line) if line.startswith("@@ ") else None
+        if match is not None:
+            found += [_hunk(head, inside, unended)] if head is not None else []
+            head, inside, unended = match, [], ""
+        elif head is not None and line[:1] in ("-", "+", " "):
+            inside.append(line)
+        elif head is not None and line.startswith("\\") and inside:
+            unended = _unended(unended, inside[-1][0])
+    return (*found, *([_hunk(head, inside, unended)] if head is not None else []))
+
+
+def _unended(before: str, mark: str) -> str:
+    now = {"-": "old", "+": "new"}.get(mark, "both")
+    return now if not before or before == now else "both"
+
+
+def _hunk(head: re.Match[str], lines: Sequence[str], unended: str) -> Hunk:
+    old, old_count, new, new_count, header = head.groups()
+    counts = (int(old_count) if old_count else 1, int(new_count) if new_count else 1)
+    return Hunk(int(old), counts[0], int(new), counts[1], header.strip(), tuple(lines), unended)
+
+
+def _headline(change: Change) -> str:
+    return f"{_HEAD}{quoted(f'a/{change.old_path}')} {quoted(f'b/{change.path}')}"
+
+
+def changes_of(output: str, *, complete: bool = True) -> list[Change]:
+    """The changes, in git's order. ``complete`` is False when the end of the output is missing."""
+    fields, text = _fields(output)
+    changes = list(_raw(fields))
+    counts = _counts(fields)
+    sections = list(_sections(text))
+    at = 0
+    made = []
+    for change in changes:
+        first = at
+        while at < len(sections) and sections[at][0] == _headline(change):
+            at += 1  # a file that became a link has two: one that goes, one that comes
+        lines = [line for section in sections[first:at] for line in section[1:]]
+        added, removed = counts.get(change.path, (0, 0))
+        last = not complete and at == len(sections)
+        made.append(replace(change, added=added, removed=removed, hunks=_hunks(lines), whole=not last))
+    return [change for change in made if change.changes_something]
+
+
+def new_file(path: str, output: str, *, complete: bool = True) -> Change:
+    """A file that git does not track, from its difference to nothing."""
+    lines = output.split("\n")
+    mode = next((line.removeprefix("new file mode ") for line in lines if line.startswith("new file mode ")), "")
+    hunks = _hunks(lines)
+    is_binary = any(line.startswith("Binary files ") for line in lines) and not hunks
+    added = None if is_binary else sum(len(hunk.lines) for hunk in hunks)
+    return Change(path, path, "untracked", "000000", mode, added, None if is_binary else 0, hunks, complete)

@@ -1,0 +1,230 @@
+"""``conflicts``: the merge conflicts in files of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyio import to_thread
+from pydantic import AliasChoices, Field
+
+from harness.errors import FileError
+from harness.results import FileContent
+from harness.toolkit import Arguments, Category, Json, JsonObject, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.reads import target_path
+from harness.toolkit.results_cache import depends_on
+
+from ..texts import Line
+from .conflicts_scan import Broken, Conflict, around, lines_of, scan
+from .fitted import REPORT, clip, fit
+
+__all__ = ["Conflicts"]
+
+FILES = 100
+SIZE = 8 << 20
+"""Bytes of one file."""
+SIDE = 5_000
+"""Characters of one side that are shown: a whole conflict fits into a report."""
+WIDTH = 500
+"""Characters of one line that are shown."""
+
+DESCRIPTION = """\
+Find the merge conflicts in files: where each one is, both sides, the common base where the markers show it (diff3, \
+zdiff3), and the lines around it. Markers that belong to no whole block are reported. Nothing is changed."""
+
+
+class _Arguments(Arguments):
+    file: tuple[Line, ...] = Field(
+        min_length=1,
+        max_length=FILES,
+        description="the files; ~ is the user's home",
+        validation_alias=AliasChoices("file", "files", "path", "paths", "file_path"),
+    )
+    context_lines: int = Field(1, ge=0, le=100, description="lines to show above and below each conflict")
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One conflict with what is around it."""
+
+    conflict: Conflict
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """One file. ``error`` says why it could not be looked at."""
+
+    file: str
+    blocks: tuple[_Block, ...] = ()
+    broken: tuple[Broken, ...] = ()
+    error: str = ""
+
+
+class Conflicts(Tool[_Arguments]):
+    """``conflicts``."""
+
+    def __init__(self) -> None:
+        traits = Traits(
+            category=Category.FILE_READ, parallelizable=True, cacheable=True, packs=("dev",), limit=REPORT, timeout=120
+        )
+        super().__init__("conflicts", DESCRIPTION, _Arguments, traits)
+
+    def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
+        return tuple(Subject("read", path) for path in args.file)
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        reports, contents = [], []
+        for path in args.file:
+            content = await _read(ctx, path)
+            if isinstance(content, FileContent):
+                contents.append(content)
+                reports.append(await to_thread.run_sync(_report, path, content, args.context_lines))
+            else:
+                reports.append(content)
+        return _result(reports, depends_on(*contents) if len(contents) == len(reports) else {"depends": None})
+
+
+async def _read(ctx: ToolContext, path: str) -> FileContent | _Report:
+    """The file; it does not count as read, because the model sees a part of it that it did not choose."""
+    try:
+        content = await ctx.execution.read_file(target_path(ctx, path), limit=SIZE + 1)
+    except FileError as error:
+        return _Report(path, error=error.message)
+    if content.size > SIZE:
+        return _Report(path, error=f"it has {content.size} bytes; at most {SIZE} are looked at")
+    if b"\0" in content.data:
+        return _Report(path, error="it is no text: it holds NUL bytes")
+    return content
+
+
+def _report(path: str, content: FileContent, context: int) -> _Report:
+    lines = lines_of(content.text)
+    found = scan(lines)
+    blocks = []
+    for conflict in found.conflicts:
+        above, below = around(lines, conflict, context)
+        blocks.append(_Block(conflict, tuple(above), tuple(below)))
+    return _Report(path, tuple(blocks), found.broken)
+
+
+# -- the result
+
+_Entry = tuple[int, _Block | Broken]
+"""The number of a file's report, and one thing in it."""
+
+
+def _result(reports: Sequence[_Report], depends: JsonObject) -> ToolResult:
+    entries: list[_Entry] = []
+    for number, report in enumerate(reports):
+        entries += [(number, block) for block in report.blocks]
+        entries += [(number, broken) for broken in report.broken]
+    kept, dropped = fit(entries, lambda some: _text(reports, some, 0), lambda some: _data(reports, some, 0))
+    text, data = _text(reports, kept, dropped), _data(reports, kept, dropped)
+    if all(report.error for report in reports):
+        return ToolResult.failure("unreadable", text, data=data)
+    return ToolResult.of(text, data=data, metadata=depends)
+
+
+def _summary(reports: Sequence[_Report]) -> str:
+    total, files = sum(len(report.blocks) for report in reports), len(reports)
+    broken = sum(len(report.broken) for report in reports)
+    failed = sum(1 for report in reports if report.error)
+    text = f"Found {total} conflict{'s' * (total != 1)} in {files} file{'s' * (files != 1)}"
+    text += f"; {broken} marker{'s' * (broken != 1)} without a whole block" if broken else ""
+    return text + (f"; {failed} could not be read" if failed else "")
+
+
+def _text(reports: Sequence[_Report], entries: Sequence[_Entry], dropped: int) -> str:
+    lines = [_summary(reports)]
+    lines += [f"{report.file}: {report.error}" for report in reports if report.error]
+    for number, entry in entries:
+        file = reports[number].file
+        lines += _broken_text(file, entry) if isinstance(entry, Broken) else _block_text(file, entry)
+    if dropped:
+        lines.append(f"[{dropped} more left out: ask for fewer files]")
+    return "\n".join(lines)
+
+
+def _broken_text(file: str, broken: Broken) -> list[str]:
+    label = f" {broken.ref}" if broken.ref else ""
+    return [f"{file}:{broken.line}: a marker{label} without a whole block: {broken.problem}"]
+
+
+def _block_text(file: str, block: _Block) -> list[str]:
+    conflict = block.conflict
+    lines = [f"{file}:{conflict.line}-{conflict.end_line}"]
+    lines += [f"  | {line}" for line in _cut(block.above)[0]]
+    lines += _side_text(f"ours ({conflict.ours_ref})", conflict.ours)
+    if conflict.base is not None:
+        lines += _side_text(f"base ({conflict.base_ref})", conflict.base)
+    lines += _side_text(f"theirs ({conflict.theirs_ref})", conflict.theirs)
+    return lines + [f"  | {line}" for line in _cut(block.below)[0]]
+
+
+def _side_text(name: str, side: Sequence[str]) -> list[str]:
+    shown, left = _cut(side)
+    more = [f"    [{left} more lines]"] if left else []
+    head = f"  {name.removesuffix(' ()')}:" + (" (nothing)" if not side else "")
+    return [head, *(f"    {line}" for line in shown), *more]
+
+
+def _cut(side: Sequence[str]) -> tuple[list[str], int]:
+    """The first lines that there is room for, and how many follow."""
+    shown: list[str] = []
+    room = SIDE
+    for line in side:
+        room -= min(len(line), WIDTH) + 1
+        if room < 0:
+            break
+        shown.append(clip(line, WIDTH))
+    return shown, len(side) - len(shown)
+
+
+def _data(reports: Sequence[_Report], entries: Sequence[_Entry], dropped: int) -> Json:
+    files: list[Json] = [
+        _file_data(report, [entry for at, entry in entries if at == number]) for number, report in enumerate(reports)
+    ]
+    has_base = any(block.conflict.base is not None for report in reports for block in report.blocks)
+    return {
+        "files": files,
+        "total": sum(len(report.blocks) for report in reports),
+        "has_diff3": has_base,
+        "summary": _summary(reports),
+        "left_out": dropped,
+    }
+
+
+def _file_data(report: _Report, entries: Sequence[_Block | Broken]) -> Json:
+    data: dict[str, Json] = {
+        "file": report.file,
+        "conflicts": [_block_data(report.file, entry) for entry in entries if isinstance(entry, _Block)],
+        "count": len(report.blocks),
+        "unterminated": [
+            {"line": entry.line, "ref": entry.ref, "problem": entry.problem}
+            for entry in entries
+            if isinstance(entry, Broken)
+        ],
+    }
+    return data | {"error": report.error} if report.error else data
+
+
+def _block_data(file: str, block: _Block) -> Json:
+    conflict = block.conflict
+    sides = {"ours": conflict.ours, "theirs": conflict.theirs, "base": conflict.base or ()}
+    cut = {name: _cut(side) for name, side in sides.items()}
+    data: dict[str, Json] = {
+        "file": file,
+        "line": conflict.line,
+        "end_line": conflict.end_line,
+        "ours_ref": conflict.ours_ref,
+        "theirs_ref": conflict.theirs_ref,
+        "ours": "\n".join(cut["ours"][0]),
+        "theirs": "\n".join(cut["theirs"][0]),
+        "context_above": "\n".join(_cut(block.above)[0]),
+        "context_below": "\n".join(_cut(block.below)[0]),
+        "lines_left_out": sum(left for _, left in cut.values()),
+    }
+    base: dict[str, Json] = {"base_ref": conflict.base_ref, "base": "\n".join(cut["base"][0])}
+    return data if conflict.base is None else data | base

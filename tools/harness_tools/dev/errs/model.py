@@ -1,0 +1,80 @@
+"""One complaint, and the log that it is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = ["WIDTH", "Log", "Problem", "Read", "Reader", "Severity", "log_of", "severity_of"]
+
+WIDTH = 4_000
+"""Characters of a line that are looked at; what patterns do with a line is bounded by it."""
+Severity = Literal["error", "warning", "note"]
+
+_TIME = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]{0,10}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]")
+"""What build servers and loggers write before a line."""
+_MARKS = ("##[error]", "##[warning]")
+
+
+class Problem(NamedTuple):
+    """One complaint. Lines and columns count from 1; 0 is: not said. ``format`` is whose it is."""
+
+    file: str
+    line: int
+    col: int
+    code: str
+    severity: Severity
+    message: str
+    format: str
+
+
+class Read(NamedTuple):
+    """What a reader found at a line, and the number of the line to go on with."""
+
+    problems: tuple[Problem, ...]
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The lines of a text, each cut to :data:`WIDTH` and bare of what servers put before it.
+
+    ``raw`` are the whole lines. ``tests`` are the names of failed tests that were read already, or what they said.
+    """
+
+    lines: list[str]
+    raw: list[str]
+    tests: set[str] = field(default_factory=set)
+
+
+Reader = Callable[[Log, int], Read | None]
+"""Reads what begins at one line; None when it is nothing that this reader knows."""
+
+
+def _bare(line: str) -> str:
+    if "\r" in line:  # what was written over on the screen
+        line = line.removesuffix("\r").rpartition("\r")[2]
+    line = line[:WIDTH]
+    if line[:1].isdigit() or line[:1] == "[":
+        match = _TIME.match(line)
+        line = line[match.end() :] if match else line
+    for mark in _MARKS:
+        line = line.removeprefix(mark)
+    return line
+
+
+def log_of(text: str) -> Log:
+    """The lines of a text without escape sequences."""
+    raw = text.split("\n")
+    return Log([_bare(line) for line in raw], raw)
+
+
+_NOTES = frozenset({"note", "info", "information", "remark", "help", "hint", "message", "suggestion"})
+
+
+def severity_of(word: str) -> Severity:
+    """What a tool's word means: everything that is neither a warning nor a note is an error."""
+    low = word.lower()
+    return "warning" if low.startswith("warn") else "note" if low in _NOTES else "error"
