@@ -19,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from anyio import to_thread
+
 from ..backend import WriteMode
 from ..context import ExecutionContext
 from ..errors import FileError, FileNotFound, StaleFileError
@@ -41,6 +43,8 @@ __all__ = [
 
 FILES_KEPT = 10_000
 """Files that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
+LARGE = 1 << 20
+"""Bytes of a content beyond which it is changed in a thread, so that others are not kept waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +228,16 @@ async def _expected(ctx: ToolContext, path: str, mode: WriteMode) -> Expected | 
 
 
 async def guarded_edit(
-    ctx: ToolContext, path: str, make_content: Callable[[FileContent], bytes | ToolResult]
+    ctx: ToolContext,
+    path: str,
+    make_content: Callable[[FileContent], bytes | ToolResult],
+    *,
+    most: int | None = None,
 ) -> Written | ToolResult:
     """Replace a file's content by what ``make_content`` makes of it, or the refusal. A part of it must have been read.
 
-    ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then.
+    ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then. A file of more
+    than ``most`` bytes is refused (``too_big``) and not fetched as a whole.
 
     Raises:
         FileError: it is not there, or cannot be read or written.
@@ -236,10 +245,14 @@ async def guarded_edit(
     expected = await expectation(ctx, path, whole=False)
     if isinstance(expected, ToolResult):
         return expected
-    current = await ctx.execution.read_file(expected.path)
+    current = await ctx.execution.read_file(expected.path, limit=None if most is None else most + 1)
+    if most is not None and current.size > most:
+        text = f"{path} holds {current.size} bytes, more than the {most} that are changed here: use a command"
+        return ToolResult.failure("too_big", text)
     if expected.version is None or _differ(expected.version, current.version):
         return _stale(path, expected)
-    made = make_content(current)
+    large = current.size > LARGE
+    made = await to_thread.run_sync(make_content, current) if large else make_content(current)
     if isinstance(made, ToolResult):
         return made
     whole = ctx.reads.seen(current.path, whole=True) is not None
