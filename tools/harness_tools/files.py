@@ -1,10 +1,10 @@
-"""Files of the target."""
+"""Files of the target: read by lines or by bytes, and written."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 
 from harness.results import FileContent
 from harness.toolkit import (
@@ -19,17 +19,24 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.reads import Written, guarded_write, read_seen
+from harness.toolkit.reads import Written, guarded_write, target_path
 from harness.toolkit.results_cache import depends_on
 
+from .encodings import WIDE, Encoding, decode_part, decode_text
+from .filelines import Lines, take_lines
+from .filemode import Permissions, mode_of
+from .filereading import Found, binary, find_lines
 from .texts import Content, Line
 
-__all__ = ["ReadFile", "WriteFile", "whole_characters"]
+__all__ = ["PATH", "ReadFile", "WriteFile", "whole_characters"]
 
 SHOWN = 15_000
 MOST_SHOWN = 60_000
 """Bytes of one answer: each is one character at most, so that the engine's own limit cuts nothing off."""
+LINES = 2_000
+CUTS_NAMED = 5
 PATH = AliasChoices("path", "file_path", "file")
+_BYTES = frozenset({"byte_offset", "byte_limit"})
 
 
 def whole_characters(data: bytes) -> bytes:
@@ -44,8 +51,30 @@ def whole_characters(data: bytes) -> bytes:
 
 class _Read(Arguments):
     path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
-    byte_offset: int = Field(0, ge=0, description="where to start")
-    byte_limit: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="how many bytes at most")
+    offset: int = Field(1, ge=1, lt=2**31, description="the first line, counted from 1")
+    limit: int = Field(LINES, ge=1, lt=2**31, description="how many lines at most")
+    byte_offset: int = Field(0, ge=0, lt=2**63, description="read by bytes instead: where to start")
+    byte_limit: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="read by bytes instead: how many at most")
+    line_numbers: bool = Field(False, description="begin each line with its number and a tab")
+    encoding: Encoding = Field("utf-8", description="how characters are written in the file")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> _Read:
+        if self.by_bytes and ("offset" in self.model_fields_set or self.line_numbers):
+            raise ValueError("byte_offset and byte_limit know no lines: leave out offset and line_numbers")
+        if self.by_bytes and self.encoding in WIDE and self.byte_offset % 4:
+            raise ValueError(f"byte_offset must be a multiple of 4 in {self.encoding}, where no character begins else")
+        return self
+
+    @property
+    def by_bytes(self) -> bool:
+        """Whether a part is asked for by bytes."""
+        return not _BYTES.isdisjoint(self.model_fields_set)
+
+
+READ = """\
+Read a text file of the target: up to 2000 lines from line `offset` on, or with byte_offset a part by bytes. \
+A long file is read in parts, and the answer says how to go on. A file must be read before it is changed."""
 
 
 class ReadFile(Tool[_Read]):
@@ -60,30 +89,127 @@ class ReadFile(Tool[_Read]):
             packs=("core",),
             limit=OutputLimit(MOST_SHOWN + 1_000, 0),
         )
-        text = "Read a text file of the target. A long one is read in parts; the answer says how to go on."
-        super().__init__("read_file", text, _Read, traits)
+        super().__init__("read_file", READ, _Read, traits)
 
     def subjects(self, args: _Read) -> tuple[Subject, ...]:
         return (Subject("read", args.path),)
 
     async def run(self, args: _Read, ctx: ToolContext) -> ToolResult:
-        content = await read_seen(ctx, args.path, offset=args.byte_offset, limit=args.byte_limit)
-        return _shown(args, content)
+        if args.by_bytes:
+            return await _read_bytes(args, ctx)
+        found = await find_lines(ctx, args.path, args.offset, args.limit, args.encoding)
+        return found if isinstance(found, ToolResult) else _lines_shown(args, ctx, found)
 
 
-def _shown(args: _Read, content: FileContent) -> ToolResult:
-    if b"\0" in content.data:
-        return ToolResult.failure("binary", f"{args.path} is no text: it holds NUL bytes ({content.size} bytes in all)")
-    end = args.byte_offset + len(content.data)
-    cut = end < content.size
-    data = whole_characters(content.data) if cut else content.data
-    text = data.decode("utf-8", "surrogateescape")
-    shown = args.byte_offset + len(data)
+# -- by lines
+
+
+def _lines_shown(args: _Read, ctx: ToolContext, found: Found) -> ToolResult:
+    content = found.content
+    lines = take_lines(found.window, args.limit, MOST_SHOWN, numbers=args.line_numbers)
+    _remember(args, ctx, content, found, lines)
+    note = _note(args, content, found, lines)
+    apart = "\n" if note and lines.text and not lines.text.endswith("\n") else ""
+    facts: Json = {
+        "path": content.path,
+        "size": content.size,
+        "version": content.version,
+        "from_line": lines.first,
+        "to_line": lines.last,
+        "lines": lines.count,
+        "total_lines": found.total,
+        "next_offset": None if lines.ended else lines.last + 1,
+        "cut_lines": len(lines.cuts),
+        "note": note,
+    }
+    text = f"{lines.text}{apart}{note}" or "(the file is empty)"
+    return ToolResult.of(text, data=facts, metadata=depends_on(content))
+
+
+def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found, lines: Lines) -> None:
+    """That this much of the file was seen."""
+    if args.encoding in WIDE:
+        whole = lines.first == 1 and lines.ended and not lines.cuts
+        start, end = 0, content.size if whole else 0
+    else:
+        start, end = found.window.start, lines.seen
+    ctx.reads.saw_part(content.path, content.version, start, end, content.size)
+
+
+def _note(args: _Read, content: FileContent, found: Found, lines: Lines) -> str:
+    """What is not shown and how to get it; empty when all of the file is."""
+    total = found.total
+    if not lines.count:
+        there = "1 line" if total == 1 else f"{total} lines"
+        return f"[the file has {there}: there is no line {args.offset}]" if content.size else ""
+    cut = _cuts(args, lines)
+    if lines.ended and lines.first == 1:
+        return cut
+    whole = f"{total} lines" if total is not None else f"a file of {content.size} bytes"
+    on = "" if lines.ended else f"; go on with offset={lines.last + 1}"
+    return f"[lines {lines.first} to {lines.last} of {whole}{on}]" + (f"\n{cut}" if cut else "")
+
+
+def _cuts(args: _Read, lines: Lines) -> str:
+    if not lines.cuts:
+        return ""
+    named = ", ".join(
+        str(cut.line) if args.encoding in WIDE else f"{cut.line} (byte_offset={cut.offset})"
+        for cut in lines.cuts[:CUTS_NAMED]
+    )
+    more = len(lines.cuts) - CUTS_NAMED
+    return f"[too long to be shown whole: line {named}{f' and {more} more' if more > 0 else ''}]"
+
+
+# -- by bytes
+
+
+async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
+    where = target_path(ctx, args.path)
+    content = await ctx.execution.read_file(where, offset=args.byte_offset, limit=args.byte_limit)
+    if b"\0" in content.data and args.encoding not in WIDE:
+        ctx.reads.saw_part(content.path, content.version, 0, 0, max(1, content.size))
+        return binary(args.path, content.data, content.size)
+    text, length = _text_of(args, content)
+    shown = args.byte_offset + length
+    ctx.reads.saw_part(content.path, content.version, args.byte_offset, shown, content.size)
+    cut = shown < content.size
     if cut or args.byte_offset:
         rest = f"; go on with byte_offset={shown}" if cut else ""
         text = f"{text}\n[bytes {args.byte_offset} to {shown} of {content.size}{rest}]"
-    facts: Json = {"path": content.path, "size": content.size, "version": content.version}
+    facts: Json = {
+        "path": content.path,
+        "size": content.size,
+        "version": content.version,
+        "from_byte": args.byte_offset,
+        "to_byte": shown,
+    }
     return ToolResult.of(text or "(the file is empty)", data=facts, metadata=depends_on(content))
+
+
+def _text_of(args: _Read, content: FileContent) -> tuple[str, int]:
+    """The text, and how many bytes of the content it is."""
+    data = _first_lines(content.data, args.limit) if "limit" in args.model_fields_set else content.data
+    if args.byte_offset + len(data) >= content.size:
+        return decode_text(data, args.encoding), len(data)
+    if args.encoding == "utf-8":
+        data = whole_characters(data) or data  # one byte of a character is shown as that, or nobody would get on
+        return decode_text(data, args.encoding), len(data)
+    text, length = decode_part(data, args.encoding)
+    return (text, length) if length else (decode_text(data, args.encoding), len(data))
+
+
+def _first_lines(data: bytes, limit: int) -> bytes:
+    at = 0
+    for _ in range(limit):
+        end = data.find(b"\n", at) + 1
+        if end == 0:
+            return data
+        at = end
+    return data[:at]
+
+
+# -- writing
 
 
 class _Write(MutatingArguments):
@@ -91,6 +217,9 @@ class _Write(MutatingArguments):
     content: Content = Field(description="what it is to hold", validation_alias=AliasChoices("content", "text"))
     mode: Literal["overwrite", "create", "append"] = Field(
         "overwrite", description="overwrite: all of it, read it first when it exists; create: only if there is none"
+    )
+    permissions: Permissions | None = Field(
+        None, description="its permission bits in octal, such as '0644'; without them an old file keeps its own"
     )
 
 
@@ -108,16 +237,23 @@ class WriteFile(Tool[_Write]):
         return (Subject("write", args.path),)
 
     def preview(self, args: _Write) -> str:
-        return args.content
+        told = [] if args.mode == "overwrite" else [f"mode {args.mode}"]
+        if args.permissions is not None:
+            told.append(f"permissions {mode_of(args.permissions):04o}")
+        return f"[{', '.join(told)}]\n{args.content}" if told else args.content
 
     async def run(self, args: _Write, ctx: ToolContext) -> ToolResult:
         data = args.content.encode("utf-8", "surrogateescape")
-        done = await guarded_write(ctx, args.path, data, mode=args.mode)
-        return _written(done) if isinstance(done, Written) else done
+        bits = None if args.permissions is None else mode_of(args.permissions)
+        done = await guarded_write(ctx, args.path, data, mode=args.mode, permissions=bits)
+        return _written(done, bits) if isinstance(done, Written) else done
 
 
-def _written(done: Written) -> ToolResult:
+def _written(done: Written, bits: int | None) -> ToolResult:
     result = done.result
     made = "a new file" if result.created else "the file"
-    facts: Json = {"path": done.path, "bytes_written": result.bytes_written, "created": result.created}
-    return ToolResult.of(f"Wrote {result.bytes_written} bytes to {made} {done.path}", data=facts)
+    facts: dict[str, Json] = {"path": done.path, "bytes_written": result.bytes_written, "created": result.created}
+    if bits is not None:
+        facts["permissions"] = f"{bits:04o}"
+    told = "" if bits is None else f", with permissions {bits:04o}"
+    return ToolResult.of(f"Wrote {result.bytes_written} bytes to {made} {done.path}{told}", data=facts)

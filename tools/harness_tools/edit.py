@@ -1,0 +1,150 @@
+"""``edit``: one text of a file becomes another, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from pydantic import AliasChoices, Field, model_validator
+
+from harness.results import FileContent
+from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.reads import Written, guarded_edit
+
+from .encodings import wide_bom
+from .files import PATH
+from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers
+from .nearest import nearest
+from .texts import Content, Line
+from .unified import diff_of
+
+__all__ = ["EDIT_LIMIT", "Edit"]
+
+EDIT_LIMIT = 64 << 20
+"""Bytes of a file that is edited: it is fetched as a whole."""
+MOST = 100_000
+"""Places that are replaced in one call."""
+NAMED = 20
+"""Lines that a message names."""
+
+DESCRIPTION = """\
+Replace a text of a file by another. old_string must be in the file exactly once, with white space and indentation as \
+they are there; give more of the lines around it, or replace_all. Line endings, encoding and permissions of the file \
+stay as they are. Read the file first. Returns the difference."""
+
+
+class _Edit(MutatingArguments):
+    path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
+    old_string: Content = Field(
+        min_length=1,
+        description="the text to replace; a line end matches those of the file, whatever they are",
+        validation_alias=AliasChoices("old_string", "oldString", "old_text"),
+    )
+    new_string: Content = Field(
+        description="what to write in its place; empty removes it",
+        validation_alias=AliasChoices("new_string", "newString", "new_text"),
+    )
+    replace_all: bool = Field(
+        False, description="replace each place", validation_alias=AliasChoices("replace_all", "replaceAll")
+    )
+    expected_count: int | None = Field(
+        None, ge=1, description="replace so many places: with more or fewer nothing is changed"
+    )
+
+    @model_validator(mode="after")
+    def _different(self) -> _Edit:
+        if self.old_string == self.new_string:
+            raise ValueError("old_string and new_string are the same: there is nothing to change")
+        return self
+
+
+class Edit(Tool[_Edit]):
+    """``edit``."""
+
+    def __init__(self) -> None:
+        traits = Traits(
+            category=Category.FILE_WRITE, mutating=True, aliases=("edit_file", "str_replace"), packs=("core",)
+        )
+        super().__init__("edit", DESCRIPTION, _Edit, traits)
+
+    def subjects(self, args: _Edit) -> tuple[Subject, ...]:
+        return (Subject("write", args.path),)
+
+    def preview(self, args: _Edit) -> str:
+        old = "".join(f"-{line}\n" for line in args.old_string.split("\n"))
+        return old + "".join(f"+{line}\n" for line in args.new_string.split("\n"))
+
+    async def run(self, args: _Edit, ctx: ToolContext) -> ToolResult:
+        made: list[Sequence[Change]] = []
+        done = await guarded_edit(ctx, args.path, partial(_edited, args, made), most=EDIT_LIMIT)
+        return _result(args, done, made[0]) if isinstance(done, Written) else done
+
+
+def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> bytes | ToolResult:
+    """The new content; the changes are put into ``made``."""
+    old = args.old_string.encode("utf-8", "surrogateescape")
+    new = args.new_string.encode("utf-8", "surrogateescape")
+    spans = find_spans(content.data, old, MOST)
+    refusal = _refusal(args, content.data, old, spans)
+    if refusal is not None:
+        return refusal
+    changes = changes_at(content.data, spans, old, new)
+    made.append(changes)
+    return apply_changes(content.data, changes)
+
+
+def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> ToolResult | None:
+    """Why these places are not the ones that are meant."""
+    if not spans:
+        return ToolResult.failure("no_match", _no_match(args.path, data, old), data={"matches": 0})
+    if len(spans) > MOST:
+        text = f"{args.path} holds old_string more than {MOST} times: change it with a command"
+        return ToolResult.failure("too_many", text)
+    count = len(spans)
+    if args.expected_count == count or (args.expected_count is None and (args.replace_all or count == 1)):
+        return None
+    lines = line_numbers(data, [start for start, _ in spans[:NAMED]])
+    more = f" and {count - NAMED} more" if count > NAMED else ""
+    where = f"in {'line' if count == 1 else 'lines'} {', '.join(map(str, lines))}{more}"
+    times = "once" if count == 1 else f"{count} times"
+    facts: Json = {"matches": count, "lines": list(lines)}
+    if args.expected_count is not None:
+        text = (
+            f"{args.path} holds old_string {times}, {where}; expected were {args.expected_count}. Nothing was changed"
+        )
+        return ToolResult.failure("count_mismatch", text, data=facts)
+    text = (
+        f"{args.path} holds old_string {times}, {where}: give more of the text around the one that you mean, or set "
+        "replace_all. Nothing was changed"
+    )
+    return ToolResult.failure("ambiguous", text, data=facts)
+
+
+def _no_match(path: str, data: bytes, old: bytes) -> str:
+    wide = wide_bom(data)
+    if wide:
+        return f"{path} is written in {wide.upper()}, where no text of one byte for each letter is found: see utf8"
+    if b"\r" in old and b"\r" not in data:
+        hint = "The file has no carriage returns, and old_string has."
+    else:
+        hint = nearest(data, old)
+    return f"old_string is not in {path}. {hint or 'Nothing in it is like its first line.'} Nothing was changed"
+
+
+def _result(args: _Edit, done: Written, changes: Sequence[Change]) -> ToolResult:
+    assert done.before is not None
+    before = done.before.data
+    diff = diff_of(before, changes, done.path)
+    count = len(changes)
+    facts: Json = {
+        "path": done.path,
+        "replacements": count,
+        "lines": list(line_numbers(before, [change.start for change in changes[:NAMED]])),
+        "lines_added": diff.added,
+        "lines_removed": diff.removed,
+        "hunks_left_out": diff.left_out,
+        "diff": diff.text,
+        "version": done.result.version,
+    }
+    places = "1 place" if count == 1 else f"{count} places"
+    return ToolResult.of(f"Changed {places} of {done.path}\n{diff.text}", data=facts)

@@ -1,0 +1,104 @@
+"""Exact places of a text in the bytes of a file, whatever its line endings are. Pure, and linear in the file's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Change", "Endings", "Span", "apply_changes", "changes_at", "find_spans", "line_numbers"]
+
+Span = tuple[int, int]
+"""Begin and end, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Bytes ``start`` to ``end`` become ``new``."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+def find_spans(data: bytes, text: bytes, most: int) -> list[Span]:
+    """Where ``text`` is, from the beginning on and without overlaps; ``most + 1`` places at most.
+
+    A line end of ``text`` matches ``\\r\\n`` as well, unless ``text`` has a carriage return of its own.
+    """
+    if b"\n" not in text or b"\r" in text or b"\r\n" not in data:
+        return list(_literal(data, text, most))
+    return _in_original(data, list(_literal(data.replace(b"\r\n", b"\n"), text, most)))
+
+
+def _literal(data: bytes, text: bytes, most: int) -> Iterator[Span]:
+    at = data.find(text)
+    while at >= 0 and most >= 0:
+        most -= 1
+        yield at, at + len(text)
+        at = data.find(text, at + len(text))
+
+
+def _in_original(data: bytes, spans: Sequence[Span]) -> list[Span]:
+    """Places in the content whose ``\\r\\n`` are ``\\n``, as places in the content itself."""
+    removed, next_pair = 0, data.find(b"\r\n")
+
+    def original(place: int) -> int:
+        nonlocal removed, next_pair
+        while next_pair >= 0 and next_pair - removed < place:
+            removed += 1
+            next_pair = data.find(b"\r\n", next_pair + 2)
+        return place + removed
+
+    return [(original(start), original(end)) for start, end in spans]
+
+
+class Endings:
+    """How lines end in a content. Places are asked in ascending order."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._mixed = b"\r\n" in data
+        self._next = 0
+
+    def at(self, place: int) -> bytes:
+        """The ending of the line that holds this place; of the line before, when it is the last and has none."""
+        if not self._mixed:
+            return b"\n"
+        if 0 <= self._next < place or self._next == 0:
+            self._next = self._data.find(b"\n", place)
+        newline = self._next if self._next >= 0 else self._data.rfind(b"\n", 0, place)
+        return b"\r\n" if newline > 0 and self._data[newline - 1] == 0x0D else b"\n"
+
+    def fitted(self, text: bytes, place: int) -> bytes:
+        """A text with the line ends of that place, unless it has a carriage return of its own."""
+        if b"\n" not in text or b"\r" in text or not self._mixed:
+            return text
+        return text.replace(b"\n", self.at(place))
+
+
+def changes_at(data: bytes, spans: Iterable[Span], old: bytes, new: bytes) -> list[Change]:
+    """``new`` at each place of ``old``, with the line ends of that place unless one of the two has a ``\\r``."""
+    if b"\r" in old:
+        return [Change(start, end, new) for start, end in spans]
+    endings = Endings(data)
+    return [Change(start, end, endings.fitted(new, start)) for start, end in spans]
+
+
+def apply_changes(data: bytes, changes: Iterable[Change]) -> bytes:
+    """The content with changes, which are in ascending order and do not overlap."""
+    parts: list[bytes] = []
+    done = 0
+    for change in changes:
+        parts += [data[done : change.start], change.new]
+        done = change.end
+    return b"".join([*parts, data[done:]])
+
+
+def line_numbers(data: bytes, places: Iterable[int]) -> list[int]:
+    """The lines, counted from 1, of places in ascending order."""
+    numbers, line, done = [], 1, 0
+    for place in places:
+        line += data.count(b"\n", done, place)
+        done = place
+        numbers.append(line)
+    return numbers
