@@ -11,7 +11,17 @@ from typing import Final, Literal
 from .command import Command
 from .config import Config
 from .errors import UnsupportedOperation
-from .results import DirEntry, FileContent, FileStat, Job, ShellResult, WriteResult
+from .results import (
+    DirEntry,
+    FileContent,
+    FileStat,
+    Job,
+    JobOutput,
+    OutputPart,
+    ShellResult,
+    Status,
+    WriteResult,
+)
 from .target import Target
 from .terminal import Sessions, Terminal
 from .transport import Transport
@@ -30,6 +40,7 @@ ANY: Final = Any_()
 """``write_file(expect=ANY)``: write whatever is there now."""
 
 WriteMode = Literal["overwrite", "create", "append"]
+EVERYTHING = 1 << 40
 Progress = Callable[[int, int | None], None]
 """Called with (bytes so far, bytes in all or None)."""
 
@@ -82,6 +93,18 @@ class Jobs(ABC):
     @abstractmethod
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
         """The job's result; ``running`` with the output so far when the time is over first."""
+
+    async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
+        """What the job has written so far, from a byte of each stream on and at most ``limit`` bytes of each.
+
+        With ``wait`` it is waited for that many seconds until there is something or the job has ended. This is made of
+        :meth:`wait`, which brings everything: a backend that can read parts of its logs should.
+        """
+        if wait > 0 and (await self.get(job_id)).status is Status.RUNNING:
+            await self.wait(job_id, wait, 0)
+        job = await self.get(job_id)  # before the output, so that the output of one that has ended is complete
+        done = await self.wait(job_id, 0.001, EVERYTHING)
+        return JobOutput(job, _part(done.stdout_bytes, stdout, limit), _part(done.stderr_bytes, stderr, limit))
 
     @abstractmethod
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
@@ -181,6 +204,10 @@ class Backend(ABC):
             UnsupportedOperation: no usable tmux, or none with this backend.
         """
         raise UnsupportedOperation("this target keeps no tmux sessions", target=self.target, hint="use another target")
+
+
+def _part(whole: bytes, start: int, limit: int) -> OutputPart:
+    return OutputPart(whole[start : start + limit], min(start, len(whole)), len(whole))
 
 
 BackendFactory = Callable[[Target, Config, "Transport | None"], AbstractAsyncContextManager[Backend]]

@@ -27,6 +27,8 @@ from .results import (
     FileContent,
     FileStat,
     Job,
+    JobOutput,
+    OutputPart,
     PaneInfo,
     SessionInfo,
     ShellResult,
@@ -38,6 +40,8 @@ from .terminal import Terminal
 __all__ = ["ExecutionContext", "connect"]
 
 Wait = bool | float | str
+DEFAULT_READ = 64 << 10
+"""Bytes of each stream that :meth:`ExecutionContext.read_job` brings."""
 
 
 class ExecutionContext:
@@ -169,6 +173,29 @@ class ExecutionContext:
             if result is not None:
                 return result
         return await self._backend.jobs.wait(job_id, timeout, max_output)
+
+    async def read_job(
+        self, job_id: str, *, stdout: int = 0, stderr: int = 0, limit: int = DEFAULT_READ, wait: float = 0.0
+    ) -> JobOutput:
+        """What a job has written so far, also one of another harness: read on from the ``end`` of each part.
+
+        Args:
+            stdout: the byte of its standard output to begin with. A job in a terminal has this stream alone.
+            stderr: the same of its standard error.
+            limit: bytes of each stream at most.
+            wait: seconds to wait, at most, until there is something to read or the job has ended.
+
+        Raises:
+            JobNotFound: there is none of that id.
+            UnsupportedOperation: its output is kept where it cannot be read from here.
+        """
+        if min(stdout, stderr, limit) < 0:
+            raise ValueError("bytes are counted from 0")
+        if self._terminal is not None:
+            held = await self._terminal.held(job_id, stdout, wait)
+            if held is not None:
+                return _held_output(held, stdout, limit)
+        return await self._backend.jobs.read(job_id, stdout, stderr, limit, wait)
 
     def follow(self, job_id: str, *, offset: int = 0) -> AsyncIterator[bytes]:
         """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far."""
@@ -447,6 +474,12 @@ def _timing(
     if isinstance(wait, bool):
         return wait, _seconds(timeout), policy
     return True, _seconds(wait), policy
+
+
+def _held_output(held: ShellResult, start: int, limit: int) -> JobOutput:
+    job = Job(held.job_id or "", held.command, held.status, held.exit_code, pane=held.pane, cwd=held.cwd)
+    whole = held.stdout_bytes
+    return JobOutput(job, OutputPart(whole[start : start + limit], min(start, len(whole)), len(whole)))
 
 
 def _seconds(value: float | str) -> float:

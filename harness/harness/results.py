@@ -11,6 +11,8 @@ __all__ = [
     "FileContent",
     "FileStat",
     "Job",
+    "JobOutput",
+    "OutputPart",
     "PaneInfo",
     "SessionInfo",
     "ShellResult",
@@ -87,6 +89,34 @@ class Job:
     pane: str | None = None
     owner: str | None = None
     cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """A part of one stream of a job. ``start`` is the byte of the stream with which ``data`` begins.
+
+    ``size`` is how many bytes the stream has now, so that there is more when ``end`` is below it. ``lost`` counts the
+    bytes between what was asked for and ``start`` that the target no longer has.
+    """
+
+    data: bytes = b""
+    start: int = 0
+    size: int = 0
+    lost: int = 0
+
+    @property
+    def end(self) -> int:
+        """The byte after the last one of ``data``: where to go on."""
+        return self.start + len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What ``read_job`` returns. When ``job`` has ended, both streams are complete."""
+
+    job: Job
+    stdout: OutputPart = OutputPart()
+    stderr: OutputPart = OutputPart()
 
 
 @dataclass(frozen=True, slots=True)

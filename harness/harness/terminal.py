@@ -61,6 +61,14 @@ class Terminal(ABC):
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
         """The result of a job that this terminal runs or ran, ``running`` when the time is over; None: not its job."""
 
+    async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
+        """The whole of what a job has written, when this terminal runs or ran it and has all of that; else None.
+
+        With ``wait`` it is waited for that many seconds until there are more than ``offset`` bytes, or the job has
+        ended. The default has nothing, so that the job's log is read.
+        """
+        return None
+
     @abstractmethod
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
         """The output of a job that this terminal runs, live, from byte ``offset``; None when it is not its job."""

@@ -10,7 +10,7 @@ from harness.backend import ANY, Any_, Backend, Capabilities, Files, Jobs, Progr
 from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
-from harness.results import DirEntry, FileContent, FileStat, Job, ShellResult, WriteResult
+from harness.results import DirEntry, FileContent, FileStat, Job, JobOutput, ShellResult, WriteResult
 from harness.tasks import background_tasks
 from harness.terminal import Sessions, Terminal
 
@@ -46,6 +46,9 @@ class ContainerJobs(Jobs):
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
         return await self._of(job_id).wait(job_id, timeout, max_output)
+
+    async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
+        return await self._of(job_id).read(job_id, stdout, stderr, limit, wait)
 
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
         return self._of(job_id).follow(job_id, offset)

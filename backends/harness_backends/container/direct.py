@@ -27,7 +27,7 @@ from harness.errors import (
     JobNotFound,
     UnsupportedOperation,
 )
-from harness.results import Job, ShellResult, Status
+from harness.results import Job, JobOutput, ShellResult, Status
 from harness.tasks import BackgroundTasks
 
 from ..posix.jobcwd import MISSING, cwd_error
@@ -251,6 +251,14 @@ class DirectJobs(Jobs):
         with anyio.move_on_after(timeout):
             await job.done.wait()
         return self._result(job, max_output)
+
+    async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
+        job = self._find(job_id)
+        with anyio.move_on_after(wait):
+            while not (job.done.is_set() or job.stdout.size > stdout or job.stderr.size > stderr):
+                await job.more.wait()
+        starts = ((job.stdout, stdout), (job.stderr, stderr))
+        return JobOutput(self._job(job), *(stream.part(start, limit) for stream, start in starts))
 
     async def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
         job = self._find(job_id)

@@ -217,6 +217,15 @@ class JobFollower:
         finally:
             ticket.forget()
 
+    async def pane_part(self, kept: KeptJob, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
+        """What a pane's job wrote from byte ``offset`` on: so far, or with ``live`` until it ends.
+
+        Raises:
+            UnsupportedOperation: the log of its pane is kept where it cannot be read from here.
+        """
+        async for data in self._follow_pane(kept, PaneLog(kept.record), offset, live=live):
+            yield data
+
     async def _follow_pane(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
         """The output of a pane's job is a part of the pane's log; ``offset`` counts in the output."""
         skip = offset

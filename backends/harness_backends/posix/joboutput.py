@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import anyio
 
 from harness.errors import ConnectError, UnsupportedOperation
+from harness.results import OutputPart
 from harness.transport import Process, Transport
 
 from .shell import HeldShell, Reply
@@ -71,11 +72,11 @@ class HeadTail:
         self._head_limit = limit - self._tail_limit
         self._head = bytearray()
         self._tail = bytearray()
-        self._size = 0
+        self.size = 0
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
-        self._size += len(data)
+        self.size += len(data)
         room = self._head_limit - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -88,7 +89,18 @@ class HeadTail:
     def kept(self) -> Kept:
         """What is kept now."""
         self._trim()
-        return Kept(bytes(self._head + self._tail), self._size)
+        return Kept(bytes(self._head + self._tail), self.size)
+
+    def part(self, start: int, limit: int) -> OutputPart:
+        """From byte ``start`` of the stream on, at most ``limit`` bytes: up to the gap, or from its other side on."""
+        kept, head = self.kept(), len(self._head)
+        start = min(start, kept.size)
+        if start < head or not kept.omitted:
+            whole = kept.data[:head] if kept.omitted else kept.data
+            return OutputPart(whole[start : start + limit], start, kept.size)
+        first = max(start, head + kept.omitted)
+        begin = first - kept.omitted
+        return OutputPart(kept.data[begin : begin + limit], first, kept.size, first - start)
 
 
 def output_script(out: str, err: str, limit: int) -> str:

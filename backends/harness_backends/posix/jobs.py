@@ -23,7 +23,7 @@ from harness.errors import (
     NoSpace,
     UnsupportedOperation,
 )
-from harness.results import Job, ShellResult, Status
+from harness.results import Job, JobOutput, ShellResult, Status
 from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
@@ -31,7 +31,9 @@ from . import joboutput, jobscript
 from .jobcwd import MISSING, cwd_error
 from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
-from .joboutput import JobOutput, Kept, cut
+from .joboutput import JobOutput as Streams
+from .joboutput import Kept, cut
+from .jobread import JobReader, Wanted
 from .jobscript import SIGNALS, Fault, Launch, Outcome
 from .jobshell import PROLOGUE
 from .jobtable import JobTable, KeptJob
@@ -97,6 +99,7 @@ class PosixJobs(Jobs):
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         self._table = JobTable(transport, shell, store, config)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now)
+        self._reader = JobReader(shell, store, self._table, self._follower, config.tmux_socket)
 
     # -- running
 
@@ -271,7 +274,7 @@ class PosixJobs(Jobs):
         if max(len(reply.stdout), len(reply.stderr)) > joboutput.INLINE:
             output = await self._output(run.job_id, limit)
         else:
-            output = JobOutput(cut(reply.stdout, limit), cut(reply.stderr, limit))
+            output = Streams(cut(reply.stdout, limit), cut(reply.stderr, limit))
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, reply)
         return self._result(run, outcome, output)
 
@@ -285,11 +288,11 @@ class PosixJobs(Jobs):
         output = await self._output(run.job_id, run.command.max_output)
         return self._result(run, outcome, output, *notices)
 
-    async def _output(self, job_id: str, limit: int) -> JobOutput:
+    async def _output(self, job_id: str, limit: int) -> Streams:
         out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
         return await joboutput.read_output(self._transport, self._shell, out, err, limit)
 
-    def _result(self, run: _Run, outcome: Outcome, output: JobOutput | None = None, *notices: str) -> ShellResult:
+    def _result(self, run: _Run, outcome: Outcome, output: Streams | None = None, *notices: str) -> ShellResult:
         return self._shell_result(
             run.job_id, run.command.command, outcome, output, time.monotonic() - run.began, run.command.cwd, notices
         )
@@ -299,7 +302,7 @@ class PosixJobs(Jobs):
         job_id: str,
         command: str,
         outcome: Outcome,
-        output: JobOutput | None,
+        output: Streams | None,
         duration: float,
         cwd: str | None,
         notices: tuple[str, ...] = (),
@@ -412,12 +415,15 @@ class PosixJobs(Jobs):
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 
-    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[JobOutput, bool]:
+    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[Streams, bool]:
         """What is kept of a job's output, and whether that is all of it."""
         if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
             output = await self._follower.pane_output(kept, limit)
-            return JobOutput(output.kept), output.whole
+            return Streams(output.kept), output.whole
         return await self._output(kept.job.job_id, limit), True
+
+    async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
+        return await self._reader.read(job_id, Wanted(stdout, stderr, limit), wait)
 
     def follow(self, job_id: str, offset: int = 0) -> AsyncIterator[bytes]:
         return self._follower.follow(job_id, offset)

@@ -41,6 +41,11 @@ class OutputCollector:
         self._tail = bytearray()
         self.total = 0
 
+    @property
+    def settled(self) -> bool:
+        """What came so far is the command's: its start mark has come a second time, or so much that none will."""
+        return self._starts > 0 and self._held is None
+
     def restart(self) -> None:
         """Forget what came so far: the output begins here. A command's start mark comes twice."""
         self._starts += 1

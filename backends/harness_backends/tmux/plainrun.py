@@ -31,6 +31,7 @@ from .plain import PlainTmux, until_script
 from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
+from .streams import with_streams
 from .tagged import Ended, parse_ended, read_output, read_so_far, watch_script
 
 __all__ = ["PlainRunner"]
@@ -358,7 +359,7 @@ class PlainRunner:
     async def so_far(self, known: PlainPane, job: PaneJob) -> ShellResult:
         """A job that runs, with what it has written."""
         if job.command.tty is False:
-            return job.result()
+            return await with_streams(self.shell, self.store, job)
         data = await read_so_far(self.tmux, job, known.row, logged=known.facts.logged is not None)
         return await self.result(job) if job.done.is_set() else job.result(stdout=data)
 
@@ -374,9 +375,7 @@ class PlainRunner:
                 raise cwd_error(fault, job.command.cwd, self._target)
         if job.command.tty is not False:
             return job.result()
-        paths = [shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("out", "err")]
-        streams = [await self.shell.call(f"head -c {job.command.max_output} {path}") for path in paths]
-        return job.result(stdout=streams[0].stdout, stderr=streams[1].stdout)
+        return await with_streams(self.shell, self.store, job)
 
     async def foreground(self, known: PlainPane) -> Foreground:
         """What runs in the pane."""

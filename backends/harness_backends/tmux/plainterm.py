@@ -79,6 +79,13 @@ class PlainTerminal(Terminal):
             await known[1].done.wait()
         return await (self._runner.result(known[1]) if known[1].done.is_set() else self._runner.so_far(*known))
 
+    async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
+        known = self._jobs.get(job_id)
+        if known is None or known[1].command.tty is False or known[0].facts.logged is not None:
+            return None  # the log tells what it has written, and when there is more
+        found = await self.wait(job_id, wait, known[1].command.max_output)
+        return found if found is not None and not found.truncated else None
+
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
         known = self._jobs.get(job_id)
         if known is not None and known[0].facts.logged is None and not known[1].done.is_set():

@@ -45,6 +45,7 @@ from .plan import plan
 from .protocol import Block
 from .rescue import see_started
 from .rotate import due, rotate_log
+from .streams import with_streams
 
 __all__ = ["PaneRunner"]
 
@@ -380,6 +381,7 @@ class PaneRunner:
             if not job.attention:
                 with anyio.fail_after(max(0.0, REPORT_TIMEOUT - job.unanswered)):
                     job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
+            return await self.so_far(job)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):
                 await self.end(pane, job, Status.INTERRUPTED)
@@ -387,7 +389,6 @@ class PaneRunner:
         except (ConnectionLost, ConnectError, TimeoutError):
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
-        return job.result()
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
         """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
@@ -447,14 +448,11 @@ class PaneRunner:
         self._check_entered(job)
         if job.exit_code and f"/{job.job_id}.cmd was not written".encode() in job.collector.data:
             raise self._no_space()
-        if job.command.tty is not False:
-            return job.result()
-        streams = []
-        for suffix in ("out", "err"):
-            path = shlex.quote(self.store.path(job.job_id, suffix))
-            limit = job.command.max_output
-            streams.append(await self.shell.call(f"cat {path} 2>/dev/null | head -c {limit}"))
-        return job.result(stdout=streams[0].stdout, stderr=streams[1].stdout)
+        return await self.so_far(job)
+
+    async def so_far(self, job: PaneJob) -> ShellResult:
+        """The job as it stands, with what it has written."""
+        return await with_streams(self.shell, self.store, job) if job.command.tty is False else job.result()
 
     async def foreground(self, pane: Pane) -> Foreground:
         """What runs in the pane."""

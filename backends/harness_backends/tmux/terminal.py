@@ -24,6 +24,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
+from .held import held_output
 from .job import PaneJob
 from .keys import check_keys
 from .link import READY_TIMEOUT, Link
@@ -118,7 +119,11 @@ class TmuxTerminal(Terminal):
         job = known[1]
         with anyio.move_on_after(timeout):
             await job.done.wait()
-        return await self._runner.result(job) if job.done.is_set() else job.result()
+        return await (self._runner.result(job) if job.done.is_set() else self._runner.so_far(job))
+
+    async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
+        known = self._jobs.get(job_id)
+        return None if known is None else await held_output(known[1], offset, wait)
 
     def follow(self, job_id: str, offset: int) -> AsyncIterator[bytes] | None:
         return None

@@ -60,6 +60,34 @@ async def jobs_can_be_followed(ctx: ExecutionContext) -> None:
         assert b"".join([chunk async for chunk in ctx.follow(result.job_id or "", offset=len(whole))]) == b""
 
 
+@check("read_job gives each byte once, from where the last part ended, and waits for the next.")
+async def jobs_can_be_read_on(ctx: ExecutionContext) -> None:
+    whole = b"first\n" + b"".join(b"%d\n" % number for number in range(1, 5001))
+    async with scratch(ctx) as directory:
+        result = await ctx.run_shell(f"echo first; {gate(directory)}; seq 1 5000", wait=False)
+        job_id = result.job_id or ""
+        data = await _until_read(ctx, job_id, 6)
+        assert data == b"first\n", data
+        assert (await ctx.read_job(job_id, stdout=6)).stdout.data == b""
+        await open_gate(ctx, directory)
+        done = await ctx.wait(job_id, timeout=30)
+        while True:
+            part = await ctx.read_job(job_id, stdout=len(data), limit=7000, wait=10)
+            assert len(part.stdout.data) <= 7000, part
+            data += part.stdout.data
+            if part.stdout.end >= part.stdout.size and part.job.status is not Status.RUNNING:
+                break
+        assert (data, part.job.exit_code) == (whole, done.exit_code), (len(data), part)
+        assert (await ctx.read_job(job_id, stdout=len(whole) - 5)).stdout.data == b"5000\n"
+
+
+async def _until_read(ctx: ExecutionContext, job_id: str, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += (await ctx.read_job(job_id, stdout=len(data), wait=20)).stdout.data
+    return data
+
+
 @check("kill ends a job, and its record says that it is over.")
 async def jobs_can_be_killed(ctx: ExecutionContext) -> None:
     result = await ctx.run_shell("echo started; sleep 300", wait=False)
@@ -108,7 +136,7 @@ async def jobs_are_listed(ctx: ExecutionContext) -> None:
 @check("A job id that the target does not know is JobNotFound, also for one that is no number.")
 async def unknown_jobs_are_refused(ctx: ExecutionContext) -> None:
     for job_id in (UNKNOWN_ID, "x", "../../etc/passwd", ""):
-        for operation in (ctx.job, ctx.wait, ctx.kill):
+        for operation in (ctx.job, ctx.wait, ctx.kill, ctx.read_job):
             try:
                 await operation(job_id)
             except JobNotFound as error:

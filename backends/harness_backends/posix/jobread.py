@@ -1,0 +1,151 @@
+"""A part of what a job has written, from a byte of each stream on: at one round trip."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from harness.results import JobOutput, OutputPart, Status
+
+from .jobfollow import JobFollower
+from .joboutput import INLINE
+from .jobscript import background_line
+from .jobtable import JobTable, KeptJob
+from .shell import HeldShell
+from .state import JobStore, pane_uid
+
+__all__ = ["JobReader", "parse_parts", "parts_script", "until_more_script"]
+
+# hx_piece FILE BYTE LIMIT: the size, the byte that the part begins with, the bytes that are lost before it, a newline,
+# the part. Bytes $hx_hole to $hx_hole+$hx_lost were not kept; a part that begins before them ends there.
+_PIECE = r"""
+hx_piece() {
+  hx_s=$(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) hx_o=$2 hx_l=$3
+  if [ "$hx_lost" -gt 0 ] && [ "$hx_s" -gt $((hx_hole + hx_lost)) ]; then
+    if [ "$hx_o" -ge $((hx_hole + hx_lost)) ]; then :
+    elif [ "$hx_o" -ge "$hx_hole" ]; then hx_o=$((hx_hole + hx_lost))
+    elif [ $((hx_hole - hx_o)) -lt "$hx_l" ]; then hx_l=$((hx_hole - hx_o))
+    fi
+  fi
+  printf '%s %s %s\n' "$hx_s" "$hx_o" $((hx_o - $2))
+  [ "$hx_s" -le "$hx_o" ] || tail -c "+$((hx_o + 1))" -- "$1" | head -c "$hx_l"
+}
+"""
+
+_UNTIL_MORE = r"""
+hx_more() { [ $(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) -gt "$2" ]; }
+hx_left=$((SECONDS_ * 5 + 1))
+while [ "$hx_left" -gt 0 ] && kill -0 $$; do
+  [ -s "$hx_jobs/JOB_.exit" ] && break
+  hx_more "$hx_jobs/JOB_.out" OUT_ && break
+  hx_more "$hx_jobs/JOB_.err" ERR_ && break
+  hx_gone JOB_ SOCKET_ UID_ && break
+  hx_nap 0.2
+  hx_left=$((hx_left - 1))
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """From which byte of each stream on, and how many bytes at most."""
+
+    stdout: int
+    stderr: int
+    limit: int
+
+
+def parts_script(job_id: str, wanted: Wanted) -> str:
+    """A script that writes a part of each stream of a job to its own streams."""
+    return (
+        f"{_PIECE}\nhx_hole=0 hx_lost=0\n"
+        f'{{ read -r hx_hole hx_lost <"$hx_jobs/{job_id}.cap"; }} 2>/dev/null || hx_hole=0 hx_lost=0\n'
+        f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit}\n'
+        f'hx_piece "$hx_jobs/{job_id}.err" {wanted.stderr} {wanted.limit} >&2\n'
+    )
+
+
+def parse_parts(stdout: bytes, stderr: bytes) -> tuple[OutputPart, OutputPart]:
+    """Read what :func:`parts_script` wrote."""
+    return _part(stdout), _part(stderr)
+
+
+def _part(text: bytes) -> OutputPart:
+    head, _, data = text.partition(b"\n")
+    words = head.split()
+    if len(words) != 3:
+        return OutputPart()
+    size, start, lost = (int(word) for word in words)
+    if not data:
+        return OutputPart(b"", min(start, size), size, lost)
+    return OutputPart(data, start, max(size, start + len(data)), lost)  # it may have grown meanwhile
+
+
+def until_more_script(job_id: str, wanted: Wanted, seconds: float, socket: str, uid: str) -> str:
+    """A script that ends when a stream is longer than what is wanted begins at, or the job or the time is over."""
+    words = {
+        "SECONDS_": str(int(seconds) + 1),
+        "JOB_": job_id,
+        "OUT_": str(wanted.stdout),
+        "ERR_": str(wanted.stderr),
+        "SOCKET_": shlex.quote(socket),
+        "UID_": shlex.quote(uid),
+    }
+    script = _UNTIL_MORE
+    for name, word in words.items():
+        script = script.replace(name, word)
+    return script
+
+
+class JobReader:
+    """Reads on in the kept output of jobs."""
+
+    def __init__(self, shell: HeldShell, store: JobStore, table: JobTable, follower: JobFollower, socket: str) -> None:
+        self._shell = shell
+        self._store = store
+        self._table = table
+        self._follower = follower
+        self._socket = socket
+
+    async def read(self, job_id: str, wanted: Wanted, wait: float) -> JobOutput:
+        """What there is beyond some bytes; with ``wait`` after as many seconds at most, unless the job has ended."""
+        kept = await self._table.find(job_id)
+        streams = kept.record.kind != "pane" or await self._follower.has_streams(kept.job.job_id)
+        read = self._streams if streams else self._pane
+        found = await read(kept, wanted)
+        if wait <= 0 or found.stdout.data or found.stderr.data or kept.job.status is not Status.RUNNING:
+            return found
+        await (self._more(kept, wanted, wait) if streams else self._more_of_pane(kept, wanted, wait))
+        return await read(await self._table.find(job_id), wanted)
+
+    async def _streams(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
+        wanted = Wanted(wanted.stdout, wanted.stderr, min(wanted.limit, INLINE))
+        reply = await self._shell.call(parts_script(kept.job.job_id, wanted))
+        return JobOutput(kept.job, *parse_parts(reply.stdout, reply.stderr))
+
+    async def _more(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+        """Wait on the target: nothing is asked over the link meanwhile."""
+        script = until_more_script(kept.job.job_id, wanted, seconds, self._socket, pane_uid(kept.record))
+        ticket = await self._shell.submit(background_line(script))
+        try:
+            with anyio.move_on_after(seconds):
+                await ticket.reply()
+        finally:
+            ticket.forget()
+
+    async def _pane(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
+        """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
+        data, size = bytearray(), wanted.stdout
+        async for chunk in self._follower.pane_part(kept, wanted.stdout, live=False):
+            size += len(chunk)
+            data += chunk[: wanted.limit - len(data)]
+        return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size))
+
+    async def _more_of_pane(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            async with aclosing(self._follower.pane_part(kept, wanted.stdout, live=True)) as chunks:
+                async for _ in chunks:
+                    return
