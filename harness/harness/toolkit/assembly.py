@@ -133,6 +133,7 @@ class Toolkit:
                 for calls without ``registry``.
             timed: what was approved in advance.
             session_id: empty makes a new one.
+            spawner: who brings the model of sub-agents; without one no tool for them is offered.
             questioner: who asks the user what a tool wants to know; None: there is no user to ask.
             compactor: who can shorten the conversation; without one no tool for it is offered by default.
             hooks: those of the program, which run after the settings' own. One :class:`.hooks.Hooks` may serve many
@@ -147,6 +148,7 @@ class Toolkit:
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
+        chosen = chosen if spawner is not None else without_spawning(chosen)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         async with self._hooks(occasion, hooks.registered if hooks is not None else ()) as running:
             with events.listening(lambda event: self.results.heard(event, execution.identity)):

@@ -83,6 +83,7 @@ class Registry:
         self._changing = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
         self._own: tuple[_Table, _Table] | None = None
+        self._aside = _Table()
 
     # -- changes
 
@@ -195,8 +196,14 @@ class Registry:
         if self._own[1] is table:
             return self
         found = type(self)()
-        found._table = self._own[1]
+        found._table, found._aside = self._own[1], self._aside
         return found
+
+    @property
+    def aside(self) -> tuple[Tool[Any], ...]:
+        """The tools that only a choice of packs has left out, by name: they may be named, and cannot be called."""
+        entries = self._aside.entries
+        return tuple(entries[name].tool for name in sorted(entries))
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -216,6 +223,14 @@ class Registry:
         """A registry of the tools that are kept. This one stays as it is, and later changes of one miss the other."""
         chosen = type(self)()
         chosen._table = self._table.without(lambda entry: not keep(entry.tool))
+        chosen._aside = self._aside.without(lambda entry: not keep(entry.tool))
+        return chosen
+
+    def set_aside(self, keep: Callable[[Tool[Any]], bool]) -> Self:
+        """As :meth:`filter`; the others can be had by asking for them, so they are :attr:`aside`."""
+        chosen = self.filter(keep)
+        others = self._table.without(lambda entry: keep(entry.tool))
+        chosen._aside = others.plus(self._aside.entries.values())
         return chosen
 
     def read_only(self) -> Self:
@@ -261,7 +276,7 @@ class Registry:
         for name in names:
             if name not in known:
                 raise ValueError(f"there is no pack {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
-        return self.filter(lambda tool: in_packs(tool, frozenset(names)))
+        return self.set_aside(lambda tool: in_packs(tool, frozenset(names)))
 
     # -- what the target lacks
 

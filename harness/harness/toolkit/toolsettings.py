@@ -56,7 +56,8 @@ class ToolSettings:
             registry.packs(*self.extra_packs)  # one that means nothing is a mistake
             chosen = registry.packs(*self.packs, *self.extra_packs) if self.packs else registry
             chosen = chosen.include(*self.include) if self.include else chosen
-            chosen = chosen.exclude(*self._present(registry, chosen)) if self.exclude else chosen
+            left = registry.exclude(*self.exclude)  # a name that means nothing is a mistake
+            chosen = chosen.filter(lambda tool: left.get(tool.name) is not None)
         except ValueError as error:
             raise ConfigError(
                 f"[tools] of the settings: {error}", hint="harness tools list shows what there is"
@@ -67,12 +68,8 @@ class ToolSettings:
         """Those of them that models are told of: not what has to be asked for, unless it was."""
         if self.packs or self.include:
             return chosen
-        return chosen.filter(lambda tool: not opt_in(tool) or not set(tool.traits.packs).isdisjoint(self.extra_packs))
-
-    def _present(self, registry: Registry, chosen: Registry) -> list[str]:
-        """Those that are to be kept out and are still in; a name that means nothing is a mistake."""
-        registry.exclude(*self.exclude)
-        return [name for name in self.exclude if chosen.get(name) is not None]
+        extra = frozenset(self.extra_packs)
+        return chosen.set_aside(lambda tool: not opt_in(tool) or not extra.isdisjoint(tool.traits.packs))
 
 
 class _Table(BaseModel):
