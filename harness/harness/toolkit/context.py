@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -131,6 +131,14 @@ class ToolContext:
         if self.notes.judge is None:
             return Verdict(False, "nobody judges what the call comes to touch", "no policy")
         return await self.notes.judge(subjects)
+
+    async def withheld(
+        self, paths: Collection[str], *, top: str, holders: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Those of some files, found in a directory, of which nothing may be shown; see :meth:`Policy.withheld`."""
+        if self.executor is None or not paths:
+            return frozenset()
+        return await self.executor.services.policy.withheld(paths, self, top=top, holders=holders)
 
     def publish(self, event: Event) -> None:
         """Publish an event of this session."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,24 @@ class Policy(ABC):
         Raises:
             ToolError: ``permission_failure``: it could not be found out. The call does not run.
         """
+
+    async def withheld(
+        self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Those of some files, by their real paths, of whose contents no tool may show anything.
+
+        For tools that are allowed to search a directory, and find in it what nobody was asked about. The default
+        withholds nothing.
+
+        Args:
+            top: the real path of the directory that was searched.
+            holders: the directories from ``top`` on that hold a file which excludes others (``.aiexclude``), as the
+                tool has seen; None when it has not looked.
+
+        Raises:
+            HarnessError: it could not be found out.
+        """
+        return frozenset()
 
 
 @dataclass(frozen=True, slots=True)

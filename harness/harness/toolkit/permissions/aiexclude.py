@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -86,6 +86,24 @@ class AiExclude:
                 return f"{posixpath.join(directory, NAME)} excludes it ({found})"
         return ""
 
+    async def among(
+        self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None
+    ) -> set[str]:
+        """Those of many real paths that are excluded. See :meth:`HardDenials.excluded`.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        above = {parent: _above(f"{parent.rstrip('/')}/x") for parent in {posixpath.dirname(path) for path in paths}}
+        every = {directory for directories in above.values() for directory in directories}
+        outside = frozenset(_above(top)) if holders is not None else frozenset()
+        looked = [name for name in every if holders is None or name in holders or name in outside]
+        await self._learn(looked, execution)
+        known = {name: self._known.get((execution.identity, name)) for name in looked}
+        patterns = {name: found.patterns if found is not None else EVERYTHING for name, found in known.items()}
+        told = {name: lines for name, lines in patterns.items() if lines}
+        return {path for path in paths if told and _is_excluded(path, above[posixpath.dirname(path)], told)}
+
     async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> None:
         if len(self._known) > KEPT:
             self._known.clear()
@@ -102,6 +120,10 @@ class AiExclude:
     async def _read(self, directory: str, execution: ExecutionContext, now: float) -> None:
         patterns = await _patterns(posixpath.join(directory, NAME), execution)
         self._known[execution.identity, directory] = _Known(patterns, now + self._seconds)
+
+
+def _is_excluded(path: str, directories: Sequence[str], told: Mapping[str, Sequence[str]]) -> bool:
+    return any(excluded(told[name], path[len(name.rstrip("/")) :]) for name in directories if name in told)
 
 
 async def _patterns(path: str, execution: ExecutionContext) -> tuple[str, ...]:

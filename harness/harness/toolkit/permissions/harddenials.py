@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ...context import ExecutionContext
 from .aiexclude import AiExclude
@@ -50,6 +50,17 @@ class HardDenials:
             if reason := await self._aiexclude.reason(_rooted(form), execution):
                 return reason
         return ""
+
+    async def excluded(
+        self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None
+    ) -> set[str]:
+        """Those of some real paths that an ``.aiexclude`` keeps back; ``holders`` are the directories from ``top`` on
+        that hold one, None when that is not known.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        return await self._aiexclude.among(paths, execution, top, holders)
 
 
 def _rooted(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from .settings import PermissionSettings
 from .store import RuleFile, Stored
 from .targetpaths import RealPath
 from .timed import TimedApproval
+from .withholding import found_among
 
 if TYPE_CHECKING:
     from ..context import ToolContext
@@ -122,6 +123,20 @@ class RulePolicy(Policy):
             HarnessError: the link was lost.
         """
         return await self._denials.of_path(RealPath(path, path, path), execution, writes=False)
+
+    async def withheld(
+        self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Secrets, what rules deny to be read, and what ``.aiexclude`` keeps back; see :meth:`Policy.withheld`.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        await self._look()
+        self._know(ctx.registry)
+        indexes = (self._session(ctx).rules, self._stored_index, self._profile)
+        forbidding = tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
+        return await found_among(paths, ctx.execution, self._denials, forbidding, top, holders)
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
         """What was answered in a session, the latest first."""
