@@ -48,6 +48,7 @@ from .registry import Registry
 from .results_cache import ResultCache
 from .seams import Hook, Middleware, Spawner
 from .services import Services
+from .spawning import without_spawning
 from .toolsettings import ToolSettings, tool_settings_of
 from .websettings import WebSettings, web_settings_of
 
