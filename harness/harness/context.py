@@ -28,7 +28,6 @@ from .results import (
     FileStat,
     Job,
     JobOutput,
-    OutputPart,
     PaneInfo,
     SessionInfo,
     ShellResult,
@@ -194,7 +193,7 @@ class ExecutionContext:
         if self._terminal is not None:
             held = await self._terminal.held(job_id, stdout, wait)
             if held is not None:
-                return _held_output(held, stdout, limit)
+                return JobOutput.of_whole(held, stdout, limit)
         return await self._backend.jobs.read(job_id, stdout, stderr, limit, wait)
 
     def follow(self, job_id: str, *, offset: int = 0) -> AsyncIterator[bytes]:
@@ -474,12 +473,6 @@ def _timing(
     if isinstance(wait, bool):
         return wait, _seconds(timeout), policy
     return True, _seconds(wait), policy
-
-
-def _held_output(held: ShellResult, start: int, limit: int) -> JobOutput:
-    job = Job(held.job_id or "", held.command, held.status, held.exit_code, pane=held.pane, cwd=held.cwd)
-    whole = held.stdout_bytes
-    return JobOutput(job, OutputPart(whole[start : start + limit], min(start, len(whole)), len(whole)))
 
 
 def _seconds(value: float | str) -> float:

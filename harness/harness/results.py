@@ -118,6 +118,13 @@ class JobOutput:
     stdout: OutputPart = OutputPart()
     stderr: OutputPart = OutputPart()
 
+    @classmethod
+    def of_whole(cls, whole: ShellResult, start: int, limit: int) -> JobOutput:
+        """A part of the one stream of a job whose whole output is there."""
+        job = Job(whole.job_id or "", whole.command, whole.status, whole.exit_code, pane=whole.pane, cwd=whole.cwd)
+        data = whole.stdout_bytes
+        return cls(job, OutputPart(data[start : start + limit], min(start, len(data)), len(data)))
+
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
