@@ -33,6 +33,7 @@ PUBLIC = [
     "harness.results",
     "harness.target",
     "harness.terminal",
+    "harness.testing.agents",
     "harness.testing.contract",
     "harness.testing.delay",
     "harness.testing.memory",
