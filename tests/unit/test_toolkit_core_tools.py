@@ -59,7 +59,7 @@ def subjects(name: str, **arguments: Any) -> tuple[Subject, ...]:
 
 def test_the_set_has_the_names_and_aliases_that_people_know() -> None:
     found = Registry(tools())
-    names = ["capture_pane", "read_file", "run_shell", "send_keys", "time", "write_file"]
+    names = ["capture_pane", "edit", "read_file", "run_shell", "send_keys", "time", "write_file"]
     assert [tool.name for tool in found.list()] == names
     for alias, own in {"capture-pane": "capture_pane", "send-keys": "send_keys", "bash": "run_shell"}.items():
         assert found.aliases[alias] == own
@@ -85,7 +85,7 @@ def test_typed_angle_brackets_are_no_named_keys() -> None:
 
 async def test_only_a_terminal_offers_the_tools_for_panes(here: ExecutionContext) -> None:
     offered = await Registry(tools()).available(here)
-    assert [tool.name for tool in offered.list()] == ["read_file", "run_shell", "time", "write_file"]
+    assert [tool.name for tool in offered.list()] == ["edit", "read_file", "run_shell", "time", "write_file"]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ async def test_a_program_that_asks_is_seen_and_answered(terminal: ExecutionConte
     made = box(terminal)
     with anyio.fail_after(30):
         offered = await made.executor.registry.available(terminal)
-        assert len(offered.list()) == 6
+        assert len(offered.list()) == 7
         asking = await call(
             made, "run_shell", command="read -p 'Remove it? ' answer; echo \"you said $answer\"", wait=1
         )

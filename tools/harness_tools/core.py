@@ -1,4 +1,4 @@
-"""The base set: run a command, read and write a file, look at a pane and type into it, tell the time."""
+"""The base set: run a command, read, write and edit a file, look at a pane and type into it, tell the time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from harness.toolkit import Tool
 
 from .clock import Time
+from .edit import Edit
 from .files import ReadFile, WriteFile
 from .panes import CapturePane, SendKeys
 from .shell import RunShell
@@ -16,4 +17,4 @@ __all__ = ["tools"]
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return [RunShell(), ReadFile(), WriteFile(), CapturePane(), SendKeys(), Time()]
+    return [RunShell(), ReadFile(), WriteFile(), Edit(), CapturePane(), SendKeys(), Time()]
