@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from anyio import to_thread
 
@@ -17,7 +18,7 @@ from harness.settings import SettingsTable
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
 from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.events import JobStarted
+from harness.toolkit.events import JobExited, JobStarted, Subscription
 from harness.toolkit.hooks import Answer as HookAnswer
 from harness.toolkit.hooks import Hooks
 from harness.toolkit.permissions.answers import Answer, Question, Scope
@@ -372,17 +373,23 @@ async def test_while_a_real_job_goes_on_nothing_is_given_again(execution: Execut
     (home / "f").write_text("old")
     read = ToolCall("read_file", {"path": str(home / "f")})
     job = ToolCall("run_shell", {"command": f"read line < '{home}/fifo'", "wait": False})
-    now = [100.0]
     settings = ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))
     async with open_toolkit(settings) as toolkit, toolkit.executor(execution) as executor:
-        toolkit.results._clock = lambda: now[0]
         started = (await executor.call(job)).result.data
         assert isinstance(started, dict)
         assert [(await executor.call(read)).cached for _ in range(2)] == [False, False]
-        await to_thread.run_sync((home / "fifo").write_text, "go on\n")
-        await execution.wait(str(started["job_id"]))
-        now[0] += 10
+        with executor.events.subscribe() as events, anyio.fail_after(60):
+            await to_thread.run_sync((home / "fifo").write_text, "go on\n")
+            ended = [event async for event in _first_exit(events)]
+        assert [(event.job_id, event.exit_code) for event in ended] == [(started["job_id"], 0)]
         assert [(await executor.call(read)).cached for _ in range(2)] == [False, True]
+
+
+async def _first_exit(events: Subscription) -> AsyncIterator[JobExited]:
+    async for event in events:
+        if isinstance(event, JobExited):
+            yield event
+            return
 
 
 async def test_nobody_writes_back_the_mark_that_stands_for_a_secret(execution: ExecutionContext, home: Path) -> None:

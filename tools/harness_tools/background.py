@@ -1,14 +1,279 @@
-"""Commands that go on: their output, their end."""
+"""Commands that go on: their output, their end, and which there are."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from harness.toolkit import Tool
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
-__all__ = ["tools"]
+from harness.results import Job, Status
+from harness.toolkit import (
+    Arguments,
+    Category,
+    Json,
+    MutatingArguments,
+    OutputLimit,
+    Tool,
+    ToolContext,
+    ToolResult,
+    Traits,
+)
+from harness.toolkit.limits import fit_items
+
+from .jobreading import Asked, Piece, ReadingPlaces, read_on
+from .jobtexts import parse_position
+from .linefilter import BadPattern, line_matcher
+from .texts import Duration, Line, seconds_of
+
+__all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]
+
+MOST_WAIT = 600.0
+MOST_GRACE = 60.0
+MOST_LISTED = 200
+SHOWN_COMMAND = 120
+"""Characters of a command in the list."""
+WHOLE = OutputLimit(40_000, 20_000)
+LISTED = OutputLimit(15_000, 0)
+ENDS = {
+    Status.RUNNING: "goes on running",
+    Status.TIMED_OUT: "was ended at its time limit",
+    Status.INTERRUPTED: "was interrupted",
+    Status.UNKNOWN: "is gone and left no exit code: its outcome is unknown",
+}
+
+
+def _text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _signal(value: object) -> object:
+    return value.upper().removeprefix("SIG") if isinstance(value, str) else value
+
+
+def _position(value: str) -> str:
+    parse_position(value)
+    return value
+
+
+JobId = Annotated[Line, BeforeValidator(_text), Field(max_length=64)]
+"""The id of a job, which models like to write as a number."""
+Signal = Annotated[
+    Literal["TERM", "INT", "HUP", "QUIT", "KILL", "ABRT", "USR1", "USR2", "ALRM"], BeforeValidator(_signal)
+]
+
+
+def how_it_stands(job: Job) -> str:
+    """One phrase: that it runs, or how it ended. Pure."""
+    ended = ENDS.get(job.status, "has ended")
+    return ended if job.exit_code is None else f"{ended}, exit code: {job.exit_code}"
+
+
+class _Output(Arguments):
+    bash_id: JobId = Field(
+        description="the job, by the id that run_shell gave",
+        validation_alias=AliasChoices("bash_id", "shell_id", "job_id"),
+    )
+    filter: str | None = Field(
+        None, min_length=1, max_length=1000, description="a regular expression: only lines that it matches are shown"
+    )
+    wait: Duration = Field(
+        0, description="wait this long at most for something new, or for the end: seconds, or a text such as 30s"
+    )
+    since: Annotated[str, BeforeValidator(_text), AfterValidator(_position)] | None = Field(
+        None, description="read again from this position of an earlier answer on; 0 is the beginning"
+    )
+    tail: int | None = Field(None, ge=1, le=10_000, description="only so many of the last lines")
+
+
+class BashOutput(Tool[_Output]):
+    """``bash_output``."""
+
+    def __init__(self) -> None:
+        text = (
+            "Read the output of a job: what is new since you last read it, of both streams, and its exit code when it "
+            "has ended. Every part comes once; since reads it again."
+        )
+        traits = Traits(
+            category=Category.SHELL,
+            parallelizable=True,
+            aliases=("job_output",),
+            packs=("background",),
+            limit=WHOLE,
+        )
+        super().__init__("bash_output", text, _Output, traits)
+        self._places = ReadingPlaces()
+
+    async def run(self, args: _Output, ctx: ToolContext) -> ToolResult:
+        try:
+            matches = line_matcher(args.filter) if args.filter is not None else None
+        except BadPattern as error:
+            return ToolResult.failure("bad_pattern", f"filter: {error}. Nothing was read")
+        longest = MOST_WAIT if ctx.handoff is None else min(MOST_WAIT, ctx.handoff)
+        since = parse_position(args.since) if args.since is not None else None
+        asked = Asked(since, matches, args.tail, min(seconds_of(args.wait), longest))
+        async with self._places.of(ctx, args.bash_id) as reading:
+            piece = await read_on(args.bash_id, asked, reading, ctx)
+        return _output(piece, filtered=matches is not None)
+
+
+def _output(piece: Piece, *, filtered: bool) -> ToolResult:
+    """The result. A job that failed is no failure of reading its output. Pure."""
+    streams = [
+        f"{name}:\n{text.removesuffix(chr(10))}"
+        for name, text in (("stdout", piece.stdout), ("stderr", piece.stderr))
+        if text
+    ]
+    lines = [f"job {piece.job.job_id} {how_it_stands(piece.job)}", *(streams or ["(no new output)"])]
+    lines += _notes(piece, filtered=filtered)
+    return ToolResult.of("\n".join(lines), data=_output_data(piece), metadata={"matches": piece.matched})
+
+
+def _notes(piece: Piece, *, filtered: bool) -> list[str]:
+    notes = []
+    if filtered:
+        notes.append(f"[{piece.matched} of {piece.lines} new lines match; since={piece.start} reads all of them]")
+    if piece.skipped:
+        notes.append(f"[{piece.skipped} bytes before this were passed over; since={piece.start} reads them]")
+    if piece.lost:
+        notes.append(f"[{piece.lost} bytes were too much to be kept, and are lost]")
+    if piece.unread:
+        notes.append(f"[{piece.unread} bytes are unread: the next call goes on, or since={piece.end}]")
+    return notes
+
+
+def _output_data(piece: Piece) -> Json:
+    return {
+        "bash_id": piece.job.job_id,
+        "status": str(piece.job.status),
+        "exit_code": piece.job.exit_code,
+        "done": piece.ended,
+        "stdout": piece.stdout,
+        "stderr": piece.stderr,
+        "start": str(piece.start),
+        "next": str(piece.end),
+        "unread": piece.unread,
+        "skipped": piece.skipped,
+        "lost": piece.lost,
+        "lines": piece.lines,
+        "matches": piece.matched,
+    }
+
+
+class _Kill(MutatingArguments):
+    shell_id: JobId = Field(
+        description="the job, by the id that run_shell gave",
+        validation_alias=AliasChoices("shell_id", "bash_id", "job_id"),
+    )
+    signal: Signal = Field("TERM", description="what to send first; whatever is left after grace is killed")
+    grace: Duration = Field(2, description="seconds for it to end by itself, 60 at most")
+
+
+class KillShell(Tool[_Kill]):
+    """``kill_shell``."""
+
+    def __init__(self) -> None:
+        text = (
+            "End a job and everything that it started: a signal to its process group, and KILL for what is left. "
+            "Its output and its exit code stay, for bash_output."
+        )
+        traits = Traits(category=Category.SHELL, mutating=True, aliases=("kill_job",), packs=("background",))
+        super().__init__("kill_shell", text, _Kill, traits)
+
+    async def run(self, args: _Kill, ctx: ToolContext) -> ToolResult:
+        before = await ctx.execution.job(args.shell_id)
+        if before.status is not Status.RUNNING:
+            return _killed(before, already=True)
+        grace = min(seconds_of(args.grace), MOST_GRACE)
+        return _killed(await ctx.execution.kill(args.shell_id, signal=args.signal, grace=grace), already=False)
+
+
+def _killed(job: Job, *, already: bool) -> ToolResult:
+    facts: Json = {
+        "bash_id": job.job_id,
+        "status": str(job.status),
+        "exit_code": job.exit_code,
+        "already_ended": already,
+    }
+    if job.status is Status.RUNNING:
+        text = f"job {job.job_id} was sent the signal and KILL, and still runs: it may be another user's"
+        return ToolResult.failure("still_running", text, data=facts)
+    if already:
+        return ToolResult.of(f"job {job.job_id} had ended before: it {how_it_stands(job)}", data=facts)
+    text = f"job {job.job_id} was ended: it {how_it_stands(job)}; bash_output has what it wrote last"
+    return ToolResult.of(text, data=facts)
+
+
+class _List(Arguments):
+    include_finished: bool = Field(True, description="also those that have ended")
+
+
+class ListShells(Tool[_List]):
+    """``list_shells``."""
+
+    def __init__(self) -> None:
+        text = (
+            "List the jobs of the target, also those that others started there: id, how each stands, for how long, "
+            "where, and its command. The newest come last."
+        )
+        traits = Traits(
+            category=Category.SHELL, parallelizable=True, aliases=("list_jobs",), packs=("background",), limit=LISTED
+        )
+        super().__init__("list_shells", text, _List, traits)
+
+    async def run(self, args: _List, ctx: ToolContext) -> ToolResult:
+        found = await ctx.execution.jobs()
+        running = [job for job in found if job.status is Status.RUNNING]
+        wanted = found if args.include_finished else running
+        return _listed(wanted, len(found), len(running), ctx.clock())
+
+
+def _listed(jobs: Sequence[Job], known: int, running: int, now: float) -> ToolResult:
+    """The list: those that run, and the newest of the others, as many as there is room for. Pure."""
+    first = sorted(jobs, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))[:MOST_LISTED]
+    rows, _ = fit_items(first, lambda some: _table(some, now), OutputLimit(LISTED.characters - 200, 0))
+    left_out = len(jobs) - len(rows)
+    shown = sorted(rows, key=jobs.index)
+    notes = [f"[{left_out} more jobs have ended and are not shown]"] if left_out else []
+    text = "\n".join([_table(shown, now) or "(no jobs)", *notes])
+    listed: list[Json] = [_row_data(job) for job in shown]
+    data: Json = {"shells": listed, "count": len(jobs), "running": running, "left_out": left_out}
+    return ToolResult.of(text, data=data, metadata={"matches": len(jobs), "known": known})
+
+
+def _table(jobs: Sequence[Job], now: float) -> str:
+    return "\n".join(_row(job, now) for job in jobs)
+
+
+def _row(job: Job, now: float) -> str:
+    code = "" if job.exit_code is None else f" {job.exit_code}"
+    end = now if job.ended is None and job.status is Status.RUNNING else job.ended
+    took = "" if job.started is None or end is None else f"  {max(0.0, end - job.started):.0f} s"
+    pane = f"  pane {job.pane}" if job.pane else ""
+    return f"{job.job_id}  {job.status}{code}{took}{pane}  {_short(job.command)}"
+
+
+def _short(command: str) -> str:
+    first, _, rest = command.strip().partition("\n")
+    short = first[:SHOWN_COMMAND]
+    return f"{short} ..." if rest or len(first) > SHOWN_COMMAND else short
+
+
+def _row_data(job: Job) -> Json:
+    started = None if job.started is None else datetime.fromtimestamp(job.started, UTC).isoformat(timespec="seconds")
+    return {
+        "bash_id": job.job_id,
+        "status": str(job.status),
+        "exit_code": job.exit_code,
+        "started": started,
+        "pane": job.pane,
+        "owner": job.owner,
+        "cwd": job.cwd,
+        "command": _short(job.command),
+    }
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [BashOutput(), KillShell(), ListShells()]

@@ -6,9 +6,11 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
+from harness.results import Job, Status
 from harness.toolkit import (
     Arguments,
     Category,
+    Json,
     MutatingArguments,
     OutputLimit,
     Subject,
@@ -17,7 +19,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
+from harness.toolkit.jobpanes import pane_of_job
 
+from .background import JobId
 from .texts import Duration, Line, seconds_of
 
 __all__ = ["CapturePane", "SendKeys", "keys_text"]
@@ -25,6 +29,8 @@ __all__ = ["CapturePane", "SendKeys", "keys_text"]
 SCREEN = OutputLimit(8_000, 8_000)
 """The end of a screen says what happens now."""
 TARGET = AliasChoices("pane", "target")
+JOB = AliasChoices("bash_id", "shell_id", "job_id")
+NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself]"
 NEEDS = ("tmux",)
 
 
@@ -44,6 +50,7 @@ class _Delayed(Arguments):
     pane: Line | None = Field(
         None, description="a pane's name or tmux's id, instead of the default one", validation_alias=TARGET
     )
+    bash_id: JobId | None = Field(None, description="the job whose pane is meant", validation_alias=JOB)
     delay: Duration | None = Field(None, description="wait this long first: seconds, or a text such as 2s")
     delay_ms: int | None = Field(None, ge=0, description="the same in milliseconds")
 
@@ -51,6 +58,8 @@ class _Delayed(Arguments):
     def _one_delay(self) -> _Delayed:
         if self.delay is not None and self.delay_ms is not None:
             raise ValueError("delay and delay_ms contradict each other")
+        if self.bash_id is not None and self.pane is not None:
+            raise ValueError("pane and bash_id contradict each other")
         return self
 
     @property
@@ -87,24 +96,63 @@ class CapturePane(Tool[_Capture]):
             parallelizable=True,
             requires=NEEDS,
             aliases=("capture-pane", "tmux_capture_pane"),
-            packs=("core",),
+            packs=("core", "panes"),
             limit=SCREEN,
         )
         super().__init__("capture_pane", text, _Capture, traits)
 
     async def run(self, args: _Capture, ctx: ToolContext) -> ToolResult:
-        text = await ctx.execution.capture_pane(
-            pane=args.pane,
-            start=args.start,
-            end=args.end,
-            join_wrapped_lines=args.join_wrapped_lines,
-            preserve_trailing_spaces=args.preserve_trailing_spaces,
-            include_escape_sequences=args.include_escape_sequences,
-            escape_non_printable=args.escape_non_printable,
-            include_alternate_screen=args.include_alternate_screen,
-            delay=args.pause,
-        )
-        return ToolResult.of(text if text.strip() else "(the screen is empty)")
+        pane = args.pane
+        if args.bash_id is not None:
+            job = await ctx.execution.job(args.bash_id)
+            if job.status is not Status.RUNNING:  # its pane shows other things now
+                return _screen(await ctx.execution.capture_pane(job_id=job.job_id, delay=args.pause))
+            pane = job.pane
+            if pane is None:
+                return no_pane(job)
+        return await self._captured(args, pane, ctx)
+
+    async def _captured(self, args: _Capture, pane: str | None, ctx: ToolContext) -> ToolResult:
+        if args.include_alternate_screen:
+            text = await _capture(replace_end(args), pane, ctx, alternate=True, delay=args.pause)
+            if text:
+                return _screen(text if args.end is not None else text.rstrip("\n") + "\n")
+            return _screen(await _capture(args, pane, ctx), NO_ALTERNATE)
+        return _screen(await _capture(args, pane, ctx, delay=args.pause))
+
+
+def replace_end(args: _Capture) -> _Capture:
+    """The same up to the bottom of the screen: then an empty answer means that there is no such screen."""
+    return args if args.end is not None else args.model_copy(update={"end": "-"})
+
+
+async def _capture(
+    args: _Capture, pane: str | None, ctx: ToolContext, *, alternate: bool = False, delay: float = 0.0
+) -> str:
+    return await ctx.execution.capture_pane(
+        pane=pane,
+        start=args.start,
+        end=args.end,
+        join_wrapped_lines=args.join_wrapped_lines,
+        preserve_trailing_spaces=args.preserve_trailing_spaces,
+        include_escape_sequences=args.include_escape_sequences,
+        escape_non_printable=args.escape_non_printable,
+        include_alternate_screen=alternate,
+        delay=delay,
+    )
+
+
+def _screen(text: str, notice: str = "") -> ToolResult:
+    shown = text if text.strip() else "(the screen is empty)"
+    data: Json = {"screen": text, "notice": notice}
+    return ToolResult.of(f"{shown.rstrip()}\n{notice}" if notice else shown, data=data)
+
+
+def no_pane(job: Job) -> ToolResult:
+    """The answer for a job that no pane shows, or none any more."""
+    ended = job.status is not Status.RUNNING
+    why = "has ended" if ended else "runs in no pane"
+    return ToolResult.failure("no_pane", f"job {job.job_id} {why}; bash_output has its output")
 
 
 class _Send(_Delayed, MutatingArguments):
@@ -132,15 +180,22 @@ class SendKeys(Tool[_Send]):
             mutating=True,
             requires=NEEDS,
             aliases=("send-keys", "tmux_send_keys"),
-            packs=("core",),
+            packs=("core", "panes"),
         )
         super().__init__("send_keys", text, _Send, traits)
 
     def subjects(self, args: _Send) -> tuple[Subject, ...]:
-        return (Subject("keys", keys_text(args.literal_text or "", args.keys, enter=args.enter), pane=args.pane),)
+        pane = args.pane if args.bash_id is None else pane_of_job(args.bash_id)
+        return (Subject("keys", keys_text(args.literal_text or "", args.keys, enter=args.enter), pane=pane),)
 
     async def run(self, args: _Send, ctx: ToolContext) -> ToolResult:
+        pane, delay = args.pane, args.pause
+        if args.bash_id is not None:
+            job = await ctx.execution.job(args.bash_id)
+            if job.status is not Status.RUNNING or job.pane is None:  # a shell would take them for a command
+                return no_pane(job)
+            pane = job.pane
         await ctx.execution.send_keys(
-            args.keys, literal_text=args.literal_text, enter=args.enter, pane=args.pane, delay=args.pause
+            args.keys, literal_text=args.literal_text, enter=args.enter, pane=pane, delay=delay
         )
         return ToolResult.of("typed; capture_pane shows what came of it")

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
-from harness.command import DEFAULT_TIMEOUT
+from harness.command import DEFAULT_TIMEOUT, check_text
+from harness.results import ShellResult
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.shellresults import note_job, progress_of, shell_result
 
-from .texts import Line, seconds_of
+from .texts import Content, Duration, Line, seconds_of
 
-__all__ = ["RunShell", "patience"]
+__all__ = ["MOST_SECONDS", "RunShell", "Waiting", "patience"]
 
 DESCRIPTION = """\
 Run a shell command on the target and return its exit code, standard output and standard error. \
 With a terminal it runs in the pane's own shell, where cd, variables and functions last; without one in a fresh sh. \
 A command that is not waited for to its end goes on as a job."""
+MOST_SECONDS = 600.0
+MOST_INPUT = 64 << 10
+"""Characters of standard input: whoever approves the call is shown all of it."""
+MOST_VARIABLES = 100
+_SHELL = re.compile(r"(?<![\w.-])(?:(?:ba|da|z|k|mk|fi|a|r|t?c)?sh|su|sudo|doas|ssh|busybox)(?![\w.-])")
+"""A word of a command that may be a program which runs what it reads."""
+
+
+def _value(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Value = Annotated[str, BeforeValidator(_value)]
 
 
 class _Arguments(MutatingArguments):
@@ -29,12 +45,44 @@ class _Arguments(MutatingArguments):
         description="true: until it ends, two minutes at most; a number of seconds or a text such as 30s, 10m, 1h: "
         "that long at most; false: start it and return at once",
     )
+    timeout: Duration | None = Field(None, description="how long to wait at most when wait is true: seconds, up to 600")
+    on_timeout: Literal["keep", "kill"] | None = Field(
+        None,
+        description="keep leaves it running as a job when the time is over, kill ends it. "
+        "The default is keep with a terminal, and kill without one",
+    )
     cwd: Line | None = Field(
         None,
         description="directory for this command alone",
         validation_alias=AliasChoices("cwd", "working_dir"),
     )
+    env: dict[str, Value] = Field({}, description="more environment, for this command alone")
+    stdin: Content | None = Field(None, max_length=MOST_INPUT, description="its standard input")
+    description: str | None = Field(None, max_length=1000, description="what it does, in a few words for people")
+    run_in_background: bool = Field(False, description="the same as wait false")
+    tty: bool | None = Field(
+        None, description="false: with a terminal, keep standard output and standard error apart and byte for byte"
+    )
     pane: Line | None = Field(None, description="a pane's name or id, instead of the default one")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_milliseconds(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "timeout_ms" not in values:
+            return values
+        given = {name: value for name, value in values.items() if name != "timeout_ms"}
+        try:
+            seconds = float(values["timeout_ms"]) / 1000
+        except (TypeError, ValueError):
+            raise ValueError("timeout_ms is a number of milliseconds") from None
+        if given.get("timeout") is not None and seconds_of(given["timeout"]) != seconds:
+            raise ValueError("timeout and timeout_ms contradict each other")
+        return {**given, "timeout": seconds}
+
+    @field_validator("on_timeout", mode="before")
+    @classmethod
+    def _in_background(cls, value: object) -> object:
+        return "keep" if value == "background" else value
 
     @field_validator("wait")
     @classmethod
@@ -46,6 +94,60 @@ class _Arguments(MutatingArguments):
         if seconds_of(wait) <= 0:
             raise ValueError("it must be positive, or false")
         return wait
+
+    @field_validator("timeout")
+    @classmethod
+    def _some_time(cls, timeout: float | str | None) -> float | str | None:
+        if timeout is not None and seconds_of(timeout) <= 0:
+            raise ValueError("it must be positive")
+        return timeout
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, env: dict[str, str]) -> dict[str, str]:
+        if len(env) > MOST_VARIABLES:
+            raise ValueError(f"more than {MOST_VARIABLES} variables")
+        for name, value in env.items():
+            if not name.isidentifier() or not name.isascii():
+                raise ValueError(f"{name[:100]!r} is not the name of an environment variable")
+            check_text(value, f"the value of {name}")
+        if sum(map(len, env.values())) > MOST_INPUT:
+            raise ValueError(f"more than {MOST_INPUT} characters")
+        return env
+
+    @model_validator(mode="after")
+    def _one_time(self) -> _Arguments:
+        if isinstance(self.wait, bool):
+            return self
+        if self.timeout is not None and seconds_of(self.timeout) != seconds_of(self.wait):
+            raise ValueError("wait and timeout contradict each other: give one of them")
+        if self.run_in_background:
+            raise ValueError("wait and run_in_background contradict each other: give one of them")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long a command is waited for: ``wait`` and ``on_timeout`` of the target, and what to tell of them."""
+
+    wait: bool | float | str
+    on_timeout: Literal["keep", "kill"] | None = None
+    clamped: bool = False
+    notices: tuple[str, ...] = ()
+
+
+def _asked(args: _Arguments) -> Waiting:
+    """What the arguments say. Pure."""
+    if args.run_in_background or args.wait is False:
+        useless = ("a command that is not waited for has no time limit: kill_shell ends it",) if args.timeout else ()
+        return Waiting(False, args.on_timeout, notices=useless)
+    if args.wait is not True or args.timeout is None:
+        return Waiting(args.wait, args.on_timeout)
+    seconds = seconds_of(args.timeout)
+    if seconds <= MOST_SECONDS:
+        return Waiting(seconds, args.on_timeout)
+    notice = f"the timeout of {seconds:g} s was cut to {MOST_SECONDS:g} s, the longest that there is"
+    return Waiting(MOST_SECONDS, args.on_timeout, True, (notice,))
 
 
 def patience(wait: float | str, handoff: float | None) -> tuple[float | str, Literal["keep"] | None]:
@@ -59,6 +161,15 @@ def patience(wait: float | str, handoff: float | None) -> tuple[float | str, Lit
     return (handoff, "keep") if seconds > handoff else (wait, None)
 
 
+def _handed_over(asked: Waiting, handoff: float | None) -> Waiting:
+    wait, policy = patience(asked.wait, handoff)
+    if policy is None:
+        return asked
+    unlimited = f"it was waited for {handoff:g} s, and has no time limit from then on: kill_shell ends it"
+    notices = (unlimited,) if asked.on_timeout == "kill" else ()
+    return replace(asked, wait=wait, on_timeout=policy, notices=(*asked.notices, *notices))
+
+
 class RunShell(Tool[_Arguments]):
     """``run_shell``."""
 
@@ -67,17 +178,32 @@ class RunShell(Tool[_Arguments]):
         super().__init__("run_shell", DESCRIPTION, _Arguments, traits)
 
     def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
-        return (Subject("command", args.command, args.cwd, args.pane),)
+        command = Subject("command", args.command, args.cwd, args.pane)
+        if args.stdin and args.stdin.strip() and _SHELL.search(args.command):
+            return command, replace(command, text=args.stdin)  # what a shell reads is a command
+        return (command,)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
-        wait, on_timeout = patience(args.wait, ctx.handoff)
+        waiting = _handed_over(_asked(args), ctx.handoff)
         done = await ctx.execution.run_shell(
             args.command,
-            wait=wait,
-            on_timeout=on_timeout,
+            wait=waiting.wait,
+            on_timeout=waiting.on_timeout,
             cwd=args.cwd or ctx.cwd,
+            env=args.env,
+            stdin=args.stdin,
+            tty=args.tty,
             pane=args.pane,
             on_output=progress_of(ctx),
+            on_stderr=progress_of(ctx, "stderr"),
         )
         note_job(done, ctx)
-        return shell_result(done)
+        return _told(done, waiting)
+
+
+def _told(done: ShellResult, waiting: Waiting) -> ToolResult:
+    notices = waiting.notices if waiting.clamped or done.exit_code is None else ()
+    result = shell_result(replace(done, notices=(*done.notices, *notices)))
+    if not waiting.clamped or not isinstance(result.data, dict):
+        return result
+    return replace(result, data={**result.data, "timeout_clamped": MOST_SECONDS})

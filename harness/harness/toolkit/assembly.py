@@ -29,6 +29,7 @@ from .events import EventBus
 from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
 from .hooks_settings import hooks_of
+from .jobwatch import watched_jobs
 from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
 from .middleware import NoMarks
 from .notebook import Notebook
@@ -151,7 +152,8 @@ class Toolkit:
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         chosen = chosen if spawner is not None else without_spawning(chosen)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
-        async with self._hooks(occasion, hooks.registered if hooks is not None else ()) as running:
+        own = hooks.registered if hooks is not None else ()
+        async with self._hooks(occasion, own) as running, watched_jobs(execution, events):
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
                 yield Executor(
                     execution=execution,

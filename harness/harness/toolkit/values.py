@@ -54,7 +54,7 @@ class Subject:
 
     ``text`` is the command, the path as given, the URL, or the keys (named ones in angle brackets: ``rm x<Enter>``).
     ``cwd`` is the directory that a relative path or the command starts from; None is the context's.
-    ``pane`` is the pane that keys go to.
+    ``pane`` is the pane that keys go to; ``job:ID`` is the one in which that job runs.
     """
 
     kind: SubjectKind

@@ -1,0 +1,90 @@
+"""Tells a session when a job that it left running has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from ..context import ExecutionContext
+from ..errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
+from ..login import use_prompter
+from ..results import Status
+from ..tasks import BackgroundTasks, background_tasks
+from .events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
+
+__all__ = ["JobWatch", "watched_jobs"]
+
+LONG = 3600.0
+"""Seconds of one wait for an end; the target tells of it, so that a longer one costs no more."""
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+"""Seconds until a target that could not be asked is asked again."""
+log = logging.getLogger(__name__)
+
+
+class JobWatch:
+    """Publishes :class:`JobExited` once for each :class:`JobStarted` that it hears.
+
+    It waits as a caller would, over the channel that the context has anyway. A lost link is no end: the target is asked
+    again, and where it would ask for a password, which nobody is asked for, after the next call that reached it. A job
+    that left no exit code, or of which there is no record any more, has ended, too; and so has one whose target has.
+    """
+
+    def __init__(self, execution: ExecutionContext, events: EventBus, tasks: BackgroundTasks) -> None:
+        self._execution = execution
+        self._events = events
+        self._tasks = tasks
+        self._watched: set[str] = set()
+        self._reached = anyio.Event()
+
+    def heard(self, event: Event) -> None:
+        """Take note of a job that was left running."""
+        if isinstance(event, JobStarted) and event.job_id not in self._watched:
+            self._watched.add(event.job_id)
+            self._tasks.start_soon(self._watch, event)
+        elif isinstance(event, ToolCallCompleted) and event.outcome.error is None:
+            self._reached.set()
+            self._reached = anyio.Event()
+
+    async def _watch(self, started: JobStarted) -> None:
+        job_id = started.job_id
+        try:
+            with use_prompter(None):
+                exit_code = await self._end(job_id)
+        except Exception as error:  # a session is worth more than the news of one job
+            log.warning("job %s is no longer watched: %s", job_id, error)
+            return
+        finally:
+            self._watched.discard(job_id)
+        self._events.publish(JobExited(job_id=job_id, exit_code=exit_code, parent_call=started.parent_call))
+
+    async def _end(self, job_id: str) -> int | None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._execution.wait(job_id, timeout=LONG, max_output=0)
+                job = await self._execution.job(job_id)  # what the target says: a lost link would be no answer
+                if job.status is not Status.RUNNING:
+                    return job.exit_code
+                pause = FIRST_PAUSE
+            except (JobNotFound, TargetGone):
+                return None
+            except ConfigError:
+                raise
+            except (AuthenticationError, HostKeyError):
+                await self._reached.wait()
+            except HarnessError as error:
+                log.debug("job %s could not be asked for: %s", job_id, error)
+                pause = min(LAST_PAUSE, 2 * pause)
+            await anyio.sleep(pause)
+
+
+@asynccontextmanager
+async def watched_jobs(execution: ExecutionContext, events: EventBus) -> AsyncIterator[JobWatch]:
+    """Watch the jobs of one session, until this is left."""
+    async with background_tasks() as tasks:
+        watch = JobWatch(execution, events, tasks)
+        with events.listening(watch.heard):
+            yield watch

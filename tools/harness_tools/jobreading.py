@@ -1,0 +1,275 @@
+"""Reading on in the output of a job: each session gets every byte once, in pieces that a model can take."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from harness.results import Job, JobOutput, OutputPart, Status
+from harness.toolkit import ToolContext
+
+from .jobtexts import Position, continued, line_before, shown_length
+from .linefilter import Matcher, choose
+
+__all__ = ["PAGE", "SCAN", "Asked", "Piece", "Reading", "ReadingPlaces", "read_on"]
+
+PAGE = 12_000
+"""Bytes of both streams in one answer."""
+SCAN = 256 << 10
+"""Bytes of each stream that are looked at in one step, with a filter or for the last lines."""
+MOST_LOOKED = 4 << 20
+"""Bytes that a filter looks at for one answer: what is beyond them is for the next one."""
+PAUSE = 0.1
+"""Seconds between two looks at a job that writes and writes, while nothing in it matches."""
+READERS = 1_000
+"""Places in jobs that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class Reading:
+    """How far a session has read a job."""
+
+    position: Position = field(default_factory=Position)
+    seen: Position = field(default_factory=Position)
+    """How much there was the last time: what was held back then and did not grow since is shown."""
+    stdout_line: bytes = b""
+    """The line that has begun, as far as it was shown: a secret in it may go on."""
+    stderr_line: bytes = b""
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+class ReadingPlaces:
+    """How far every session of this process has read each job."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Key, Reading] = OrderedDict()
+
+    @asynccontextmanager
+    async def of(self, ctx: ToolContext, job_id: str) -> AsyncIterator[Reading]:
+        """One session's place in a job, for one caller at a time: two that ask at once get different parts."""
+        key = (ctx.session_id, ctx.agent_id, ctx.execution.identity, job_id.lstrip("0"))
+        reading = self._known.pop(key, None) or Reading()
+        self._known[key] = reading
+        if len(self._known) > READERS:
+            self._known.popitem(last=False)
+        async with reading.lock:
+            yield reading
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to read: from where, which lines, how many of the last ones, and how long to wait for something new."""
+
+    since: Position | None = None
+    matches: Matcher | None = None
+    tail: int | None = None
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is shown, between two positions, and what was left out. ``unread`` and ``lost`` are bytes."""
+
+    job: Job
+    start: Position
+    end: Position
+    stdout: str = ""
+    stderr: str = ""
+    unread: int = 0
+    lost: int = 0
+    skipped: int = 0
+    """Bytes before the last lines that were asked for."""
+    lines: int = 0
+    """Lines that a filter looked at."""
+    matched: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """The job does not run any more."""
+        return self.job.status is not Status.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One stream of a piece."""
+
+    shown: bytes = b""
+    start: int = 0
+    end: int = 0
+    size: int = 0
+    lost: int = 0
+    skipped: int = 0
+    lines: int = 0
+    matched: int = 0
+
+    def plus(self, later: _Stream) -> _Stream:
+        """This and what follows it."""
+        return replace(
+            later,
+            shown=self.shown + later.shown,
+            start=self.start,
+            lost=self.lost + later.lost,
+            lines=self.lines + later.lines,
+            matched=self.matched + later.matched,
+        )
+
+
+async def read_on(job_id: str, asked: Asked, reading: Reading, ctx: ToolContext) -> Piece:
+    """What is new of a job for this session, which has then read it. ``asked.since`` reads again what was read before.
+
+    Raises:
+        JobNotFound: there is none of that id.
+    """
+    start = asked.since if asked.since is not None else reading.position
+    until = anyio.current_time() + asked.wait
+    if asked.matches is not None:
+        job, out, err = await _chosen(job_id, asked, start, until, ctx)
+    elif asked.tail is not None:
+        job, out, err = await _last(job_id, asked, start, ctx)
+    else:
+        job, out, err = await _next_page(job_id, start, until, reading, ctx)
+    return _remembered(job, out, err, start, asked, reading, ctx)
+
+
+async def _next_page(
+    job_id: str, start: Position, until: float, reading: Reading, ctx: ToolContext
+) -> tuple[Job, _Stream, _Stream]:
+    """The next page; what is held back is waited for, and shown when nothing follows."""
+    while True:
+        found = await _read(job_id, start, PAGE, until, ctx)
+        out, err = _page(found, reading, ctx)
+        if out.shown or err.shown or _is_over(found.job, until):
+            return found.job, out, err
+        reading.seen = Position(out.size, err.size)
+        await _read(job_id, Position(found.stdout.end, found.stderr.end), 1, until, ctx)
+
+
+async def _read(job_id: str, start: Position, limit: int, until: float, ctx: ToolContext) -> JobOutput:
+    wait = max(0.0, until - anyio.current_time())
+    return await ctx.execution.read_job(job_id, stdout=start.stdout, stderr=start.stderr, limit=limit, wait=wait)
+
+
+def _is_over(job: Job, until: float) -> bool:
+    return job.status is not Status.RUNNING or anyio.current_time() >= until
+
+
+def _page(found: JobOutput, reading: Reading, ctx: ToolContext) -> tuple[_Stream, _Stream]:
+    """The next page: standard error gets up to half of it."""
+    errors = min(len(found.stderr.data), max(PAGE // 2, PAGE - len(found.stdout.data)))
+    ended = found.job.status is not Status.RUNNING
+    out = _shown(found.stdout, PAGE - errors, reading.seen.stdout, ctx, ended=ended)
+    return out, _shown(found.stderr, errors, reading.seen.stderr, ctx, ended=ended)
+
+
+def _shown(part: OutputPart, room: int, seen: int, ctx: ToolContext, *, ended: bool) -> _Stream:
+    data = part.data[:room]
+    last = len(data) == len(part.data) and part.end >= part.size
+    settled = last and (ended or part.size <= seen)
+    length = shown_length(data, ctx.redactor.complete, ended=settled)
+    if not length and not last:  # one thing that is longer than a page: it has to go on
+        length = len(data)
+    return _Stream(data[:length], part.start - part.lost, part.start + length, part.size, part.lost)
+
+
+async def _chosen(
+    job_id: str, asked: Asked, start: Position, until: float, ctx: ToolContext
+) -> tuple[Job, _Stream, _Stream]:
+    """The lines that match; it is waited until there is one."""
+    assert asked.matches is not None
+    out, err = _Stream(start=start.stdout, end=start.stdout), _Stream(start=start.stderr, end=start.stderr)
+    room = SCAN if asked.tail is not None else PAGE
+    looked = 0
+    while True:
+        found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=SCAN)
+        ended = found.job.status is not Status.RUNNING
+        out = out.plus(_matching(found.stdout, asked.matches, room - len(out.shown), ended=ended))
+        err = err.plus(_matching(found.stderr, asked.matches, room - len(err.shown), ended=ended))
+        looked += len(found.stdout.data) + len(found.stderr.data)
+        if max(len(out.shown), len(err.shown)) >= room or looked >= MOST_LOOKED:
+            break
+        if found.stdout.end < found.stdout.size or found.stderr.end < found.stderr.size:
+            continue
+        if out.matched or err.matched or _is_over(found.job, until):
+            break
+        await _read(job_id, Position(found.stdout.end, found.stderr.end), 1, until, ctx)
+        await anyio.sleep(PAUSE)
+    if asked.tail is not None:
+        out, err = _last_lines(out, asked.tail), _last_lines(err, asked.tail)
+    return found.job, out, err
+
+
+def _matching(part: OutputPart, matches: Matcher, room: int, *, ended: bool) -> _Stream:
+    whole = part.end >= part.size
+    chosen = choose(part.data, matches, room, ended=ended and whole, full=len(part.data) >= SCAN)
+    used = _Stream(chosen.data, part.start - part.lost, part.start + chosen.used, part.size, part.lost)
+    return replace(used, lines=chosen.lines, matched=chosen.matched)
+
+
+async def _last(job_id: str, asked: Asked, start: Position, ctx: ToolContext) -> tuple[Job, _Stream, _Stream]:
+    """The last lines of what is new: what stands before them is passed over, and said to be."""
+    assert asked.tail is not None
+    probe = await ctx.execution.read_job(job_id, stdout=start.stdout, stderr=start.stderr, limit=1, wait=asked.wait)
+    near = Position(max(start.stdout, probe.stdout.size - SCAN), max(start.stderr, probe.stderr.size - SCAN))
+    found = await ctx.execution.read_job(job_id, stdout=near.stdout, stderr=near.stderr, limit=2 * SCAN)
+    parts = ((found.stdout, start.stdout), (found.stderr, start.stderr))
+    ended = found.job.status is not Status.RUNNING
+    out, err = (_last_lines(_after_gap(part, begin, ctx, ended=ended), asked.tail) for part, begin in parts)
+    return found.job, out, err
+
+
+def _after_gap(part: OutputPart, begin: int, ctx: ToolContext, *, ended: bool) -> _Stream:
+    """A part that begins somewhere behind ``begin``, from its first whole line on."""
+    length = shown_length(part.data, ctx.redactor.complete, ended=ended)
+    passed, first = part.start - part.lost - begin, 0
+    if passed:
+        first = part.data.find(b"\n", 0, length) + 1
+    shown = part.data[first:length]
+    return _Stream(shown, begin, part.start + length, part.size, part.lost, passed + first)
+
+
+def _last_lines(stream: _Stream, count: int) -> _Stream:
+    """The last lines, as many of them as a page can take."""
+    lines = stream.shown.split(b"\n")
+    last = lines.pop()
+    whole = [line + b"\n" for line in lines] + ([last] if last else [])
+    kept = b"".join(whole[-count:])
+    for line in whole[-count:-1]:
+        if len(kept) <= PAGE:
+            break
+        kept = kept[len(line) :]
+    return replace(stream, shown=kept, skipped=stream.skipped + len(stream.shown) - len(kept))
+
+
+def _remembered(
+    job: Job, out: _Stream, err: _Stream, start: Position, asked: Asked, reading: Reading, ctx: ToolContext
+) -> Piece:
+    end = Position(out.end, err.end)
+    goes_on = asked.since is None and asked.matches is None and asked.tail is None
+    redact = ctx.redactor.text
+    texts = (
+        continued(reading.stdout_line if goes_on else b"", out.shown, redact),
+        continued(reading.stderr_line if goes_on else b"", err.shown, redact),
+    )
+    if reading.position.later(end) == end:
+        reading.stdout_line = line_before((reading.stdout_line if goes_on else b"") + out.shown)
+        reading.stderr_line = line_before((reading.stderr_line if goes_on else b"") + err.shown)
+        reading.seen = Position(out.size, err.size)
+    reading.position = reading.position.later(end)
+    return Piece(
+        job=job,
+        start=start,
+        end=end,
+        stdout=texts[0],
+        stderr=texts[1],
+        unread=max(0, out.size - out.end) + max(0, err.size - err.end),
+        lost=out.lost + err.lost,
+        skipped=out.skipped + err.skipped,
+        lines=out.lines + err.lines,
+        matched=out.matched + err.matched,
+    )
