@@ -6,9 +6,12 @@ from typing import Any
 
 from harness.toolkit import Tool
 
+from .finding import ToolSearch
+from .task import Task
+
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [Task(), ToolSearch()]

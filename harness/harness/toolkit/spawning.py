@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from .executor import Executor
 
 __all__ = [
-    "CALLS",
-    "DEPTH_LIMIT",
-    "ROUNDS",
     "AgentType",
     "SpawnRequest",
     "SpawnResult",
@@ -60,8 +57,8 @@ R = TypeVar("R", bound=Registry)
 class AgentType:
     """A kind of sub-agent.
 
-    ``tools`` are names of tools, None for all. Of ``usual`` ones those that are not offered are left out; any other name
-    that means nothing is an error. ``system`` is put before the model's conversation.
+    ``tools`` are names of tools, None for all. Of ``usual`` ones those that are not offered are left out; any other
+    name that means nothing is an error. ``system`` is put before the model's conversation.
     """
 
     name: str
@@ -73,7 +70,10 @@ class AgentType:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What is asked of a sub-agent. ``timeout`` is in seconds; ``session_id`` is its session, also when it is resumed."""
+    """What is asked of a sub-agent. ``timeout`` is in seconds.
+
+    ``session_id`` is its session, which :func:`run_agent` chooses: a new one, or that of the agent that goes on.
+    """
 
     prompt: str
     kind: AgentType
@@ -113,7 +113,9 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
     if parent is None or parent.spawner is None:
         raise ToolError("no agents can be started here: nobody brings a model", code="execution_failed")
     if ctx.depth >= DEPTH_LIMIT:
-        return ToolResult.failure("depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself")
+        return ToolResult.failure(
+            "depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself"
+        )
     if request.resume and not request.resume.startswith(f"{ctx.session_id}."):
         return ToolResult.failure("unknown_session", f"{request.resume!r} is no agent that was started here")
     try:
@@ -148,7 +150,9 @@ def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry) 
         if tool is not None:
             found.add(tool.own.name)
         elif name not in usual:
-            raise ValueError(f"{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it")
+            raise ValueError(
+                f"{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it"
+            )
     return frozenset(found)
 
 
@@ -182,7 +186,9 @@ async def _ran(
     except Exception as error:  # whatever it is, the agent has ended, and its session is named
         what = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         return ToolResult.failure("agent_failed", f"the agent failed: {what}")
-    return ToolResult.failure("timeout", f"the agent was ended after {request.timeout:g} s; it may have changed something")
+    return ToolResult.failure(
+        "timeout", f"the agent was ended after {request.timeout:g} s; it may have changed something"
+    )
 
 
 def _said(said: SpawnResult) -> ToolResult:
@@ -332,9 +338,6 @@ async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
     try:
         yield execution.in_pane(name)
     finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
-            try:
-                await execution.kill_pane(name, force=True)
-            except HarnessError:
-                pass  # gone already, or the link is
-
+        # what is gone already, or with the link, needs no end
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT), suppress(HarnessError):
+            await execution.kill_pane(name, force=True)

@@ -176,4 +176,3 @@ def _checked(table: SettingsTable) -> _Table:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(["web", *(str(part) for part in first["loc"])])
         raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
-

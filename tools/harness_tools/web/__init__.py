@@ -11,4 +11,7 @@ __all__ = ["tools"]
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    from .fetch import FetchUrl
+    from .search import WebSearch
+
+    return [FetchUrl(), WebSearch()]

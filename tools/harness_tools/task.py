@@ -1,0 +1,90 @@
+"""``task``: an agent of its own for a part of the work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Annotated
+
+from pydantic import AliasChoices, Field
+
+from harness.toolkit import Arguments, Category, Text, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.spawning import AgentType, SpawnRequest, run_agent
+
+from .agenttypes import GENERAL, TYPES, type_named
+from .texts import Line
+
+__all__ = ["Task"]
+
+LONGEST = 1_800
+DEFAULT = 300
+PROMPT = 100_000
+DESCRIPTION = """\
+Give a part of the work to another agent and wait for its last message. It begins without your conversation, so the \
+prompt has to say everything. Each of its calls is judged as yours are. It works in a pane of its own; what it leaves \
+running is ended with it. Types: {types}."""
+
+
+class _Arguments(Arguments):
+    prompt: Line = Field(max_length=PROMPT, description="what it is to do, and what it is to report")
+    description: str = Field("", max_length=200, description="the same in a few words, for people")
+    subagent_type: Annotated[str, Field(max_length=64)] = Field(
+        GENERAL, description="its type", validation_alias=AliasChoices("subagent_type", "type", "agent_type")
+    )
+    model: str | None = Field(None, max_length=200, description="the model that it uses, instead of yours")
+    system: str | None = Field(None, max_length=PROMPT, description="further instructions, before the prompt")
+    tools: tuple[Line, ...] | None = Field(None, max_length=200, description="only these tools, of those that you have")
+    resume: Line | None = Field(None, max_length=500, description="session_id of an agent that is to go on")
+    timeout: int = Field(DEFAULT, ge=1, description=f"seconds; {LONGEST} is the most that counts")
+    backend: Line | None = Field(
+        None, max_length=2_000, description="URL of the target that it works on, instead of yours"
+    )
+
+
+class Task(Tool[_Arguments]):
+    """``task``."""
+
+    def __init__(self) -> None:
+        types = "; ".join(f"{kind.name}: {kind.about}" for kind in TYPES)
+        traits = Traits(
+            category=Category.AGENT,
+            mutating=True,
+            parallelizable=True,
+            aliases=("subagent", "Agent"),
+            packs=("agents",),
+        )
+        super().__init__("task", DESCRIPTION.format(types=types), _Arguments, traits)
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        further = tuple(ctx.spawner.types()) if ctx.spawner is not None else ()
+        kind = type_named(args.subagent_type, further)
+        if kind is None:
+            return _no_type(args.subagent_type, (*TYPES, *further))
+        system = "\n\n".join(part for part in (kind.system, args.system) if part)
+        request = SpawnRequest(
+            prompt=args.prompt,
+            kind=kind,
+            description=args.description,
+            system=system,
+            model=args.model or "",
+            tools=args.tools,
+            resume=args.resume or "",
+            timeout=float(min(args.timeout, LONGEST)),
+            backend=args.backend or "",
+        )
+        return _clamped(await run_agent(request, ctx), args.timeout)
+
+
+def _clamped(result: ToolResult, seconds: int) -> ToolResult:
+    """The result, with a word on a time limit that was longer than any. Pure."""
+    if seconds <= LONGEST:
+        return result
+    note = Text(f"[timeout was {seconds} s; {LONGEST} s is the longest]")
+    return replace(result, content=(*result.content, note), metadata={**result.metadata, "timeout_clamped": LONGEST})
+
+
+def _no_type(name: str, types: tuple[AgentType, ...]) -> ToolResult:
+    known = [kind.name for kind in types]
+    close = get_close_matches(name, known, n=1)
+    advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+    return ToolResult.failure("unknown_type", f"there is no type of agent {name!r}; {advice}")
