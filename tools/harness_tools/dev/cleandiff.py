@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pydantic import AliasChoices, Field, field_validator
 
-from harness.errors import ToolError
 from harness.results import ShellResult, Status
 from harness.toolkit import Arguments, Category, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import target_path
@@ -18,6 +17,7 @@ from ..texts import Line
 from .cleandiff_command import (
     FOREIGN_TREE,
     NEWER,
+    NO_GIT,
     NO_REPOSITORY,
     NO_TREE,
     STRANGE_FILTER,
@@ -98,17 +98,31 @@ class CleanDiff(Tool[_Arguments]):
         return (Subject("read", args.path), *files)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
-        directory = (await ctx.execution.stat(target_path(ctx, args.path))).path
-        done = await _run(ctx, directory, _command(args))
-        if (failure := _failure(args, done)) is not None:
-            return failure
-        found = _differences(done)
-        if args.include_untracked and found.root:
-            more = await _untracked(args, ctx, directory, found.root)
-            if isinstance(more, ToolResult):
-                return more
-            found = found.with_new(*more)
-        return report(found, stat_only=args.stat_only)
+        found = await ctx.execution.stat(target_path(ctx, args.path))
+        if found.type != "dir":
+            return ToolResult.failure("not_a_directory", f"{args.path} is no directory: use file_filter for files")
+        return await _compared(args, ctx, found.path)
+
+
+async def _compared(args: _Arguments, ctx: ToolContext, directory: str) -> ToolResult:
+    done = await _run(ctx, directory, _command(args))
+    if (failure := _failure(args, done)) is not None:
+        return failure
+    found = _differences(done)
+    if args.include_untracked and found.root:
+        more = await _untracked(args, ctx, directory, found.root)
+        if isinstance(more, ToolResult):
+            return more
+        found = found.with_new(*more)
+    return report(await _permitted(ctx, found, directory), stat_only=args.stat_only)
+
+
+async def _permitted(ctx: ToolContext, found: Differences, directory: str) -> Differences:
+    """Without the lines of files that the policy keeps back: nobody was asked about each file."""
+    top = found.root or directory
+    names = {name: posixpath.join(top, name) for one in found.changes for name in (one.path, one.old_path)}
+    withheld = await ctx.withheld(frozenset(names.values()), top=top)
+    return found.without({name for name, path in names.items() if path in withheld}) if withheld else found
 
 
 def _command(args: _Arguments) -> str:
@@ -153,6 +167,7 @@ _FAILURES = {
     STRANGE_FILTER: ("unsafe_filter", "not compared: {said} is configured, and git cannot be kept from running it"),
     FOREIGN_TREE: ("foreign_work_tree", "not compared: its work tree is {said}, which is not the repository's own"),
     NO_TREE: ("no_work_tree", "{path} has no work tree: give a range of two revisions as ref"),
+    NO_GIT: ("no_git", "there is no git on the target"),
     NO_REPOSITORY: ("no_repository", "{path} is in no git repository that can be used: {said}"),
 }
 
@@ -162,20 +177,24 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class _New:
+    """``shown`` are files, ``directories`` repositories inside this one, which git does not look into."""
+
     shown: list[str]
+    directories: list[str]
     dropped: int
 
 
 def _chosen(listed: str) -> _New:
     names = [name for name in listed.split("\0") if name]
-    shown: list[str] = []
+    chosen: list[str] = []
     room = NAMES
     for name in names[:NEW_FILES]:
         room -= len(name.encode("utf-8", "surrogateescape"))
         if room < 0:
             break
-        shown.append(name)
-    return _New(shown, len(names) - len(shown))
+        chosen.append(name)
+    files = [name for name in chosen if not name.endswith("/")]
+    return _New(files, [name for name in chosen if name.endswith("/")], len(names) - len(chosen))
 
 
 async def _untracked(
@@ -186,14 +205,15 @@ async def _untracked(
     if not listed.ok:
         return _failure(args, listed) or shell_result(listed)
     if listed.truncated:
-        raise ToolError("the list of untracked files is too long; give file_filter", code="execution_failed")
+        return ToolResult.failure("too_large", "the list of untracked files is too long: give file_filter")
     chosen = _chosen(listed.stdout)
-    if not chosen.shown:
-        return [], chosen.dropped
-    done = await _run(ctx, root, new_files_command(chosen.shown, OUTPUT))
-    if done.status is not Status.COMPLETED:
-        return shell_result(done)
-    return _new_changes(chosen.shown, done.stdout), chosen.dropped
+    changes = [Change(name, name, "untracked", "000000", "040000", 0, 0) for name in chosen.directories]
+    if chosen.shown:
+        done = await _run(ctx, root, new_files_command(chosen.shown, OUTPUT))
+        if done.status is not Status.COMPLETED:
+            return shell_result(done)
+        changes += _new_changes(chosen.shown, done.stdout)
+    return changes, chosen.dropped
 
 
 def _new_changes(names: Sequence[str], output: str) -> list[Change]:

@@ -21,9 +21,20 @@ import re
 import shlex
 from collections.abc import Sequence
 
-__all__ = ["NEWER", "diff_command", "mistake_of", "new_files_command", "untracked_command"]
+__all__ = [
+    "FOREIGN_TREE",
+    "NEWER",
+    "NO_GIT",
+    "NO_REPOSITORY",
+    "NO_TREE",
+    "STRANGE_FILTER",
+    "diff_command",
+    "mistake_of",
+    "new_files_command",
+    "untracked_command",
+]
 
-NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE = 90, 91, 92, 93
+NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE, NO_GIT = 90, 91, 92, 93, 94
 """Exit codes of the script, which git has no use for."""
 
 ENVIRONMENT = {
@@ -51,7 +62,7 @@ _START = f"""\
 hx_names=$(env | sed -n 's/^\\(GIT_[A-Za-z0-9_]*\\)=.*/\\1/p')
 for hx_name in $hx_names; do unset "$hx_name"; done
 {"".join(f"export {name}={shlex.quote(value)}{chr(10)}" for name, value in ENVIRONMENT.items())}\
-unset GIT_DIFF_OPTS
+command -v git >/dev/null || exit {NO_GIT}
 hx_git() {{ command git --no-pager {" ".join(f"-c {shlex.quote(one)}" for one in _SETTINGS)} "$@"; }}
 hx_dir() {{ hx_found=$(hx_git rev-parse --git-dir) && (CDPATH= cd -- "$hx_found" && pwd -P); }}
 hx_own=$(hx_dir) || exit {NO_REPOSITORY}
@@ -61,15 +72,26 @@ if [ -n "$hx_top" ]; then
   [ "$hx_its" = "$hx_own" ] || {{ printf '%s\\n' "$hx_top" >&2; exit {FOREIGN_TREE}; }}
 fi
 """
+# The names of the settings are before the first line feed of each record; one that cannot be told apart, or that git
+# keeps in spite of what it is told, ends the script.
 _FILTERS = f"""\
-hx_filters=$(hx_git config -z --get-regexp '^filter\\.' | tr '\\n\\000' '\\001\\n' | sed 's/\\001.*//' | sort -u)
+hx_one=$(printf '\\001')
+hx_set() {{ hx_git config -z --get-regexp '^filter\\.'; }}
+hx_strange() {{ printf '%s\\n' "$1" >&2; exit {STRANGE_FILTER}; }}
+[ -z "$(hx_set | tr -cd '\\001')" ] || hx_strange 'a filter with a control character in its name'
+hx_filters=$(hx_set | tr '\\n\\000' '\\001\\n' | sed "s/$hx_one.*//" | sort -u)
 set --
 while IFS= read -r hx_name; do
   case $hx_name in
     '') ;;
-    *=*) printf '%s\\n' "$hx_name" >&2; exit {STRANGE_FILTER} ;;
+    *=*) hx_strange "$hx_name" ;;
     *) set -- "$@" -c "$hx_name=" ;;
   esac
+done <<HX_END
+$hx_filters
+HX_END
+while IFS= read -r hx_name; do
+  [ -z "$hx_name" ] || [ -z "$(hx_git "$@" config --get "$hx_name")" ] || hx_strange "$hx_name"
 done <<HX_END
 $hx_filters
 HX_END

@@ -53,6 +53,8 @@ class Change:
     hunks: tuple[Hunk, ...] = ()
     whole: bool = True
     """False: its text was not printed to the end."""
+    withheld: bool = False
+    """True: its lines are not shown."""
 
     @property
     def is_binary(self) -> bool:

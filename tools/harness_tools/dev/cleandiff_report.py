@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harness.toolkit import Json, ToolResult
@@ -32,6 +32,14 @@ class Differences:
     def with_new(self, changes: list[Change], unlisted: int) -> Differences:
         """The same with files that git does not track."""
         return replace(self, changes=[*self.changes, *changes], unlisted=unlisted)
+
+    def without(self, names: Collection[str]) -> Differences:
+        """The same without a line of these files."""
+        changes = [
+            replace(one, hunks=(), withheld=True) if {one.path, one.old_path} & set(names) else one
+            for one in self.changes
+        ]
+        return replace(self, changes=changes)
 
     @property
     def summary(self) -> str:
@@ -117,7 +125,8 @@ def _mode(change: Change) -> str:
     shown = f", {kind}" if kind != "file" else ""
     both = change.old_mode.strip("0") and change.new_mode.strip("0")
     changed = f", mode {change.old_mode} -> {change.new_mode}" if both and change.old_mode != change.new_mode else ""
-    return shown + changed + ("" if change.whole else ", not all of it was read")
+    kept_back = ", withheld by the policy" if change.withheld else ""
+    return shown + changed + ("" if change.whole else ", not all of it was read") + kept_back
 
 
 def _hunk_text(hunk: Hunk) -> list[str]:
@@ -170,6 +179,7 @@ def _file_data(change: Change, hunks: list[Json]) -> Json:
         "binary": change.is_binary,
         "old_mode": change.old_mode,
         "new_mode": change.new_mode,
+        "withheld": change.withheld,
         "hunks": hunks,
     }
     return data | ({"old_path": change.old_path} if change.old_path != change.path else {})
