@@ -199,6 +199,19 @@ async def test_a_front_end_that_answers_what_was_not_asked_is_not_believed(repli
     assert answered.answers is None
 
 
+async def test_a_front_end_that_fails_is_named_and_the_question_is_over() -> None:
+    class Broken(Questioner):
+        async def ask(self, asked: Asked) -> Replies | None:
+            raise OSError("the terminal is gone")
+
+    executor, bus = asking(Asker(), Broken())
+    with bus.subscribe() as events:
+        outcome = await executor.call(ToolCall("ask"))
+        assert len(questions_of(events.drain())) == 2
+    assert outcome.result.error_code == "execution_failed"
+    assert "could not be asked: OSError: the terminal is gone (this is a defect of the front end)" in str(outcome.error)
+
+
 async def test_no_secret_is_in_a_question_or_in_what_is_shown_of_its_answer() -> None:
     asker = Asker((UserQuestion("Is hunter2 right?", (Option("hunter2"), Option("no")), "hunter2"),))
     executor, bus = asking(asker, GivenAnswers({"[redacted]": "it is hunter2"}))

@@ -169,6 +169,17 @@ async def test_what_outlives_the_session_is_asked_about(place: Path, scope: str)
     assert one.approver.questions[-1].what == f"{scope}: m1"
 
 
+async def test_with_nobody_to_approve_nothing_outlives_the_session(place: Path) -> None:
+    one = desk(place)
+    services = replace(one.executor.services, policy=RulePolicy(PermissionSettings()))
+    alone = replace(one, executor=replace(one.executor, services=services))
+    for scope in ("project", "host", "global"):
+        assert (await alone.call("remember", content="a", scope=scope)).status is CallStatus.DENIED
+        assert (await alone.call("forget", memory_id="m1", scope=scope)).status is CallStatus.DENIED
+    assert not place.exists()
+    assert (await alone.call("remember", content="a")).status is CallStatus.OK
+
+
 async def test_a_rule_can_allow_one_scope(place: Path) -> None:
     rule = Rule(Action.ALLOW, "*", "remember", "host: *", Match.GLOB)
     one = desk(place, rules=(rule,))

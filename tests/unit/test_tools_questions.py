@@ -78,6 +78,15 @@ async def test_several_answers_and_own_words_come_back_in_order() -> None:
     }
 
 
+async def test_two_questions_of_one_name_have_their_own_answers() -> None:
+    class Both(Questioner):
+        async def ask(self, asked: Asked) -> Replies | None:
+            return Reply((0,)), Reply((1,))
+
+    outcome = await ask(Both(), questions=[FULL, FULL])
+    assert outcome.result.text == "Database: PostgreSQL\nDatabase: SQLite"
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -242,6 +251,19 @@ def test_a_form_that_does_not_answer_everything_answers_nothing(
     content: dict[str, object] | None, replies: Replies | None
 ) -> None:
     assert replies_of([ONE, MANY], content) == replies
+
+
+async def test_a_client_that_can_ask_and_fails_has_not_answered() -> None:
+    async def fail(context: Any, params: types.ElicitRequestParams) -> types.ErrorData:
+        return types.ErrorData(code=-32603, message="no window")
+
+    def made(approver: ClientApprover) -> Executor:
+        return executor(ClientQuestioner())
+
+    async with connected(made, elicitation_callback=fail) as client:
+        result = await client.call_tool("ask_user_question", {"questions": [FULL]})
+    assert result.is_error
+    assert "the user did not answer" in result.model_dump_json()
 
 
 @pytest.mark.parametrize(

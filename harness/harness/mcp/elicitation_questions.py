@@ -6,13 +6,18 @@ answer, a box for each option where several are possible, and a line for the use
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from mcp.shared.exceptions import MCPError
 
 from ..toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from .elicitation import CURRENT, can_ask, one_line
 
 __all__ = ["ClientQuestioner", "question_form", "question_message", "replies_of"]
+
+log = logging.getLogger("harness.mcp")
 
 OWN_WORDS = "Your own words"
 OTHER_LIMIT = 10_000
@@ -34,7 +39,11 @@ class ClientQuestioner(Questioner):
         if ctx is None:
             return None
         message, form = question_message(asked.questions), question_form(asked.questions)
-        result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+        try:
+            result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+        except MCPError as error:  # it said that it can, and cannot show this one
+            log.warning("the client could not ask its user: %s", error)
+            return None
         return replies_of(asked.questions, result.content) if result.action == "accept" else None
 
 

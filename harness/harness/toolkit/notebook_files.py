@@ -24,7 +24,7 @@ __all__ = ["NotebookFiles", "notebook_directory"]
 DATABASE = "notebook.db"
 VERSION = 1
 """``PRAGMA user_version`` of the file."""
-BUSY_LIMIT = 10.0
+BUSY_LIMIT = 5.0
 """Seconds to wait for another process that writes."""
 PAUSE = 0.02
 

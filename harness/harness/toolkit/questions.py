@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from ..errors import HarnessError, ToolError
 from .events import QuestionAnswered, QuestionAsked
 from .values import Json
 
@@ -250,7 +251,7 @@ async def ask_user(ctx: ToolContext, questions: Sequence[UserQuestion], *, limit
         limit: seconds to wait.
 
     Raises:
-        ValueError: whoever asked for us returned what was not asked.
+        ToolError: whoever asks for us failed, or returned what was not asked.
     """
     redacted = tuple(_redacted(one, ctx) for one in questions)
     asked = Asked(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
@@ -282,9 +283,19 @@ async def _answered(questioner: Questioner | None, asked: Asked, limit: float) -
     if questioner is None or not questioner.present():
         return Answered(failure="no_user")
     with anyio.move_on_after(limit):
-        replies = await questioner.ask(asked)
-        if replies is None:
-            return Answered(failure="cancelled")
-        check_replies(asked.questions, replies)
-        return Answered(tuple(replies))
+        replies = await _replies(questioner, asked)
+        return Answered(failure="cancelled") if replies is None else Answered(replies)
     return Answered(failure="timeout")
+
+
+async def _replies(questioner: Questioner, asked: Asked) -> Replies | None:
+    try:
+        replies = await questioner.ask(asked)
+        if replies is not None:
+            check_replies(asked.questions, replies)
+    except HarnessError:
+        raise
+    except Exception as error:  # whoever asks is not the tool that wants to know
+        problem = f"the question could not be asked: {type(error).__name__}: {error}"
+        raise ToolError(problem, hint="this is a defect of the front end") from error
+    return None if replies is None else tuple(replies)

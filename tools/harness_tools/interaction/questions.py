@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from harness.errors import ToolError
 from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
 
@@ -82,13 +81,7 @@ class AskUserQuestion(Tool[_Arguments]):
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         questions = tuple(question.asked() for question in args.questions)
-        try:
-            answered = await ask_user(ctx, questions)
-        except ValueError as error:
-            raise ToolError(
-                f"the answers do not fit the questions: {error}", hint="whoever asked is at fault"
-            ) from error
-        return _result(questions, answered)
+        return _result(questions, await ask_user(ctx, questions))
 
 
 def _result(questions: Sequence[UserQuestion], answered: Answered) -> ToolResult:
