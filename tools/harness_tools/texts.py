@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from harness.command import check_text, parse_duration
 
-__all__ = ["Content", "Duration", "Line", "seconds_of"]
+__all__ = ["Content", "Duration", "Line", "SomeContent", "seconds_of"]
 
 
 def _encodable(text: str) -> str:
@@ -17,7 +17,13 @@ def _encodable(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return check_text(text, "it")
+    return check_text(_some(text), "it")
+
+
+def _some(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return text
 
 
 def _duration(value: float | str) -> float | str:
@@ -35,8 +41,12 @@ def seconds_of(value: float | str) -> float:
     return parse_duration(value)
 
 
-Line = Annotated[str, Field(min_length=1), AfterValidator(_line)]
+NOT_EMPTY = Field(json_schema_extra={"minLength": 1})
+"""For the schema alone: pydantic's own check of a length refuses bytes that are no UTF-8."""
+Line = Annotated[str, NOT_EMPTY, AfterValidator(_line)]
 """A command or a path: not empty, without NUL."""
+SomeContent = Annotated[str, NOT_EMPTY, AfterValidator(_some), AfterValidator(_encodable)]
+"""What bytes can stand for, and not empty."""
 Content = Annotated[str, AfterValidator(_encodable)]
 """What bytes can stand for."""
 Duration = Annotated[float | str, AfterValidator(_duration)]
