@@ -221,7 +221,8 @@ async def test_one_place_is_changed_and_the_difference_comes_back(here: Executio
     data = outcome.result.data
     assert isinstance(data, dict)
     assert (data["replacements"], data["lines"], data["lines_added"], data["lines_removed"]) == (1, [1], 1, 1)
-    again = await call(made, "edit", file, oldString="zwei", newString="deux")
+    again = await call(made, "edit", file, oldString="zwei\nthree caf\udce9", newString="deux\nth\udcff\udce9")
+    assert file.read_bytes() == b"\xef\xbb\xbfone\r\ndeux\r\nth\xff\xe9\r\n"
     assert again.status is CallStatus.OK, "what was written is known"
 
 

@@ -15,7 +15,7 @@ from .encodings import wide_bom
 from .files import PATH
 from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers
 from .nearest import nearest
-from .texts import Content, Line
+from .texts import Content, Line, SomeContent
 from .unified import diff_of
 
 __all__ = ["EDIT_LIMIT", "Edit"]
@@ -35,8 +35,7 @@ stay as they are. Read the file first. Returns the difference."""
 
 class _Edit(MutatingArguments):
     path: Line = Field(description="the file; ~ is the user's home", validation_alias=PATH)
-    old_string: Content = Field(
-        min_length=1,
+    old_string: SomeContent = Field(
         description="the text to replace; a line end matches those of the file, whatever they are",
         validation_alias=AliasChoices("old_string", "oldString", "old_text"),
     )

@@ -6,9 +6,16 @@ from typing import Any
 
 from harness.toolkit import Tool
 
+from .delete import Delete
+from .notab import NoTab
+from .splice import Splice
+from .split import Split
+from .tabcount import TabCount
+from .utf8 import Utf8
+
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [Splice(), Split(), TabCount(), NoTab(), Utf8(), Delete()]
