@@ -42,9 +42,9 @@ SCHEMA = (
       cwd TEXT NOT NULL,
       content TEXT NOT NULL,
       created REAL NOT NULL,
-      author TEXT NOT NULL,
-      UNIQUE (scope, session_id, target, cwd, content)
+      author TEXT NOT NULL
     )""",
+    "CREATE INDEX places ON memories (scope, session_id, target, cwd)",
 )
 
 T = TypeVar("T")

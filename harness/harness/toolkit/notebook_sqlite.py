@@ -18,9 +18,9 @@ __all__ = ["PLACE_LIMIT", "SqliteNotebook"]
 
 PLACE_LIMIT = 200
 """Memories in one place: a model is given all of them."""
-SESSIONS_KEPT = 1_000
+SESSIONS_KEPT = 500
 """Sessions whose things to do are kept; the one that was changed longest ago goes first."""
-SESSION_MEMORIES_KEPT = 10_000
+SESSION_MEMORIES_KEPT = 2_000
 """Memories of sessions that are kept, of all sessions together; the oldest go first."""
 
 COLUMNS = "number, scope, session_id, target, cwd, content, created, author"
@@ -62,8 +62,8 @@ class SqliteNotebook(Notebook):
 
     async def forget(self, number: int, place: Place | None = None) -> Memory | None:
         """See :class:`Notebook`."""
-        if not any(memory.number == number for memory in await self.memories()):
-            return None  # nothing is made for it, and a damaged notebook says so
+        if await self._read(lambda db: _numbered(db, number, place), None) is None:
+            return None  # no notebook is made for it
         return await self._write(lambda db: _forget(db, number, place))
 
     async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
@@ -125,10 +125,16 @@ def _make_room(db: sqlite3.Connection, place: Place) -> None:
 
 
 def _forget(db: sqlite3.Connection, number: int, place: Place | None) -> Memory | None:
-    found = next((memory for memory in _memories(db, [place] if place else None) if memory.number == number), None)
+    found = _numbered(db, number, place)
     if found is not None:
         db.execute("DELETE FROM memories WHERE number = ?", (number,))
     return found
+
+
+def _numbered(db: sqlite3.Connection, number: int, place: Place | None) -> Memory | None:
+    row = db.execute(f"{SELECT} WHERE number = ?", (number,)).fetchone()
+    found = _memory(row) if row else None
+    return found if found is not None and place in (None, found.place) else None
 
 
 def _memories(db: sqlite3.Connection, places: Sequence[Place] | None) -> tuple[Memory, ...]:
