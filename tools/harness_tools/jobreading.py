@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from harness.results import Job, JobOutput, OutputPart, Status
-from harness.toolkit import ToolContext
+from harness.toolkit import OutputLimit, ToolContext
+from harness.toolkit.limits import cut
 
 from .jobtexts import Position, continued, line_before, shown_length
 from .linefilter import Matcher, choose
@@ -25,6 +26,8 @@ MOST_LOOKED = 4 << 20
 """Bytes that a filter looks at for one answer: what is beyond them is for the next one."""
 PAUSE = 0.1
 """Seconds between two looks at a job that writes and writes, while nothing in it matches."""
+ONE_LINE = OutputLimit(2 * PAGE, PAGE)
+"""How much is shown of a line that is longer than a page and matches."""
 READERS = 1_000
 """Places in jobs that are remembered, of all sessions; the one that was used longest ago is forgotten first."""
 
@@ -265,8 +268,8 @@ def _remembered(
         job=job,
         start=start,
         end=end,
-        stdout=texts[0],
-        stderr=texts[1],
+        stdout=cut(texts[0], ONE_LINE),
+        stderr=cut(texts[1], ONE_LINE),
         unread=max(0, out.size - out.end) + max(0, err.size - err.end),
         lost=out.lost + err.lost,
         skipped=out.skipped + err.skipped,

@@ -10,7 +10,7 @@ __all__ = ["Position", "continued", "parse_position", "shown_length"]
 
 CONTEXT = 2 << 10
 """Bytes of the line before a piece that are looked at again, for a secret that began there."""
-_POSITION = re.compile(r"(\d{1,15})(?:\+(\d{1,15}))?")
+_POSITION = re.compile(r"([0-9]{1,15})(?:\+([0-9]{1,15}))?")
 _ASKS = re.compile(r"[?:>#$%\])][ \t]*\Z")
 """The end of a line that waits for an answer."""
 
