@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import Ran, denied_by_user, facts, file_text, head, items, joined, ran, tail, text_of
+from .forms import Ran, denied_by_user, facts, file_text, head, items, ran, tail, text_of
 
 __all__ = ["profile"]
 
@@ -49,11 +49,16 @@ def _shell_result(args: _Shell, result: ToolResult) -> Shown | None:
         return None
     if done.ended:
         return Shown(_output(f"exit code: {done.exit_code}", done))
-    where = f"tmux pane {done.pane}" if done.pane else "a job"
     if done.status == "running" and args.wait in (False, "false"):
-        return Shown(joined(f"command dispatched to {where}", f"job {done.job_id}" if not done.pane else ""))
+        return Shown(_dispatched(done))
     first = result.text.partition("\n")[0]
     return Shown(_failed(_output(first, done)), is_error=True)
+
+
+def _dispatched(done: Ran) -> str:
+    if not done.pane:
+        return f"command dispatched as job {done.job_id}"
+    return f'command dispatched to tmux pane {done.pane}; capture-pane with target "{done.pane}" shows it'
 
 
 def _output(first: str, done: Ran) -> str:
