@@ -66,9 +66,11 @@ CHARSETS = frozenset(
 """Codecs that are asked for by a page: each is as fast as the text is long, and makes text of bytes."""
 _META = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 META_SEARCHED = 4_096
-BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 LATIN = "cp1252"
 """What a page is in that says nothing and is no UTF-8."""
+AS_BROWSERS = {"ascii": LATIN, "iso8859-1": LATIN, "utf-16": "utf-16-le"}
+"""As which charset every browser reads another."""
+BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 def media_type(headers: Mapping[str, str]) -> MediaType:
@@ -105,15 +107,18 @@ def decoded(answer: Answer) -> tuple[str, str]:
     kind = media_type(answer.headers)
     wide = any(answer.body.startswith(mark) for mark, _ in BOMS) or kind.charset.startswith(("utf-16", "utf-32"))
     if not is_text(kind) or (b"\0" in answer.body[:META_SEARCHED] and not wide):
-        what = kind.name or "without a type"
-        raise WebFailure("not_text", f"it is no text but {what}; only texts are shown: get it on the target instead")
+        raise WebFailure("not_text", f"only texts are shown, and it {_what(kind)}; save it on the target instead")
     for name in _candidates(kind, answer.body):
         decoder = codecs.getincrementaldecoder(name)("strict")
         try:
             return decoder.decode(answer.body, not answer.truncated).removeprefix("\ufeff"), name
-        except UnicodeDecodeError:
+        except UnicodeError:
             continue
     return answer.body.decode(LATIN, "replace"), LATIN
+
+
+def _what(kind: MediaType) -> str:
+    return f"is {kind.name[:100]}" if not is_text(kind) else "holds NUL bytes"
 
 
 def _candidates(kind: MediaType, body: bytes) -> list[str]:
@@ -130,8 +135,7 @@ def _codec(name: str) -> str:
         found = codecs.lookup(name).name if name else ""
     except (LookupError, ValueError):
         return ""
-    if found in ("ascii", "iso8859-1"):
-        return LATIN  # as every browser reads them
+    found = AS_BROWSERS.get(found, found)
     return found if found in CHARSETS else ""
 
 
@@ -150,6 +154,7 @@ class Inflater:
         self._bits = 47 if "gzip" in packed else 15
         self._object = None if self._plain else zlib.decompressobj(self._bits)
         self._begun = False
+        self._held = b""
 
     def feed(self, data: bytes, room: int) -> bytes:
         """What these bytes mean, as far as there is room.
@@ -160,6 +165,10 @@ class Inflater:
         if self._object is None:
             return data[:room]
         parts, made = [], 0
+        data, self._held = self._held + data, b""
+        if not self._begun and len(data) < 2:
+            self._held = data  # one byte does not tell a header from the lack of it
+            return b""
         try:
             while data and made < room:
                 part = self._inflate(data, room - made)

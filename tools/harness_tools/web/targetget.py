@@ -12,7 +12,7 @@ from harness.toolkit import Subject
 
 from .getter import Getter
 from .headers import Sent
-from .pages import Answer, WebFailure
+from .pages import Answer, Inflater, WebFailure
 from .urls import WebUrl
 
 __all__ = ["TargetGetter", "command_for", "read_answer", "request_subjects"]
@@ -27,6 +27,8 @@ PATIENCE = 5.0
 SECONDS = 30
 """Seconds of one request; they are in the command, which has to be known before it is judged."""
 MARK = "harness:"
+PARTIAL = frozenset({18, 28, 92})
+"""curl's exit codes for a body that came in part."""
 CODES = {
     5: "the proxy's name is not known",
     6: "the name is not known",
@@ -113,8 +115,9 @@ def read_answer(done: ShellResult, url: WebUrl, most: int) -> Answer:
     answer = _of_curl(output) if report.program == "curl" else _of_wget(output, report.messages)
     if answer is None:
         raise WebFailure("unreachable", f"{url.authority} could not be fetched from by the target: {_why(report)}")
-    cut = full or report.code is None or report.code in (18, 28, 92)
-    return Answer(answer.status, answer.headers, answer.body[:most], cut or len(answer.body) > most)
+    cut = full or report.code is None or report.code in PARTIAL
+    body = Inflater(answer.headers.get("content-encoding", "")).feed(answer.body, most + 1)
+    return Answer(answer.status, answer.headers, body[:most], cut or len(body) > most)
 
 
 def _report(stderr: str) -> _Report:
