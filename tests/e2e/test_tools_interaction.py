@@ -106,6 +106,16 @@ def test_the_operator_sees_adds_and_removes_what_agents_know(program: Program) -
     assert [one["memory_id"] for one in json.loads(memory("--json", "list"))] == ["m2", "m3"]
 
 
+def test_what_is_known_of_a_host_is_known_there_and_not_here(over_ssh: Program) -> None:
+    assert over_ssh.run("memory", "add", "it runs the mail").stdout == b"m1\n"
+    (found,) = json.loads(over_ssh.run("memory", "list", "--json").stdout)
+    assert (found["scope"], found["target"].startswith("ssh://")) == ("host", True)
+    assert over_ssh.run("tools", "call", "recall").stdout == b"m1 (host): it runs the mail\n"
+    over_ssh.always = ()
+    assert over_ssh.run("tools", "call", "recall").stdout == b"Nothing is written down\n"
+    assert len(json.loads(over_ssh.run("memory", "list", "--json").stdout)) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

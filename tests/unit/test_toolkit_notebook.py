@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -309,6 +312,34 @@ async def test_a_full_disk_is_said_and_what_was_there_stays(place: Path, monkeyp
     assert kept[0] == "before"
     assert len(await book.memories([WEB1])) == len(kept) - 1
     await book.remember(WEB1, "after")
+
+
+@contextmanager
+def no_growth() -> Iterator[None]:
+    """No file may grow: the same for SQLite as a disk that has no room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_where_nothing_can_grow_what_is_there_is_read_and_nothing_is_lost(place: Path) -> None:
+    book = SqliteNotebook(place)
+    with no_growth():
+        with pytest.raises(HarnessError, match=r"cannot be used.*free some space") as first:
+            await book.remember(GLOBAL, "x")
+        unmade = await book.memories()
+    await book.remember(GLOBAL, "before")
+    await book.set_todos("s1", TODOS)
+    with no_growth():
+        with pytest.raises(HarnessError, match=r"cannot be used.*free some space") as second:
+            await book.set_todos("s1", [])
+        kept, todos = await book.memories(), await book.todos("s1")
+    assert (unmade, first.type, second.type) == ((), HarnessError, HarnessError)
+    assert ([memory.content for memory in kept], todos) == (["before"], TODOS)
+    assert (await book.remember(GLOBAL, "after")).number == 2
 
 
 # -- killed, and beside another process

@@ -27,6 +27,8 @@ VERSION = 1
 BUSY_LIMIT = 5.0
 """Seconds to wait for another process that writes."""
 PAUSE = 0.02
+NO_SHARING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+"""What SQLite says where it cannot make the files that its processes share: on a full or read-only disk."""
 
 SCHEMA = (
     """CREATE TABLE todos (
@@ -75,9 +77,20 @@ class NotebookFiles:
         Raises:
             HarnessError: it cannot be read.
         """
-        if not self.database.exists():
+
+        def known(db: sqlite3.Connection) -> T:
+            return work(db) if _version(db) else empty  # whoever began to make it has not come to its end
+
+        try:
+            if not self.database.stat().st_size:  # there was no room to make it
+                return empty
+            return self._do(known, writes=False)
+        except FileNotFoundError:
             return empty
-        return self._do(work, writes=False)
+        except OSError as error:
+            raise self.failure(error.strerror or str(error)) from error
+        except sqlite3.Error as error:
+            return self._read_alone(known, error)
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do ``work`` in one transaction, which is on the disk when this returns.
@@ -85,22 +98,37 @@ class NotebookFiles:
         Raises:
             HarnessError: it could not be written; nothing has changed.
         """
-        return self._do(work, writes=True)
+        try:
+            self._prepare()
+            return self._do(work, writes=True)
+        except OSError as error:
+            raise self.failure(error.strerror or str(error)) from error
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
         give_up = time.monotonic() + BUSY_LIMIT
         while True:
             try:
-                self._prepare()
+                self._check(self.directory.lstat())
                 with _transaction(self, writes=writes) as db:
                     return work(db)
             except sqlite3.Error as error:
                 # SQLite itself does not wait while another process opens or closes the file as the first or the last
                 if not _is_busy(error) or time.monotonic() > give_up:
-                    raise self._unusable(error) from error
+                    raise
                 time.sleep(PAUSE)
-            except OSError as error:
-                raise self.failure(error.strerror or str(error)) from error
+
+    def _read_alone(self, work: Callable[[sqlite3.Connection], T], error: sqlite3.Error) -> T:
+        """Without the files that processes share; what only the write-ahead log has cannot be read so."""
+        log = self.directory / f"{DATABASE}-wal"
+        if _code(error) not in NO_SHARING or (log.exists() and log.stat().st_size):
+            raise self._unusable(error) from error
+        try:
+            with closing(_connect(self, "mode=ro&immutable=1")) as db:
+                return work(db)
+        except sqlite3.Error as again:
+            raise self._unusable(again) from again
 
     def _prepare(self) -> None:
         self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,15 +162,23 @@ class NotebookFiles:
         return self.damaged(error)
 
 
+def _code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
 def _is_busy(error: sqlite3.Error) -> bool:
-    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _connect(files: NotebookFiles, how: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(files.database))}?{how}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None)
 
 
 @contextmanager
 def _transaction(files: NotebookFiles, *, writes: bool) -> Iterator[sqlite3.Connection]:
-    uri = f"file:{quote(str(files.database))}?mode=rw"
-    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None)) as db:
-        _set_up(db, files)
+    with closing(_connect(files, "mode=rw")) as db:
+        _set_up(db, files, writes=writes)
         db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         try:
             if writes:
@@ -155,7 +191,7 @@ def _transaction(files: NotebookFiles, *, writes: bool) -> Iterator[sqlite3.Conn
             raise
 
 
-def _set_up(db: sqlite3.Connection, files: NotebookFiles) -> None:
+def _set_up(db: sqlite3.Connection, files: NotebookFiles, *, writes: bool) -> None:
     version = _version(db)
     if version > VERSION:
         raise files.failure(f"a newer harness made it (version {version})", "use that harness")
@@ -164,7 +200,7 @@ def _set_up(db: sqlite3.Connection, files: NotebookFiles) -> None:
         raise files.failure(f"its file system gives no write-ahead log ({mode})")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA fullfsync = ON")
-    if not version:
+    if writes and not version:
         _create(db)
 
 

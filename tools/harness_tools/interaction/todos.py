@@ -64,6 +64,7 @@ class TodoWrite(Tool[_Arguments]):
         await notebook_of(ctx).set_todos(ctx.session_id, todos)
         listed = todos_json(todos)
         ctx.publish(TodoChanged(todos=listed))
+        ctx.progress(f"{_text(todos)}\n", "note")
         counts = {status.value: count for status, count in Counter(todo.status for todo in todos).items()}
         return ToolResult.of(_text(todos), data={"todos": listed, "counts": dict(counts)})
 
