@@ -297,4 +297,18 @@ E
 run javac.txt javac -Xlint:all -d "$work/classes" Main.java
 run javac-missing.txt javac -d "$work/classes" Nofile.java
 cd ..
+# --- Kotlin
+mkdir kt; cd kt
+cat > Main.kt <<'E'
+fun twice(n: Int): Int = n * 2
+
+fun main() {
+    val unused = 1
+    val text: Int = "three"
+    println(twice(missing))
+    println(twice("x"))
+}
+E
+run kotlin.txt kotlinc Main.kt -d out.jar
+cd ..
 rm -rf "$work"

@@ -81,6 +81,8 @@ def go_panic(log: Log, at: int) -> Read | None:
     if not line.startswith(("panic: ", "fatal error: all goroutines")):
         return None
     for number in range(at + 1, min(at + _LOOK, len(log.lines))):
+        if log.lines[number].startswith("panic: "):
+            break
         match = _GO_FRAME.match(log.lines[number])
         if match and "/src/runtime/" not in match[1] and "/src/testing/" not in match[1]:
             message = line.removeprefix("panic: ").removesuffix(" [recovered]")

@@ -56,7 +56,7 @@ BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {
     "mypy": (json_line, colon),
     "ruff": (arrow, colon, bare),
     "flake8": (colon,),
-    "kotlin": (kotlin, maven),
+    "kotlin": (kotlin, maven, colon),
     "javac": (maven, colon, bare),
 }
 

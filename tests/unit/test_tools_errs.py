@@ -1,0 +1,299 @@
+"""``errs``: real output of compilers, linters and tests, and text that means harm."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.toolbox import Toolbox, toolbox
+
+from harness import ExecutionContext, connect
+from harness.testing.memory import MemoryBackend, Reply
+from harness.toolkit import CallOutcome, CallStatus, ToolCall
+from harness.toolkit.arguments import parse_arguments
+from harness.toolkit.values import Category
+from harness_tools.dev.errs.ansi import without_escapes
+from harness_tools.dev.errs.model import Problem
+from harness_tools.dev.errs.parse import ALIASES, BY_FORMAT, KEPT, parse
+from harness_tools.dev.errs.tool import Errs
+
+DATA = Path(__file__).parents[1] / "data" / "errs"
+NAMES = sorted(path.stem for path in DATA.glob("*.txt"))
+
+
+def written(problem: Problem) -> str:
+    place = f"{problem.file}:{problem.line}:{problem.col}"
+    message = problem.message.replace("\n", "\\n")
+    return f"{place} {problem.severity} [{problem.code}] {message}"
+
+
+def expected() -> dict[str, list[str]]:
+    """What is expected of each file: ``== name format``, then a line for each problem."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in (DATA / "expected").read_text().splitlines():
+        if line.startswith("== "):
+            lines = found.setdefault(line[3:], [])
+        elif line:
+            lines.append(line)
+    return found
+
+
+EXPECTED = expected()
+
+
+def read(name: str) -> str:
+    return (DATA / f"{name}.txt").read_bytes().decode()
+
+
+def test_every_output_has_its_expectation() -> None:
+    assert sorted(title.split()[0] for title in EXPECTED) == NAMES
+
+
+@pytest.mark.parametrize("title", EXPECTED)
+def test_real_output_is_read(title: str) -> None:
+    name, form = title.split()
+    report = parse(read(name))
+    assert (report.format, [written(problem) for problem in report.problems]) == (form, EXPECTED[title])
+    assert report.total == len(report.problems)
+
+
+@pytest.mark.parametrize("title", EXPECTED)
+def test_a_hint_finds_no_less_than_the_format_alone(title: str) -> None:
+    """The same problems are found when the caller says whose output it is."""
+    name, form = title.split()
+    hint: Any = form if form in BY_FORMAT else None
+    found = {(one.file, one.line, one.code, one.message) for one in parse(read(name), hint).problems}
+    if name == "ci-log":  # of several programs
+        assert len(found) == 3
+        return
+    assert found == {(one.file, one.line, one.code, one.message) for one in parse(read(name)).problems}
+
+
+@pytest.mark.parametrize(("plain", "coloured"), [("eslint-stylish", "eslint-colour"), ("rustc", "rustc-colour")])
+def test_colours_change_nothing(plain: str, coloured: str) -> None:
+    assert "\x1b" in read(coloured)
+    assert parse(read(coloured)).problems == parse(read(plain)).problems
+
+
+def test_what_was_said_already_is_counted_and_not_repeated() -> None:
+    text = read("gcc")
+    once, twice = parse(text), parse(text + text)
+    assert (twice.problems, twice.repeated) == (once.problems, once.total)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "all is well",
+        "12:30:45: started",
+        "connect to http://example.org:8080: refused",
+        "10.0.0.1:443: closed",
+        "ratio 3:4: fine",
+        "see RFC 2119: it says so",
+        "key: value: 3: 4",
+        "   | 3:4: x",
+        "tests/test_x.py::test_a PASSED",
+        "[1, 2, 3]",
+        '{"a": 1}',
+        "[{}]",
+        '[{"messages": [3, {"line": "x"}], "filePath": 4}]',
+    ],
+)
+def test_what_is_no_complaint_is_none(text: str) -> None:
+    assert [one for one in parse(text).problems if one.file or one.line] == []
+
+
+# -- escapes
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("\x1b[1;31merror\x1b[0m", "error"),
+        ("\x1b[38;2;1;2;3mx\x1b[K", "x"),
+        ("\x1b[?25lx\x1b[2J\x1b[10;4H", "x"),
+        ("\x1b]8;;https://example.org/a:1\x1b\\rule\x1b]8;;\x1b\\", "rule"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1bP1;2q#0\x1b\\x", "x"),
+        ("\x1b(Bx\x1b=\x1b7", "x"),
+        ("\x9b31mx", "x"),
+        ("a\x1b]8;;no end\nb:1: x", "a\nb:1: x"),
+        ("a\x1b[31", "a"),
+        ("a\x1b", "a"),
+        ("a\tb\r\nc\0\x08d", "a\tb\r\ncd"),
+        ("é 漢 😀", "é 漢 😀"),
+    ],
+)
+def test_escape_sequences_are_taken_out_whole(text: str, clean: str) -> None:
+    assert without_escapes(text) == clean
+
+
+@given(st.lists(st.sampled_from([*"ab1;?[]m\\\n ", "\x1b", "\x9b", "\x07", "\x1b[0m", "\x1b]0;x\x07"]), max_size=30))
+def test_nothing_that_a_terminal_obeys_is_left(parts: list[str]) -> None:
+    text = "".join(parts)
+    clean = without_escapes(text)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", clean)
+    assert clean.count("\n") == text.count("\n")
+    assert without_escapes(clean) == clean
+
+
+# -- harm
+
+ATOMS = [
+    *("a.c:1:2: error: x\n", "a.py:1: ", ":1", "(1,2): ", " --> a:1:1\n", "\x1b[", "\x1b]8;;", "\x1b", " [", "]", "_"),
+    *("==== FAILURES ====\n", "____ a ____\n", "E   ", "Traceback (most recent call last):\n", '  File "a", line 1\n'),
+    *(
+        "e: ",
+        "FAILED a.py::",
+        "[ERROR] a:[1,1] ",
+        "thread 'a' panicked at '",
+        "panic: \n",
+        "{",
+        '{"a":',
+        " error ",
+        "\n",
+    ),
+    *("/a/b.js\n  1:1  error  x  y\n", "A.java:1: error: x\n  symbol: y\n", "proj]", "9", "é", "\r", "x: error[", "- "),
+]
+
+
+@given(st.lists(st.sampled_from(ATOMS), max_size=40), st.sampled_from([None, *BY_FORMAT]))
+def test_any_text_is_read_without_a_fault(parts: list[str], hint: Any) -> None:
+    report = parse("".join(parts), hint)
+    assert report.total >= len(report.problems)
+    assert all(one.line >= 0 and one.col >= 0 and one.message for one in report.problems if one.file)
+
+
+def test_long_lines_and_many_complaints_are_bounded() -> None:
+    """Five megabytes of each; a pattern that looks back would not come to an end."""
+    for atom in ("a:1", "(1,2", " [", "x: error[", "\x1b[", "____ ", '  File "'):
+        report = parse(atom * (5_000_000 // len(atom)))
+        assert report.total <= 1
+        assert all(len(one.message) < 5_000 for one in report.problems)
+    many = parse("".join(f"a.c:{number}:1: error: x\n" for number in range(1, KEPT + 11)))
+    assert (len(many.problems), many.total) == (KEPT, KEPT + 10)
+
+
+# -- the tool
+
+
+async def call(made: Toolbox, **arguments: Any) -> CallOutcome:
+    return await made.executor.call(ToolCall("errs", arguments))
+
+
+async def test_the_result_is_a_text_and_the_same_as_data() -> None:
+    outcome = await call(toolbox([Errs()]), text=read("javac"))
+    data: Any = outcome.result.data
+    assert outcome.result.text.splitlines()[:2] == [
+        "3 errors, 2 warnings in 1 file (javac)",
+        "Main.java:5: error: incompatible types: String cannot be converted to int",
+    ]
+    assert (data["count"], data["files"], data["format"], data["left_out"]) == (5, 1, "javac", 0)
+    assert data["errors"][1] == {
+        "file": "Main.java",
+        "line": 6,
+        "col": 0,
+        "code": "rawtypes",
+        "severity": "warning",
+        "message": "found raw type: List",
+    }
+
+
+async def test_nothing_wrong_is_no_error() -> None:
+    outcome = await call(toolbox([Errs()]), input="all is well", format="gcc")
+    data: Any = outcome.result.data
+    assert (outcome.status, outcome.result.text, data["count"]) == (
+        CallStatus.OK,
+        "no errors found by the rules of gcc",
+        0,
+    )
+
+
+async def test_what_does_not_fit_is_counted_and_the_data_stays_whole() -> None:
+    text = "".join(f"a.c:{number}:1: error: {'é' * 3_000}\n" for number in range(1, 200))
+    outcome = await call(toolbox([Errs()]), input=text)
+    data: Any = outcome.result.data
+    assert data["left_out"] == 199 - len(data["errors"])
+    assert 0 < len(data["errors"]) < 199
+    assert outcome.result.text.endswith(f"[{data['left_out']} more left out]")
+    assert len(json.dumps(data, ensure_ascii=False)) <= 48_000
+    assert data["errors"][0]["message"].endswith("[... 1000 more characters]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "give one of input and job_id"),
+        ({"input": "x", "job_id": "1"}, "give one of input and job_id"),
+        ({"input": "x", "format": "cobol"}, "format: "),
+        ({"input": "x", "form": "go"}, "did you mean 'format'"),
+        ({"input": 3}, "input: "),
+        ({"input": "\ud800"}, "input: "),
+        ({"job_id": "a\0"}, "job_id: .*NUL"),
+    ],
+)
+async def test_mistakes_are_told(arguments: Any, message: str) -> None:
+    outcome = await call(toolbox([Errs()]), **arguments)
+    assert outcome.result.error_code == "invalid_args"
+    assert re.search(message, outcome.result.text), outcome.result.text
+
+
+@pytest.mark.parametrize("name", [*ALIASES, *BY_FORMAT, "RUSTC", " go "])
+def test_formats_have_the_names_of_their_programs(name: str) -> None:
+    args = parse_arguments(Errs().arguments, {"input": "x", "format": name}, "errs")
+    assert args.format == ALIASES.get(name.strip().lower(), name.strip().lower())
+
+
+def test_a_text_touches_nothing_and_the_output_of_a_job_is_not_remembered() -> None:
+    tool = Errs()
+    text, long, job = (
+        tool.traits_of(tool.parse(arguments))
+        for arguments in ({"input": "x"}, {"input": "x" * 100_000}, {"job_id": "1"})
+    )
+    assert (text.category, text.cacheable, long.cacheable) == (Category.NONE, True, False)
+    assert (job.category, job.cacheable, job.mutating) == (Category.SHELL, False, False)
+
+
+async def test_the_output_of_a_job_is_read_from_both_streams() -> None:
+    backend = MemoryBackend({"make": Reply("a.c:1:2: error: out\n", "b.c:3:4: warning: err\n", 2)})
+    made = toolbox([Errs()], backend=backend)
+    done = await made.executor.execution.run_shell("make")
+    outcome = await call(made, bash_id=done.job_id)
+    assert outcome.result.text.splitlines() == [
+        "1 error, 1 warning in 2 files (gcc)",
+        "a.c:1:2: error: out",
+        "b.c:3:4: warning: err",
+        f"notice: job {done.job_id} ended with exit code 2",
+    ]
+    assert (await call(made, job_id="none")).result.error_code == "job_not_found"
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    async with connect("local:") as opened:
+        yield opened
+
+
+async def test_a_job_that_still_runs_is_read_so_far(here: ExecutionContext) -> None:
+    made = toolbox([Errs()], execution=here)
+    with anyio.fail_after(100):
+        job = await here.run_shell("echo a.c:1:2: error: so far; echo b.c:1: error: x >&2; exec sleep 300", wait=False)
+        assert job.job_id is not None
+        try:
+            async for _ in here.follow(job.job_id):
+                break  # the first line is there
+            outcome = await call(made, job_id=job.job_id)
+            assert "a.c:1:2: error: so far" in outcome.result.text
+            assert "is still running" in outcome.result.text
+        finally:
+            await here.kill(job.job_id, signal="KILL")
