@@ -6,9 +6,15 @@ from typing import Any
 
 from harness.toolkit import Tool
 
+from .checkfor import Checkfor
+from .glob import Glob
+from .grep import Grep
+from .listing import Ls
+from .stump import Stump
+
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [Glob(), Grep(), Checkfor(), Stump(), Ls()]

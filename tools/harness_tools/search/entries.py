@@ -1,0 +1,183 @@
+"""What is in a tree of the target: names, kinds, sizes and times, in one round trip."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.results import DirEntry
+from harness.toolkit import ToolContext
+
+from .frames import Tree, count_of, plain, read_tree, text_of
+from .ignoring import parse_ignore
+from .target import ask, can_search
+from .treescripts import EXCLUDED, IGNORE_LIMIT, TreeQuery, enter, find_words, framed_errors, ignore_above
+
+__all__ = ["CAP", "Entry", "Listing", "entries_script", "list_tree", "read_entries"]
+
+CAP = 16 << 20
+"""Bytes of names that are taken of one tree."""
+Kind = Literal["f", "d", "l", "o"]
+KINDS = "fdlbcps"
+"""The letters of ``find`` for kinds."""
+FACTS = 5
+_STAT = (
+    "k=$1; shift; s=$(stat -c '%s:%Y:%a:%U:%G' -- \"$@\" 2>/dev/null) || "
+    "s=$(stat -f '%z:%m:%Lp:%Su:%Sg' -- \"$@\" 2>/dev/null); "
+    'printf \'T%s:%s\\0\' "$k" "$s"; printf \'%s\\0\' "$@"'
+)
+_LINKS = 'for f do printf \'L%s\\0>%s\\0\' "$f" "$(readlink "$f")"; done'
+_PRINTF = r"%y:%s:%T@:%m:%u:%g:%p\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name. ``mtime`` is in whole seconds since the epoch; None where the target has no ``stat``."""
+
+    path: str
+    kind: Kind
+    size: int | None = None
+    mtime: int | None = None
+    mode: str = ""
+    owner: str = ""
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries of a tree, in no order, without what is left out by its ignore files (``ignored`` counts it).
+
+    ``is_file``: what was looked at is a file, the only entry.
+    """
+
+    tree: Tree
+    entries: list[Entry]
+    ignored: int = 0
+    engine: str = "find"
+    is_file: bool = False
+
+
+def entries_script(query: TreeQuery, kinds: str, *, targets: bool = False) -> str:
+    """The script. ``kinds`` are letters: ``f``, ``d``, ``l``; ``targets`` asks where links lead."""
+    types = " -o ".join(f"-type {kind}" for kind in kinds)
+    words = find_words(query, [(f"! -name . \\( {types} \\)", f"-printf {shlex.quote(_PRINTF)}")])
+    stats = [(f"! -name . -type {kind}", f"-exec sh -c {shlex.quote(_STAT)} sh {kind} {{}} +") for kind in kinds]
+    portable = find_words(query, stats)
+    links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if targets else ""
+    body = f"""
+if find . -prune -printf '' >/dev/null 2>&1; then
+  {words}
+else
+  {portable}
+fi{links}"""
+    above = ignore_above(contents=True) if query.excludes else ""
+    only = f"""\
+if [ -n "$only" ]; then
+  printf 'O\\0'; sh -c {shlex.quote(_STAT)} sh f "$only"; printf '\\0E0\\0'; exit 0
+fi
+"""
+    return enter(query) + only + above + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
+
+
+def read_entries(output: bytes, query: TreeQuery) -> Listing:
+    """The entries from what the script printed. Pure."""
+    tree = read_tree(output, CAP)
+    found = [*_printed(tree), *_batched(tree)]
+    links = _links(tree)
+    found = [replace(entry, target=links.get(entry.path)) if entry.kind == "l" else entry for entry in found]
+    ignored = tree.ignored if query.excludes else None
+    kept = [entry for entry in found if ignored is None or not ignored.leaves_out(entry.path, is_dir=entry.kind == "d")]
+    return Listing(tree, kept, len(found) - len(kept), is_file="O" in tree.other)
+
+
+def _printed(tree: Tree) -> Iterator[Entry]:
+    """Entries that ``find`` itself described."""
+    for letter, frames in tree.other.items():
+        if letter not in KINDS:
+            continue
+        for frame in frames:
+            _, size, mtime, mode, user, group, path = frame.split(b":", 6)
+            yield _entry(letter, plain(path), [size, mtime.partition(b".")[0], mode, user, group])
+
+
+def _batched(tree: Tree) -> Iterator[Entry]:
+    """Entries that ``stat`` described, many at once; when one of them was gone, nothing is known of the others."""
+    ends = [*(start for start, _ in tree.batches[1:]), len(tree.paths)][: len(tree.batches)]
+    for (start, said), end in zip(tree.batches, ends, strict=True):
+        paths = tree.paths[start:end]
+        lines = said[2:].split(b"\n")
+        described = [line.split(b":") for line in lines] if len(lines) == len(paths) else [[] for _ in paths]
+        for path, facts in zip(paths, described, strict=True):
+            yield _entry(text_of(said[:1]), plain(path), facts)
+
+
+def _entry(letter: str, path: str, facts: list[bytes]) -> Entry:
+    kind: Kind = "f" if letter == "f" else "d" if letter == "d" else "l" if letter == "l" else "o"
+    if len(facts) != FACTS:
+        return Entry(path, kind)
+    size, mtime, mode, user, group = facts
+    owner = f"{text_of(user)}:{text_of(group)}"
+    return Entry(path, kind, count_of(size), int(mtime or b"0"), text_of(mode), owner)
+
+
+def _links(tree: Tree) -> dict[str, str]:
+    names, leads = tree.other.get("L", []), tree.other.get(">", [])
+    return {plain(name): text_of(where) for name, where in zip(names, leads, strict=False)}
+
+
+async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, targets: bool = False) -> Listing:
+    """Look at a tree. Without ``find`` on the target, its names alone are asked for, and chosen here.
+
+    Raises:
+        FileError: without ``find``: the directory cannot be looked at.
+        ToolError: it took too long.
+    """
+    if can_search(ctx, "find"):
+        return read_entries(await ask(ctx, entries_script(query, kinds, targets=targets)), query)
+    return await _walked(ctx, query, kinds)
+
+
+async def _walked(ctx: ToolContext, query: TreeQuery, kinds: str) -> Listing:
+    walked = await ctx.execution.walk(query.directory)
+    tree = Tree(real=query.directory, is_whole=True)
+    if query.excludes:
+        await _learn_rules(ctx, query, walked, tree)
+    found = list(_chosen(walked, query, kinds, tree))
+    ignored = tree.ignored
+    kept = [entry for entry in found if not ignored.leaves_out(entry.path, is_dir=entry.kind == "d")]
+    return Listing(tree, kept, len(found) - len(kept), engine="walk")
+
+
+async def _learn_rules(ctx: ToolContext, query: TreeQuery, walked: list[DirEntry], tree: Tree) -> None:
+    for entry in walked:
+        directory, name = posixpath.split(entry.name)
+        if name == ".git" and directory:
+            tree.repositories.add(directory)
+        elif name == ".gitignore" and entry.type == "file":
+            path = posixpath.join(query.directory, entry.name)
+            content = await ctx.execution.read_file(path, limit=IGNORE_LIMIT)
+            tree.rules[directory] = parse_ignore(content.text)
+
+
+def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) -> Iterator[Entry]:
+    letters: dict[str, Kind] = {"file": "f", "dir": "d", "link": "l"}
+    skipped: set[str] = set()
+    directories = {entry.name for entry in walked if entry.type == "dir"}
+    for entry in walked:
+        names = entry.name.split("/")
+        above = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
+        out = next((path for path in above if query.excludes and path in directories and _is_excluded(path)), None)
+        if out is not None:
+            skipped.add(out)
+        elif query.hidden or not any(name.startswith(".") for name in names):
+            kind = letters.get(entry.type, "o")
+            if kind in kinds and (query.depth is None or len(names) <= query.depth):
+                yield Entry(entry.name, kind, entry.size)
+    tree.skipped = sorted(skipped)
+
+
+def _is_excluded(path: str) -> bool:
+    return posixpath.basename(path) in EXCLUDED

@@ -1,0 +1,171 @@
+r"""Shell text that finds lines below a directory: with ``rg``, else ``find`` and ``grep``. Pure.
+
+A first pass counts in each file, all of them; a second shows lines of the first files by path. Between the two, names
+are lines: the path, ``\001``, the count, with ``\002`` for a newline in a name. Names that hold one of these two
+characters are left out. Frames besides the tree's: ``V`` what searches, ``L`` the counts, ``A`` a directory with an
+``.aiexclude``, ``C`` the lines.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from .dialects import extended, rust
+from .patterns import rough_name
+from .regexes import Expression
+from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, ignore_above
+
+__all__ = ["LINE", "LISTED", "GrepQuery", "grep_script", "lines_limit"]
+
+LINE = 3_000
+"""Bytes of one line of output, its path among them."""
+LISTED = 8 << 20
+"""Bytes of paths and counts."""
+MOST_LINES = 8 << 20
+_ODD = "*[\x01\x02]*"
+
+
+@dataclass(frozen=True, slots=True)
+class GrepQuery:
+    """What is looked for, and where. ``most``: how many lines, or files, are shown. ``lines``: they are wanted."""
+
+    tree: TreeQuery
+    expression: Expression
+    most: int
+    before: int = 0
+    after: int = 0
+    lines: bool = True
+    without_rg: bool = False
+
+
+def lines_limit(query: GrepQuery) -> int:
+    """Bytes that the lines may have."""
+    return min((query.most + 1) * (1 + query.before + query.after) * LINE, MOST_LINES)
+
+
+def grep_script(query: GrepQuery, *, named: bool = False) -> str:
+    """The script. ``named``: show lines of the files that standard input names, as the counts name them."""
+    above = ignore_above(contents=True) if query.tree.excludes else "repo=\n"
+    listing = "list=$(cat)" if named else f"list=$( {_counting(query)} | sort | head -c {LISTED} )"
+    told = "" if named else _telling()
+    shown = _showing(query) if query.lines else ""
+    body = f"{{ {listing}\n{told}{shown}\n}} 4>&1"
+    return enter(query.tree) + _engine(query) + above + framed_errors(body)
+
+
+def _engine(query: GrepQuery) -> str:
+    """Choose what searches: what understands the expression, and the options."""
+    folds = " -i" if query.expression.folds else ""
+    edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
+    rg = (
+        f'if [ -z "$only" ] && command -v rg >/dev/null 2>&1; then\n'
+        f'  rg {_rg_options(query)} -c -e "$rgp" -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && engine=rg; fi\n'
+    )
+    grep = (
+        f'if [ -z "$engine" ]; then grep -E{folds} -e "$P" </dev/null >/dev/null 2>&1\n'
+        f"  [ $? -le 1 ] && {edges}printf 'x\\0' | xargs -0 true >/dev/null 2>&1 && engine=grep\n"
+        "  grep -c --null -I -e x -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && null=1; fi\n"
+    )
+    return (
+        f"rgp={shlex.quote(rust(query.expression))} P={shlex.quote(_extended(query))}; export P\n"
+        "engine= null= A=$(printf '\\001') B=$(printf '\\002')\n"
+        f"{'' if query.without_rg else rg}{'' if query.expression.multiline else grep}"
+        "[ -n \"$engine\" ] || { printf 'Xengine\\0'; exit 0; }\n"
+        "printf 'V%s\\0' \"$engine\"\n"
+        "if [ -n \"$only\" ]; then printf 'O\\0'\n"
+        "  [ \"$(tr -dc '\\000' <\"$only\" | head -c 1 | wc -c)\" -eq 0 ] || printf 'B\\0'; fi\n"
+    )
+
+
+def _extended(query: GrepQuery) -> str:
+    return "" if query.expression.multiline else extended(query.expression)
+
+
+def _rg_options(query: GrepQuery) -> str:
+    words = ["--no-config", "--color=never", "--no-heading", "--no-mmap", "-E", "none", "-H", "-0", "-n"]
+    if query.expression.multiline:
+        words.append("-U")
+    return shlex.join(words)
+
+
+def _rg_walk(query: GrepQuery) -> str:
+    words = ["--hidden", "-g", f"!{_ODD}"]
+    if query.tree.excludes:
+        words += ["--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", "--no-require-git"]
+        words.append("--no-ignore-messages")
+        words += [word for name in EXCLUDED for word in ("-g", f"!{name}/")]
+    else:
+        words.append("--no-ignore")
+    if not query.tree.hidden:
+        words += ["-g", "!.*"]
+    for name in query.tree.rough_names:
+        words += ["--type-add", f"hx:{rough_name(name)}"]
+    if query.tree.rough_names:
+        words += ["-t", "hx"]
+    return shlex.join(words)
+
+
+def _counting(query: GrepQuery) -> str:
+    folds = " -i" if query.expression.folds else ""
+    files = find_words(query.tree, [(_odd_pruned("-type f"), "-print0")], frames_to=4)
+    grep = f'xargs -0 grep --null -I -E{folds} -e "$P"'
+    join = 'sed -e :a -e "/$A/!{" -e N -e "s/\\n/$B/" -e ba -e \'}\''
+    parents = '$( [ -n "$repo" ] || printf %s --no-ignore-parent )'
+    return f"""
+case $engine$null$only in
+  (rg*) rg {_rg_options(query)} {_rg_walk(query)} {parents} -c -e "$rgp" -- . | tr '\\000' '\\001' | {join} ;;
+  (grep1*) if [ -n "$only" ]; then printf '%s\\0' "$only"; else {files}; fi |
+    {grep} -l -- /dev/null | {grep} -c -H -- /dev/null | tr '\\000' '\\001' | {join} | grep -v "${{A}}0\\$" ;;
+  (*) {_plainly(query, folds)} ;;
+esac"""
+
+
+def _odd_pruned(kinds: str) -> str:
+    return f"-name {shlex.quote(_ODD)} -prune -o {kinds}"
+
+
+def _plainly(query: GrepQuery, folds: str) -> str:
+    """For a ``grep`` that cannot end names with NUL: names with a newline one by one."""
+    count = (
+        'for f do [ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -eq 0 ] || continue; '
+        f'n=$(grep -c -E{folds} -e "$P" -- "$f"); '
+        '[ "${n:-0}" -gt 0 ] && printf "%s\\001%s\\n" "$(printf %s "$f" | tr "\\n" "\\002")" "$n"; done'
+    )
+    lines, line = _odd_pruned("-type f ! -path '*\n*'"), _odd_pruned("-type f -path '*\n*'")
+    plain = find_words(query.tree, [(lines, "-print")], frames_to=4)
+    broken = find_words(query.tree, [(line, f"-exec sh -c {shlex.quote(count)} sh {{}} +")], frames_to=4)
+    return f"""if [ -n "$only" ]; then sh -c {shlex.quote(count)} sh "$only"; else
+    {plain} | tr '\\n' '\\000' | xargs -0 grep -l -E{folds} -e "$P" -- /dev/null | tr '\\n' '\\000' |
+      xargs -0 sh -c {shlex.quote(count)} sh
+    {broken} 4>/dev/null; fi"""
+
+
+def _telling() -> str:
+    return """\
+printf 'L'; printf '%s\\n' "$list"; printf '\\0'
+printf '%s\\n' "$list" | sed -e "s/$A[0-9]*\\$//" -e 's|/[^/]*$||' | sort -u | while IFS= read -r d; do
+  while [ -n "$d" ]; do
+    if [ -e "$d/.aiexclude" ] || [ -h "$d/.aiexclude" ]; then printf 'A%s\\0' "$d"; fi
+    case $d in */*) d=${d%/*} ;; *) break ;; esac
+  done; done
+"""
+
+
+def _showing(query: GrepQuery) -> str:
+    folds = " -i" if query.expression.folds else ""
+    context = f"-B {query.before} -A {query.after}" if query.before or query.after else ""
+    most = "" if query.expression.multiline else f"-m {query.most + 1}"
+    one = (
+        'for f do printf "\\001%s\\n" "$(printf %s "$f" | tr "\\n" "\\002")"; '
+        f'grep -n -E{folds} {most} {context} -e "$P" -- "$f"; done'
+    )
+    return f"""
+if [ -n "$list" ]; then printf 'C'
+printf '%s\\n' "$list" | head -n {query.most} | sed "s/$A[0-9]*\\$//" | tr '\\n\\002' '\\000\\n' |
+case $engine$null in
+  (rg*) xargs -0 rg {_rg_options(query)} -j1 {most} {context} -e "$rgp" -- ;;
+  (grep1) xargs -0 grep --null -I -n -H -E{folds} {most} {context} -e "$P" -- /dev/null ;;
+  (*) xargs -0 sh -c {shlex.quote(one)} sh ;;
+esac 2>/dev/null | tr '\\000' '\\001' | cut -b 1-{LINE} | head -c {lines_limit(query)}
+printf '\\0'; fi"""

@@ -1,0 +1,149 @@
+"""What ``.gitignore`` files leave out, as git reads them. Pure.
+
+The files of a directory and of those above it hold, up to the nearest directory that is a repository of its own. The
+last pattern that matches decides, the nearest file first; what is in a directory that is left out stays out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .patterns import bracket_end, name_matcher, names_match
+
+__all__ = ["IgnoreRule", "Ignored", "parse_ignore"]
+
+RULES = 5_000
+"""Patterns that are read of one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRule:
+    """One line: ``names`` are compared with the path below the file's directory, or with the last name alone."""
+
+    names: tuple[re.Pattern[str] | None, ...]
+    anchored: bool
+    keeps: bool
+    directories_only: bool
+
+    def matches(self, names: Sequence[str], *, is_dir: bool) -> bool:
+        """Whether the line is about a path below the file's directory."""
+        if self.directories_only and not is_dir:
+            return False
+        return names_match(self.names, names if self.anchored else names[-1:])
+
+
+def parse_ignore(text: str) -> tuple[IgnoreRule, ...]:
+    """The rules of a file, in their order. A line that is no pattern is left out, as git does."""
+    lines = (_rule(line) for line in text.removeprefix("\ufeff").split("\n")[:RULES])
+    return tuple(rule for rule in lines if rule is not None)
+
+
+def _rule(line: str) -> IgnoreRule | None:
+    text = _trimmed(line.removesuffix("\r"))
+    if not text or text.startswith("#"):
+        return None
+    keeps = text.startswith("!")
+    text = text[keeps:]
+    directories_only = text.endswith("/")
+    text = text[:-1] if directories_only else text
+    names = text.removeprefix("/").split("/")
+    if "" in names or any(_is_broken(name) for name in names):
+        return None
+    return IgnoreRule(_matchers(names), "/" in text, keeps, directories_only)
+
+
+def _matchers(names: list[str]) -> tuple[re.Pattern[str] | None, ...]:
+    """``a/**`` is what is in ``a``, not ``a`` itself."""
+    inside = len(names) > 1 and names[-1] == "**"
+    found = tuple(None if name == "**" and len(names) > 1 else name_matcher(_star(name)) for name in names)
+    return (*found, name_matcher("*")) if inside else found
+
+
+def _is_broken(name: str) -> bool:
+    """Whether git takes it for no pattern: brackets without an end, a backslash before nothing."""
+    at = 0
+    while at < len(name):
+        if name[at] == "\\":
+            if at + 1 == len(name):
+                return True
+            at += 2
+        elif name[at] == "[":
+            if not (end := bracket_end(name, at)):
+                return True
+            at = end
+        else:
+            at += 1
+    return False
+
+
+def _star(name: str) -> str:
+    return re.sub(r"\*{2,}", "*", name)
+
+
+def _trimmed(line: str) -> str:
+    """Without the spaces at the end that no backslash keeps."""
+    text = line.rstrip(" ")
+    return f"{text} " if text != line and (len(text) - len(text.rstrip("\\"))) % 2 else text
+
+
+@dataclass(slots=True)
+class Ignored:
+    """What is left out below one directory, the top.
+
+    Args:
+        rules: by directory relative to the top: ``""`` is the top, ``..`` and ``../..`` are above it, ``a/b`` below.
+        repositories: directories below the top that are repositories, and ``""`` when the top is.
+        above: the last names of the directories that lead from the highest one with rules to the top, by directory.
+    """
+
+    rules: Mapping[str, Sequence[IgnoreRule]]
+    repositories: frozenset[str] = frozenset()
+    above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def leaves_out(self, path: str, *, is_dir: bool = False) -> bool:
+        """Whether a file or a directory is left out, by its path below the top."""
+        if is_dir:
+            return self._directory(path)
+        return self._directory(posixpath.dirname(path)) or self._decided(path, is_dir=False)
+
+    def _directory(self, path: str) -> bool:
+        waiting = []
+        while path and path not in self._known:
+            waiting.append(path)
+            path = posixpath.dirname(path)
+        out = self._known.get(path, False)
+        for directory in reversed(waiting):
+            out = self._known[directory] = out or self._decided(directory, is_dir=True)
+        return out
+
+    def _decided(self, path: str, *, is_dir: bool) -> bool:
+        if not self.rules:
+            return False
+        names = path.split("/")
+        for depth in range(len(names) - 1, -1, -1):
+            directory = "/".join(names[:depth])
+            verdict = _last(self.rules.get(directory, ()), names[depth:], is_dir=is_dir)
+            if verdict is not None:
+                return verdict
+            if directory in self.repositories:
+                return False
+        return self._from_above(names, is_dir=is_dir)
+
+    def _from_above(self, names: list[str], *, is_dir: bool) -> bool:
+        for directory, between in sorted(self.above.items(), key=lambda item: len(item[1])):
+            verdict = _last(self.rules.get(directory, ()), [*between, *names], is_dir=is_dir)
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _last(rules: Sequence[IgnoreRule], names: Sequence[str], *, is_dir: bool) -> bool | None:
+    """What the last rule that matches says; None when none does."""
+    for rule in reversed(rules):
+        if rule.matches(names, is_dir=is_dir):
+            return not rule.keeps
+    return None

@@ -1,0 +1,218 @@
+"""Patterns of paths: ``*``, ``?``, ``[...]`` within one name, ``**`` for any number of directories, ``{a,b}``. Pure.
+
+No pattern takes long: names are compared one by one, each by an expression without backtracking across its stars.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+__all__ = ["ALTERNATIVES", "PathPattern", "bracket_end", "expand_braces", "name_matcher", "names_match", "rough_name"]
+
+ALTERNATIVES = 200
+"""Patterns that the braces of one may stand for."""
+ANY_NAMES = "**"
+_PLAIN = re.compile(r"[A-Za-z0-9._@%+=,-]+|\*+")
+
+
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """The patterns that one with braces stands for, nested ones too; a brace without its other half is a letter.
+
+    Raises:
+        ValueError: they are too many.
+    """
+    found, waiting = [], [pattern]
+    while waiting:
+        text = waiting.pop()
+        parts = _first_group(text)
+        if parts is None:
+            found.append(text)
+        else:
+            before, choices, after = parts
+            waiting += [f"{before}{choice}{after}" for choice in reversed(choices)]
+        if len(found) + len(waiting) > ALTERNATIVES:
+            raise ValueError(f"the braces stand for more than {ALTERNATIVES} patterns")
+    return tuple(dict.fromkeys(found))
+
+
+def _first_group(text: str) -> tuple[str, list[str], str] | None:
+    """What is before, in and after the first whole group with a comma."""
+    stack: list[tuple[int, list[int]]] = []
+    best: tuple[int, int, list[int]] | None = None
+    for at, char in _unescaped(text):
+        if char == "{":
+            stack.append((at, []))
+        elif char == "," and stack:
+            stack[-1][1].append(at)
+        elif char == "}" and stack:
+            start, commas = stack.pop()
+            if commas and (best is None or start < best[0]):
+                best = (start, at, commas)
+    if best is None:
+        return None
+    start, end, commas = best
+    edges = [start, *commas, end]
+    choices = [text[left + 1 : right] for left, right in pairwise(edges)]
+    return text[:start], choices, text[end + 1 :]
+
+
+def _unescaped(text: str) -> Iterator[tuple[int, str]]:
+    """The characters that are not behind a backslash and not in brackets."""
+    at = 0
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+            continue
+        if text[at] == "[" and (end := bracket_end(text, at)):
+            at = end
+            continue
+        yield at, text[at]
+        at += 1
+
+
+def bracket_end(text: str, start: int) -> int:
+    """Where the brackets that begin at ``start`` end, behind them; 0 when they do not."""
+    at = start + 1
+    at += text[at : at + 1] in ("!", "^")
+    at += text[at : at + 1] == "]"
+    end = text.find("]", at)
+    return end + 1 if end >= 0 and "/" not in text[start:end] else 0
+
+
+def name_matcher(pattern: str) -> re.Pattern[str]:
+    """The expression of one name's pattern; a backslash makes the next character a letter."""
+    plain, at = [], 0
+    while at < len(pattern):
+        if pattern[at] == "\\" and at + 1 < len(pattern):
+            plain.append(_letter(pattern[at + 1]))
+            at += 2
+        elif pattern[at] == "[" and (end := bracket_end(pattern, at)):
+            inside = pattern[at + 1 : end - 1]
+            plain.append(f"[!{inside[1:]}]" if inside[0] == "^" else f"[{inside}]")
+            at = end
+        else:
+            plain.append("[[]" if pattern[at] == "[" else pattern[at])
+            at += 1
+    return re.compile(fnmatch.translate("".join(plain)))
+
+
+def _letter(char: str) -> str:
+    return f"[{char}]" if char in "*?[" else char
+
+
+def names_match(
+    patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
+) -> bool:
+    """Whether names match patterns, where None is any number of names. Every place is kept: no way back is taken.
+
+    Args:
+        visible_only: None stands for names without a dot in front.
+    """
+    places = _skipped({0}, patterns)
+    for name in names:
+        following = set()
+        for place in places:
+            if place == len(patterns):
+                continue
+            pattern = patterns[place]
+            if pattern is None:
+                if not (visible_only and name.startswith(".")):
+                    following.add(place)
+            elif pattern.match(name):
+                following.add(place + 1)
+        places = _skipped(following, patterns)
+        if not places:
+            return False
+    return len(patterns) in places
+
+
+def _skipped(places: set[int], patterns: Sequence[re.Pattern[str] | None]) -> set[int]:
+    found = set()
+    for place in places:
+        at = place
+        found.add(at)
+        while at < len(patterns) and patterns[at] is None:
+            at += 1
+            found.add(at)
+    return found
+
+
+def rough_name(pattern: str) -> str:
+    """A pattern of names that ``find``, ``rg`` and shells read alike, and that matches at least as much."""
+    at, kept = 0, []
+    while at < len(pattern):
+        if pattern[at] == "[" and (end := bracket_end(pattern, at)):
+            kept.append("*")
+            at = end
+        elif pattern[at] != "\\" and (match := _PLAIN.match(pattern, at)):
+            kept.append(match[0])
+            at = match.end()
+        else:
+            kept.append("*")
+            at += 1
+    return re.sub(r"\*+", "*", "".join(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """One pattern of relative paths, made by :meth:`parse`. One without ``/`` is of the last name alone, if asked."""
+
+    alternatives: tuple[tuple[re.Pattern[str] | None, ...], ...]
+    rough_names: tuple[str, ...]
+    """Patterns of last names that match at least as much."""
+    hidden: bool
+    """A component begins with a dot, so names that do must be looked at."""
+    only_name: bool = False
+    visible_only: bool = False
+
+    @classmethod
+    def parse(cls, pattern: str, *, only_name: bool = False, visible_only: bool = False) -> PathPattern:
+        """Read one.
+
+        Args:
+            only_name: a pattern without ``/`` is of the last name, wherever the file is.
+            visible_only: a name with a dot in front matches a component with a dot in front alone.
+
+        Raises:
+            ValueError: its braces stand for too much, or it is empty.
+        """
+        parts = [_components(text) for text in expand_braces(pattern)]
+        if not all(parts):
+            raise ValueError("the pattern is empty")
+        named = only_name and "/" not in pattern
+        return cls(
+            tuple(tuple(_component(name, visible_only=visible_only) for name in names) for names in parts),
+            tuple(dict.fromkeys(rough_name(names[-1]) for names in parts)),
+            any(_dotted(name) for names in parts for name in names),
+            named,
+            visible_only,
+        )
+
+    def matches(self, path: str) -> bool:
+        """Whether a path, relative and without ``./``, matches."""
+        names = path.split("/")
+        if self.only_name:
+            names = names[-1:]
+        return any(names_match(found, names, visible_only=self.visible_only) for found in self.alternatives)
+
+
+def _dotted(name: str) -> bool:
+    return name.startswith((".", "\\."))
+
+
+def _component(name: str, *, visible_only: bool) -> re.Pattern[str] | None:
+    if name == ANY_NAMES:
+        return None
+    found = name_matcher(name)
+    return re.compile(rf"(?!\.){found.pattern}") if visible_only and not _dotted(name) else found
+
+
+def _components(pattern: str) -> list[str]:
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise ValueError(".. leads out of the directory; give the directory above as the path")
+    return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]

@@ -1,0 +1,120 @@
+"""Shell text that searches below a directory of the target. Pure.
+
+Everything that it says comes as frames: a letter, a text, NUL. Texts hold no NUL: names cannot, and it is taken out of
+contents. ``S`` a directory that was left out, ``I`` an ignore file and a frame with its content, ``P`` the same above
+the top, ``N`` a repository below it, ``R`` the real directory, ``X`` a refusal, ``E`` how many places could not be
+looked into; a frame that begins with a dot is a path.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .patterns import rough_name
+
+__all__ = ["EXCLUDED", "IGNORE_LIMIT", "TreeQuery", "enter", "find_words", "framed_errors", "ignore_above"]
+
+EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")
+"""Directories that nobody means to search."""
+IGNORE_LIMIT = 64 << 10
+"""Bytes of one ``.gitignore`` that are read."""
+
+_EMIT = (
+    "for f do case $f in */.git) printf 'N%s\\0' \"$f\" ;; "
+    f"*) printf 'I%s\\0' \"$f\"; head -c {IGNORE_LIMIT} <\"$f\" | tr -d '\\000'; printf '\\0' ;; esac; done"
+)
+_SKIPPED = "for f do printf 'S%s\\0' \"$f\"; done"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuery:
+    """What of a tree is looked at.
+
+    ``rough_names``: patterns, one of which the last name matches; none means any.
+    """
+
+    directory: str
+    hidden: bool = False
+    excludes: bool = True
+    rough_names: tuple[str, ...] = ()
+    depth: int | None = None
+
+
+def enter(query: TreeQuery) -> str:
+    """Go there, or say why not; a file is a top of its own, in ``only``."""
+    path = shlex.quote(query.directory)
+    return f"""\
+LC_ALL=C; export LC_ALL; unset GREP_OPTIONS GREP_COLORS GREP_COLOR RIPGREP_CONFIG_PATH POSIXLY_CORRECT CDPATH
+only= top={path}
+if [ ! -e "$top" ] && [ ! -h "$top" ]; then
+  parent=${{top%/*}}; if [ -x "${{parent:-/}}" ] || [ ! -d "${{parent:-/}}" ]; then printf 'Xmissing\\0'
+  else printf 'Xdenied\\0'; fi; exit 0; fi
+if [ ! -d "$top" ]; then
+  links=0
+  while [ -h "$top" ] && [ $links -lt 40 ]; do link=$(readlink "$top") || break
+    case $link in /*) top=$link ;; *) top=${{top%/*}}/$link ;; esac; links=$((links + 1)); done
+  only=./${{top##*/}}; top=${{top%/*}}; top=${{top:-/}}
+  if [ ! -f "$top/$only" ]; then printf 'Xspecial\\0'; exit 0; fi
+  if [ ! -r "$top/$only" ]; then printf 'Xdenied\\0'; exit 0; fi
+fi
+cd -P "$top" 2>/dev/null || {{ printf 'Xdenied\\0'; exit 0; }}
+if [ ! -r . ] && [ -z "$only" ]; then printf 'Xdenied\\0'; exit 0; fi
+printf 'R%s\\0' "$PWD"
+"""
+
+
+def ignore_above(*, contents: bool) -> str:
+    """Find the repository that the directory is in, as ``repo``, and say what its directories above leave out."""
+    told = (
+        f"printf 'P%s\\0' \"$p\"; head -c {IGNORE_LIMIT} <\"$p/.gitignore\" | tr -d '\\000'; printf '\\0'"
+        if contents
+        else ":"
+    )
+    return f"""\
+d=$PWD repo=
+while [ -n "$d" ] && [ ! -e "$d/.git" ]; do d=${{d%/*}}; done
+if [ -e "$d/.git" ]; then repo=1; p=$PWD
+  while [ "$p" != "$d" ] && [ -n "$p" ]; do p=${{p%/*}}; if [ -f "$p/.gitignore" ]; then {told}; fi; done
+fi
+"""
+
+
+def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, frames_to: int = 1) -> str:
+    """``find`` with its expression: ``actions`` are expressions of types, and what is done with what they match.
+
+    No ``-exec ... +`` is in parentheses: the ``find`` of busybox would forget it.
+    """
+    depth = "" if query.depth is None else f"-maxdepth {query.depth} "
+    words = [f"find . {depth}"]
+    if query.excludes:
+        emit, skipped = (f"-exec sh -c {shlex.quote(_redirected(text, frames_to))} sh {{}} +" for text in TOLD)
+        names = " -o ".join(f"-name {shlex.quote(name)}" for name in EXCLUDED)
+        words.append(f"-name .gitignore -type f {emit} ! -name '*' -o ")
+        words.append(f"-name .git ! -path ./.git {emit} ! -name '*' -o ")
+        words.append(f"-type d \\( {names} \\) ! -name . -prune {skipped} -o ")
+    if not query.hidden:
+        words.append("-name '.?*' -prune -o ")
+    rough = ""
+    if query.rough_names and "*" not in query.rough_names:
+        rough = " -o ".join(f"-name {shlex.quote(rough_name(name))}" for name in query.rough_names)
+        rough = f" \\( {rough} \\)"
+    words.append(" -o ".join(f"{kinds}{rough} {action}" for kinds, action in actions))
+    return "".join(words)
+
+
+TOLD = (_EMIT, _SKIPPED)
+
+
+def _redirected(script: str, number: int) -> str:
+    return script if number == 1 else f"{{ {script}; }} >&{number}"
+
+
+def framed_errors(body: str) -> str:
+    """The body, and how many complaints there were about what could not be looked into."""
+    return (
+        "exec 3>&1\n"
+        f"errors=$( {{ {body}\n}} 2>&1 >&3 3>&- | grep -v -e 'No such file' -e 'rminated by signal' | wc -l )\n"
+        "printf '\\0E%s\\0' \"$errors\"\n"
+    )
