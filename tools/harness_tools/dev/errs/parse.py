@@ -91,7 +91,7 @@ def _read(log: Log, readers: Sequence[Reader]) -> Iterator[Problem]:
         for reader in readers if log.lines[at].strip() else ():
             found = reader(log, at)
             if found is not None:
-                yield from found.problems
+                yield from (problem for problem in found.problems if problem.message)
                 upto = max(upto, found.upto)
                 break
         at = upto
