@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.toolkit.skills import SkillError, SkillFile, SkillLibrary, SkillRoot, digest_of, skill_roots
 from harness.toolkit.skills_front import Front, split_front
+from harness_tools.interaction.skills import Skill
 
 TEXT = "---\nname: deploy\ndescription: How we deploy\n---\n\nFirst, look.\n"
 
@@ -237,6 +238,16 @@ def test_the_project_counts_where_its_directory_is_trusted(tmp_path: Path, monke
     (project / ".harness").rename(tmp_path / "moved")
     (project / ".harness").symlink_to(tmp_path / "moved")
     assert [root.origin for root in skill_roots()] == ["user"]
+
+
+def test_a_current_directory_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    found = SkillLibrary().list()
+    assert found.skills == ()
+    assert "the skills are not known: " in found.problems[0]
+    assert Skill(SkillLibrary()).name == "skill"
 
 
 def test_settings_that_cannot_be_read_trust_nothing_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

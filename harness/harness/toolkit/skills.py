@@ -123,7 +123,7 @@ class SkillLibrary:
         problems: list[str] = []
         try:
             roots = tuple(self._roots())
-        except HarnessError as error:
+        except (HarnessError, OSError, RuntimeError) as error:  # no home, or a current directory that is gone
             return SkillList(problems=(f"the skills are not known: {error}",))
         for root in roots:
             for directory in _folders(root, problems):
@@ -257,8 +257,15 @@ def _below(directory: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.s
     for entry in entries[: 10 * FILES_LIMIT]:
         path = f"{prefix}{entry.name}"
         if not entry.is_dir(follow_symlinks=False):
-            yield path, entry.stat(follow_symlinks=False)
+            yield path, _state(entry)
         elif depth:
             yield from _below(Path(entry.path), f"{path}/", depth - 1)
         else:
             yield path, None
+
+
+def _state(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
