@@ -15,7 +15,7 @@ __all__ = ["Asked", "Reply", "WebServer", "redirect", "web_server"]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request."""
+    """One request; the names of its headers are in lower case."""
 
     method: str
     path: str
@@ -83,7 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        request = Asked(self.command, self.path, dict(self.headers.items()), self.rfile.read(length).decode())
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Asked(self.command, self.path, headers, self.rfile.read(length).decode())
         self.server.asked.append(request)
         page = self.server.pages.get(urlsplit(self.path).path, Reply(b"no such page", 404))
         reply = page(request) if callable(page) else page

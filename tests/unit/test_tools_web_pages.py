@@ -9,7 +9,7 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
@@ -73,6 +73,7 @@ def test_what_is_no_text_is_not_shown(body: bytes, kind: str) -> None:
     assert failure.value.code == "not_text"
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=200), st.sampled_from(["text/plain", "text/html; charset=utf-16", "text/html;charset=gb18030"])
 )
@@ -88,6 +89,7 @@ def test_any_bytes_are_text_or_a_refusal(body: bytes, kind: str) -> None:
 # -- packed bodies
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=3_000), st.integers(1, 7), st.integers(1, 4_000), st.sampled_from(["gzip", "deflate", "raw", ""])
 )
@@ -197,6 +199,7 @@ def test_a_body_that_came_in_part_says_so() -> None:
         assert len(found.body) <= 1_000
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab/'\"$`;&|()<>\\ \t%-*~#!{}", max_size=20), st.text(alphabet="ab'\"$`; @\\-", max_size=20))
 def test_neither_a_url_nor_a_header_leaves_its_word(tail: str, value: str) -> None:
     try:
@@ -256,13 +259,13 @@ def test_a_title_is_one_short_line() -> None:
 # -- settings
 
 
-def settings(*tables: dict[str, object], trusted: bool = True) -> WebSettings:
+def web_settings(*tables: dict[str, object], trusted: bool = True) -> WebSettings:
     found = [SettingsTable(f"file {number}", table, trusted) for number, table in enumerate(tables)]
     return web_settings_of(found, {"KEY": "from the environment"})
 
 
 def test_settings_add_up_and_keep_their_key_to_themselves() -> None:
-    made = settings(
+    made = web_settings(
         {"allow": ["10.0.0.5:9200"], "timeout": 5},
         {
             "allow": ["wiki.lan"],
@@ -300,11 +303,11 @@ def test_settings_add_up_and_keep_their_key_to_themselves() -> None:
 )
 def test_mistakes_in_the_settings_are_told(table: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        settings(table)
+        web_settings(table)
     assert "hunter2" not in str(error.value)
 
 
 def test_a_directory_that_is_not_trusted_opens_nothing() -> None:
     for table in ({"allow": ["10.0.0.1"]}, {"proxy": ""}, {"search": {"provider": "ddgs"}}):
         with pytest.raises(ConfigError, match="trusted"):
-            settings(table, trusted=False)
+            web_settings(table, trusted=False)

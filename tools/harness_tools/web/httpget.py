@@ -68,7 +68,7 @@ class PlainGetter(Getter):
     async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
         """See :class:`Getter`."""
         parsed = httpx.URL(str(url))
-        if (parsed.scheme, parsed.host, parsed.port or url.port) != url.origin:
+        if (parsed.scheme, parsed.raw_host.decode(), parsed.port or url.port) != url.origin:
             raise WebFailure("bad_url", f"{url} can be read in two ways")
         context = await to_thread.run_sync(httpx.create_ssl_context)
         received = _Received()

@@ -54,7 +54,7 @@ def command_for(url: WebUrl, sent: Sent, most: int) -> str:
     )
     long = " ".join(f"--header={header}" for header in given)
     wget = f"wget --no-config -q -S -O - --content-on-error --max-redirect=0 -t 1 -T {SECONDS} {long} -- {address}"
-    small = f"wget -q -S -O - -T {SECONDS} {long} -- {address}"
+    small = f"wget -q -S -O - {long} -- {address}"  # some builds of busybox crash at -T; the shell has a limit
     return (
         f"{{ if command -v curl >/dev/null 2>&1; then echo {MARK} curl >&2; {curl}; "
         f"elif wget --version 2>/dev/null | grep -q GNU; then echo {MARK} wget >&2; {wget}; "
