@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
+import mcp_types as types
 import pexpect
 import pytest
+from tests.support.mcp_program import Home, stdio_client_of
 from tests.support.program import Program
 
 QUESTION = json.dumps(
@@ -75,6 +78,30 @@ def test_without_a_terminal_the_answer_is_that_nobody_is_there(program: Program)
     with program.start("--json", "tools", "call", "ask_user_question", QUESTION, start_new_session=True) as running:
         document = json.loads(running.communicate(timeout=60)[0])
     assert (running.returncode, document["status"], document["error_code"]) == (1, "error", "no_user")
+
+
+async def test_the_user_of_a_client_is_asked_and_what_is_noted_outlives_the_server(tmp_path: Path) -> None:
+    home, asked = Home.make(tmp_path), list[str]()
+
+    async def reply(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        own = {"answer_1": "2. SQLite", "answer_2_1": True, "other_2": "and web9"}
+        return types.ElicitResult(action="accept", content={"decision": "once"} if "Allow" in params.message else own)
+
+    async with stdio_client_of(home, elicitation_callback=reply) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        answered = await client.call_tool("ask_user_question", json.loads(QUESTION))
+        kept = await client.call_tool("remember", {"content": "nginx is in /opt", "scope": "host"})
+    assert "compact" not in names
+    assert {"ask_user_question", "forget", "recall", "remember", "skill", "todo_write"} <= names
+    assert "Which hosts?: web1; in the user's own words: and web9" in str(answered.content)
+    assert (kept.is_error, len(asked)) == (False, 2)
+    assert "| host: nginx is in /opt" in asked[1]
+    async with stdio_client_of(home) as client:
+        nobody = await client.call_tool("ask_user_question", json.loads(QUESTION))
+        known = await client.call_tool("recall", {})
+    assert (nobody.is_error, "there is no user to ask here" in str(nobody.content)) == (True, True)
+    assert "m1 (host): nginx is in /opt" in str(known.content)
 
 
 # -- memories
