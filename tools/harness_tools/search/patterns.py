@@ -215,4 +215,6 @@ def _components(pattern: str) -> list[str]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
         raise ValueError(".. leads out of the directory; give the directory above as the path")
+    if names[-1:] == [ANY_NAMES]:
+        names.append("*")  # what is below, not the directory itself
     return [name for number, name in enumerate(names) if name != ANY_NAMES or names[number - 1 : number] != [name]]
