@@ -142,7 +142,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], bool], what: str, within: float = 10.0) -> float:
+async def until(condition: Callable[[], bool], what: str, within: float = 30.0) -> float:
     """Wait for something that cannot signal; returns the seconds that it took."""
     began = anyio.current_time()
     try:

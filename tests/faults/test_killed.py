@@ -28,7 +28,7 @@ async def test_a_killed_harness_loses_nothing_and_the_next_one_can_go_on(here: P
             started = [job for job in jobs if str(runs) in job.command]
             assert len(started) <= 1
             for job in started:
-                result = await within(20, ctx.wait(job.job_id, timeout=15))
+                result = await within(45, ctx.wait(job.job_id, timeout=40))
                 if lines(runs):
                     assert (result.status, result.exit_code) == (Status.COMPLETED, 9), (delay, result)
                     assert result.stdout == expected, (delay, len(result.stdout))
@@ -53,7 +53,7 @@ async def test_a_command_that_runs_on_is_named_as_the_holder_and_its_end_frees_t
         with pytest.raises(Exception, match=f"job {job.job_id}"):
             await ctx.run_shell("true", timeout=20)
         gate.touch()
-        result = await within(20, ctx.wait(job.job_id, timeout=15))
+        result = await within(45, ctx.wait(job.job_id, timeout=40))
         assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "begin\nend\n")
         await usable(ctx)
 

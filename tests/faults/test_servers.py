@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -61,7 +62,7 @@ async def test_before_a_command_it_is_made_anew(here: Place, fault: Callable[[Pl
     async with opened(here) as ctx:
         await usable(ctx)
         fault(here)
-        first = await within(20, ctx.run_shell("echo first", timeout=15))  # may be typed before the loss is known
+        first = await within(45, ctx.run_shell("echo first", timeout=40))  # may be typed before the loss is known
         assert first.status in (Status.UNKNOWN, Status.SHELL_EXITED) or first.stdout == "first\n", first
         await usable(ctx)
         assert len(here.drainers()) == 1
@@ -79,7 +80,7 @@ async def test_during_a_command_its_outcome_is_honest_and_the_next_one_works(
 
             async def run() -> None:
                 command = f"echo begin; echo once >>{runs}; sleep 300"
-                results.append(await within(20, ctx.run_shell(command, timeout=15)))
+                results.append(await within(45, ctx.run_shell(command, timeout=40)))
 
             tasks.start_soon(run)
             await until(lambda: bool(lines(runs)), "the command runs")
@@ -127,7 +128,7 @@ async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(he
 
                 async def run(to: list[ShellResult] = results, n: int = number) -> None:
                     command = f"seq 1 500; echo {n} >{runs}; cat {gate}; (exit {n})"
-                    to.append(await within(20, ctx.run_shell(command, timeout=15)))
+                    to.append(await within(45, ctx.run_shell(command, timeout=40)))
 
                 tasks.start_soon(run)
                 await until(partial(says, runs, str(number)), "it runs")
@@ -144,19 +145,20 @@ async def test_a_control_client_that_is_killed_during_a_command_costs_nothing(he
 async def test_clients_that_are_killed_while_commands_are_typed_never_run_one_twice(here: Place) -> None:
     runs = here.path("runs")
     done = 0
-    async with opened(here) as ctx:
+    async with opened(here, bound=110) as ctx:
         async with anyio.create_task_group() as tasks:
 
             async def killer() -> None:
-                while True:
-                    await anyio.sleep(0.15)
+                """Twice for each command, and no more: on a slow machine a client is longer in coming than that."""
+                for _ in range(2):
+                    await anyio.sleep(random.uniform(0, 0.15))
                     for client in here.clients():
                         kill(client)
 
-            tasks.start_soon(killer)
             for number in range(40):
+                tasks.start_soon(killer)
                 try:
-                    result = await within(20, ctx.run_shell(f"echo {number} >>{runs}; echo out {number}", timeout=15))
+                    result = await within(60, ctx.run_shell(f"echo {number} >>{runs}; echo out {number}", timeout=50))
                 except ConnectionLost:
                     assert str(number) not in lines(runs)  # an exception says that nothing was run
                     continue
@@ -186,7 +188,7 @@ async def test_a_client_that_is_killed_before_the_keys_costs_a_moment_and_nothin
         here.tmux(
             "set-hook", "-g", hook, f"if-shell -F -t =harness: '{test}' 'run-shell \"kill -9 {client} 2>/dev/null; :\"'"
         )
-        result = await within(20, ctx.run_shell(f"echo once >>{runs}; echo out", timeout=15))
+        result = await within(45, ctx.run_shell(f"echo once >>{runs}; echo out", timeout=40))
         await until(lambda: not alive(client), "the client has gone")
         assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "out\n"), result
         assert result.duration < 8, result
