@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["Change", "Endings", "Span", "apply_changes", "changes_at", "find_spans", "line_numbers"]
 
+_WORD = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 Span = tuple[int, int]
 """Begin and end, in bytes."""
 
@@ -20,22 +21,27 @@ class Change:
     new: bytes
 
 
-def find_spans(data: bytes, text: bytes, most: int) -> list[Span]:
+def find_spans(data: bytes, text: bytes, most: int, *, words: bool = False) -> list[Span]:
     """Where ``text`` is, from the beginning on and without overlaps; ``most + 1`` places at most.
 
-    A line end of ``text`` matches ``\\r\\n`` as well, unless ``text`` has a carriage return of its own.
+    A line end of ``text`` matches ``\\r\\n`` as well, unless ``text`` has a carriage return of its own. ``words``: only
+    where there is no ASCII letter, digit or ``_`` on either side.
     """
     if b"\n" not in text or b"\r" in text or b"\r\n" not in data:
-        return list(_literal(data, text, most))
-    return _in_original(data, list(_literal(data.replace(b"\r\n", b"\n"), text, most)))
+        return list(_literal(data, text, most, words=words))
+    return _in_original(data, list(_literal(data.replace(b"\r\n", b"\n"), text, most, words=words)))
 
 
-def _literal(data: bytes, text: bytes, most: int) -> Iterator[Span]:
+def _literal(data: bytes, text: bytes, most: int, *, words: bool) -> Iterator[Span]:
     at = data.find(text)
     while at >= 0 and most >= 0:
+        end = at + len(text)
+        if words and (data[max(0, at - 1) : at] in _WORD or data[end : end + 1] in _WORD):
+            at = data.find(text, at + 1)
+            continue
         most -= 1
-        yield at, at + len(text)
-        at = data.find(text, at + len(text))
+        yield at, end
+        at = data.find(text, end)
 
 
 def _in_original(data: bytes, spans: Sequence[Span]) -> list[Span]:

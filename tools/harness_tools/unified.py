@@ -127,16 +127,28 @@ def _rendered(before: bytes, hunk: Sequence[_Region]) -> tuple[str, int, int]:
     head = _lines(before[_back(before, first.start) : first.start])
     tail = _lines(before[last.end : _forward(before, last.end)])
     body = [f" {line}" for line in head]
-    for number, region in enumerate(hunk):
-        if number:
-            body += [f" {line}" for line in _lines(before[hunk[number - 1].end : region.start])]
-        body += _compared(_lines(before[region.start : region.end]), _lines(region.new))
+    done = first.start
+    for run in _runs(hunk):
+        body += [f" {line}" for line in _lines(before[done : run[0].start])]
+        done = run[-1].end
+        body += _compared(_lines(before[run[0].start : done]), _lines(b"".join(region.new for region in run)))
     body += [f" {line}" for line in tail]
     more, less = (sum(line.startswith(sign) for line in body) for sign in "+-")
     same = len(body) - more - less
     start = first.line - len(head)
     title = f"@@ -{_range(start, same + less)} +{_range(start + first.delta, same + more)} @@\n"
     return title + "".join(map(_shown, body)), more, less
+
+
+def _runs(regions: Sequence[_Region]) -> list[list[_Region]]:
+    """Regions with nothing between them are shown as one."""
+    runs: list[list[_Region]] = []
+    for region in regions:
+        if runs and runs[-1][-1].end == region.start:
+            runs[-1].append(region)
+        else:
+            runs.append([region])
+    return runs
 
 
 def _range(start: int, count: int) -> str:

@@ -8,6 +8,7 @@ from harness.toolkit import Tool
 
 from .delete import Delete
 from .notab import NoTab
+from .repfor import RepFor
 from .splice import Splice
 from .split import Split
 from .tabcount import TabCount
@@ -18,4 +19,4 @@ __all__ = ["tools"]
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return [Splice(), Split(), TabCount(), NoTab(), Utf8(), Delete()]
+    return [RepFor(), Splice(), Split(), TabCount(), NoTab(), Utf8(), Delete()]

@@ -1,0 +1,297 @@
+"""``repfor``: one text becomes another in many files."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
+
+from harness.errors import FileError, StaleFileError
+from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.results_cache import depends_on
+
+from ..matching import apply_changes
+from ..texts import Content, Line, SomeContent
+from ..unified import diff_of
+from .repforplan import Plan, Problem, Target, plan_for
+from .replacing import Replacement
+
+__all__ = ["RepFor"]
+
+TEXT = 10_000
+"""Characters of a text that is searched."""
+PLACES = 50
+NAMED = 20
+"""Files that a message names."""
+ROOM = 10_000
+"""Characters of the differences that a dry run shows."""
+
+DESCRIPTION = """\
+Replace a text by another in many files, exactly, byte for byte elsewhere. Call it with dry_run first: it shows what \
+would change, and only files that it has shown, or that were read, are changed, while they are as they were. Version \
+control directories, node_modules, links and binary files are left alone."""
+
+
+def _searched(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it cannot hold a NUL: binary files are not changed")
+    if len(text) > TEXT:
+        raise ValueError(f"it is longer than {TEXT} characters")
+    return text
+
+
+def _written(text: str) -> str:
+    if len(text) > 10 * TEXT:
+        raise ValueError(f"it is longer than {10 * TEXT} characters")
+    return text
+
+
+class _Arguments(MutatingArguments):
+    search: Annotated[SomeContent, AfterValidator(_searched)] = Field(
+        description="the text, as it is; a newline in it is a line's end of any kind"
+    )
+    replace: Annotated[Content, AfterValidator(_written)] = Field(
+        description="what is written in its place; empty removes it"
+    )
+    dir: tuple[Line, ...] = Field(
+        (),
+        max_length=PLACES,
+        description="directories; without them and without files, the current one",
+        validation_alias=AliasChoices("dir", "dirs", "directory", "path"),
+    )
+    file: tuple[Line, ...] = Field(
+        (),
+        max_length=10 * PLACES,
+        description="files, instead of directories",
+        validation_alias=AliasChoices("file", "files"),
+    )
+    ext: Line | None = Field(None, max_length=100, description="only files with this ending, such as .go")
+    case_insensitive: bool = Field(False, description="letters of either case are the same")
+    whole_word: bool = Field(False, description="no ASCII letter, digit or _ on either side")
+    dry_run: bool = Field(False, description="show what would change, and change nothing")
+    recursive: bool = Field(False, description="in the directories below, too")
+    exclude: tuple[SomeContent, ...] = Field(
+        (), max_length=100, description="not in lines that hold one of these texts"
+    )
+
+    @model_validator(mode="after")
+    def _different(self) -> _Arguments:
+        if self.search == self.replace:
+            raise ValueError("search and replace are the same: there is nothing to change")
+        return self
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Those whose files change."""
+        return () if self.file else self.dir or (".",)
+
+    @property
+    def change(self) -> Replacement:
+        """What is replaced by what."""
+        encoded = [text.encode("utf-8", "surrogateescape") for text in (self.search, self.replace, *self.exclude)]
+        return Replacement(encoded[0], encoded[1], self.case_insensitive, self.whole_word, tuple(encoded[2:]))
+
+
+class RepFor(Tool[_Arguments]):
+    """``repfor``."""
+
+    def __init__(self) -> None:
+        traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
+        super().__init__("repfor", DESCRIPTION, _Arguments, traits)
+
+    def traits_of(self, args: _Arguments) -> Traits:
+        if not args.dry_run:
+            return self.traits
+        return replace(self.traits, category=Category.FILE_READ, mutating=False, parallelizable=True)
+
+    def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
+        paths = args.file or args.directories
+        return tuple(Subject("read" if args.dry_run else "write", path) for path in paths)
+
+    def preview(self, args: _Arguments) -> str | None:
+        if args.dry_run:
+            return None
+        old = "".join(f"-{line}\n" for line in args.search.split("\n"))
+        return old + "".join(f"+{line}\n" for line in args.replace.split("\n"))
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        plan = await plan_for(
+            ctx,
+            args.change,
+            files=args.file,
+            directories=args.directories,
+            ext=args.ext or "",
+            recursive=args.recursive,
+        )
+        if isinstance(plan, ToolResult):
+            return plan
+        if args.dry_run:
+            return _previewed(args, ctx, plan)
+        refusal = _unseen(args, ctx, plan) or await _forbidden(ctx, plan)
+        if refusal is not None:
+            return refusal
+        return _result(args, plan, await _write(ctx, plan))
+
+
+# -- what may be changed
+
+
+def _shown_as(change: Replacement, path: str) -> str:
+    """Where it is remembered which version of a file a dry run has shown; no path on a target looks like this."""
+    return f"repfor:{change.name}:{path}"
+
+
+def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None:
+    """The refusal to change files that nobody has seen as they are."""
+    unread, stale = list[str](), list[str]()
+    for target in plan.targets:
+        path, version = target.content.path, target.content.version
+        seen = [ctx.reads.seen(key, whole=False) for key in (path, _shown_as(args.change, path))]
+        if version not in seen:
+            (stale if any(seen) else unread).append(path)
+    for code, paths, text in (
+        ("stale", stale, "changed since they were read or shown: read them, or show them with dry_run, again"),
+        ("not_read", unread, "were neither read nor shown: call this with dry_run=true first"),
+    ):
+        if paths:
+            problem = f"{len(paths)} of {len(plan.targets)} files {text}. Nothing was changed: {_named(paths)}"
+            return ToolResult.failure(code, problem, data={"files": list(paths)})
+    return None
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - NAMED
+    return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
+    """The refusal of the policy, which knows now which files of the directories would be written."""
+    found = [Subject("write", target.content.path) for target in plan.targets if not target.named]
+    if not found:
+        return None
+    verdict = await ctx.permitted(tuple(found))
+    if verdict.allowed:
+        return None
+    return ToolResult.failure("denied", f"not changed: {verdict.reason}. Nothing was changed")
+
+
+# -- changing
+
+
+@dataclass(slots=True)
+class _Done:
+    targets: list[Target] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+async def _write(ctx: ToolContext, plan: Plan) -> _Done:
+    done = _Done(problems=list(plan.problems))
+    for target in plan.targets:
+        content = target.content
+        made = apply_changes(content.data, target.found.changes)
+        try:
+            result = await ctx.execution.write_file(content.path, made, expect=content.version, parents=False)
+        except StaleFileError:
+            problem = f"{content.path} was changed meanwhile, and was left as it is"
+            done.problems.append(Problem(content.path, "stale", problem))
+        except FileError as error:
+            plan.fail(content.path, error)
+            done.problems.append(plan.problems[-1])
+        else:
+            whole = ctx.reads.seen(content.path, whole=True) == content.version
+            ctx.reads.saw(content.path, result.version, whole=whole)
+            done.targets.append(target)
+    return done
+
+
+# -- telling
+
+
+def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
+    for target in plan.targets:
+        ctx.reads.saw(_shown_as(args.change, target.content.path), target.content.version, whole=False)
+    result = _result(args, plan, _Done(plan.targets, plan.problems))
+    diffs, room, left_out = [], ROOM, 0
+    for target in plan.targets:
+        if room <= 0:
+            left_out += 1
+            continue
+        diffs.append(diff_of(target.content.data, target.found.changes, target.content.path, room).text)
+        room -= len(diffs[-1])
+    if left_out:
+        diffs.append(f"[the differences of {left_out} more files are not shown]")
+    text = "\n".join([result.text, *(diff.removesuffix("\n") for diff in diffs)])
+    shown = depends_on(*(target.content for target in plan.targets))
+    return replace(result, content=ToolResult.of(text).content, metadata=shown)
+
+
+def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:
+    places = sum(len(target.found.changes) for target in done.targets)
+    told = "would be replaced" if args.dry_run else "were replaced"
+    summary = f"{places} places in {len(done.targets)} files {told}"
+    if not plan.targets and not done.problems:
+        summary = "no match: nothing to replace"
+    lines = [
+        f"{target.content.path}: {len(target.found.changes)} in {target.found.lines} lines" for target in done.targets
+    ]
+    problems = [f"not changed: {problem.message}" for problem in done.problems]
+    notes = [f"[{note}]" for note in _notes(plan)]
+    facts: Json = {
+        "summary": summary,
+        "directories": _directories(done.targets),
+        "dry_run": args.dry_run,
+        "files_modified": len(done.targets),
+        "total_replacements": places,
+        "files_searched": plan.searched,
+        "errors": [{"file": one.path, "code": one.code, "message": one.message} for one in done.problems],
+        "skipped": {
+            "binary": plan.binary,
+            "large": plan.large,
+            "unreadable": plan.unreadable,
+            "withheld": plan.withheld,
+            "excluded_matches": plan.excluded,
+        },
+    }
+    text = "\n".join([summary, *lines, *problems, *notes])
+    if done.problems:
+        code = "partial" if done.targets else done.problems[0].code
+        return ToolResult.failure(code, text, data=facts)
+    return ToolResult.of(text, data=facts, metadata={"count": places})
+
+
+def _directories(targets: Sequence[Target]) -> list[Json]:
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(posixpath.dirname(target.content.path), []).append(target)
+    return [
+        {
+            "dir": directory,
+            "files_modified": len(members),
+            "lines_changed": sum(target.found.lines for target in members),
+            "total_replacements": sum(len(target.found.changes) for target in members),
+            "files": [
+                {
+                    "file": posixpath.basename(target.content.path),
+                    "path": target.content.path,
+                    "replacements": len(target.found.changes),
+                    "lines_changed": target.found.lines,
+                }
+                for target in members
+            ],
+        }
+        for directory, members in groups.items()
+    ]
+
+
+def _notes(plan: Plan) -> list[str]:
+    counts = (
+        (plan.binary, "binary files hold the text, too"),
+        (plan.large, "files are too large"),
+        (plan.unreadable, "files or directories could not be looked into"),
+        (plan.withheld, "files are withheld by policy"),
+        (plan.excluded, "places are in lines that were excluded"),
+    )
+    return [f"left alone: {count} {what}" for count, what in counts if count]

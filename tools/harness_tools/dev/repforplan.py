@@ -1,0 +1,164 @@
+"""Which files a replacement changes: they are found and read first, and nothing is written until all of them may be."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field, replace
+
+from anyio import to_thread
+
+from harness.errors import FileError
+from harness.results import FileContent
+from harness.toolkit import ToolContext, ToolResult
+from harness.toolkit.failures import failure_of
+from harness.toolkit.reads import target_path
+
+from .candidates import FILE_LIMIT, Candidates, candidates_in
+from .replacing import Found, Replacement
+
+__all__ = ["FILES", "Plan", "Problem", "Target", "ending_of", "plan_for"]
+
+FILES = 500
+"""Files that one call changes."""
+CANDIDATES = 5_000
+"""Files that one call fetches."""
+ALL_BYTES = 64 << 20
+"""Bytes of all of them together, which are held here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file that changes, and what changes in it. ``named``: it was named, and not found in a directory."""
+
+    content: FileContent
+    found: Found
+    named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file that could not be read or written."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a call would change. Counters are files, but for ``excluded``, which counts places."""
+
+    targets: list[Target] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    searched: int = 0
+    binary: int = 0
+    large: int = 0
+    unreadable: int = 0
+    withheld: int = 0
+    excluded: int = 0
+
+    def add(self, candidates: Candidates) -> None:
+        """Count what a search left out."""
+        self.binary += candidates.binary
+        self.large += len(candidates.large)
+        self.unreadable += candidates.unreadable
+
+    def fail(self, path: str, error: Exception) -> None:
+        """Note a file that could not be read."""
+        result, _ = failure_of(error, "repfor")
+        self.problems.append(Problem(path, result.error_code, result.text))
+
+
+def ending_of(ext: str) -> str:
+    """How names end with this extension: the dot may be left out."""
+    return ext if not ext or ext.startswith(".") else f".{ext}"
+
+
+async def plan_for(
+    ctx: ToolContext,
+    change: Replacement,
+    *,
+    files: tuple[str, ...],
+    directories: tuple[str, ...],
+    ext: str,
+    recursive: bool,
+) -> Plan | ToolResult:
+    """Find and read what would change; or the refusal, when that is too much for one call.
+
+    Raises:
+        FileError: a directory cannot be read.
+        ToolError: a search did not come to its end.
+    """
+    plan = Plan()
+    names = await _found(ctx, plan, change, directories, ending_of(ext), recursive=recursive)
+    if len(names) > CANDIDATES:
+        text = (
+            f"{len(names)} files hold the text, more than {CANDIDATES}: name a smaller directory. Nothing was changed"
+        )
+        return ToolResult.failure("too_many", text, data={"files": len(names)})
+    named = [(target_path(ctx, path), path, True) for path in files if path.endswith(ending_of(ext))]
+    return await _read(ctx, plan, change, [*named, *((path, path, False) for path in names)])
+
+
+async def _found(
+    ctx: ToolContext, plan: Plan, change: Replacement, directories: tuple[str, ...], ending: str, *, recursive: bool
+) -> list[str]:
+    """The files of the directories that may change, by their real paths, without those that the policy keeps back."""
+    names: dict[str, None] = {}
+    for directory in directories:
+        real = (await ctx.execution.stat(target_path(ctx, directory))).path
+        found = await candidates_in(ctx, real, change.part, ending, folds=change.folds, recursive=recursive)
+        plan.add(found)
+        paths = [posixpath.join(real, name) for name in found.names]
+        kept_back = await ctx.withheld(paths, top=real)
+        plan.withheld += len(kept_back)
+        names |= dict.fromkeys(path for path in paths if path not in kept_back)
+    return list(names)
+
+
+async def _read(
+    ctx: ToolContext, plan: Plan, change: Replacement, paths: list[tuple[str, str, bool]]
+) -> Plan | ToolResult:
+    known: set[str] = set()
+    room = ALL_BYTES
+    for path, given, named in paths:
+        try:
+            content = await ctx.execution.read_file(path, limit=FILE_LIMIT + 1)
+        except FileError as error:
+            plan.fail(given, error)
+            continue
+        if content.path in known:
+            continue
+        known.add(content.path)
+        plan.searched += 1
+        target = await _target(plan, change, given, content, named=named)
+        if target is None:
+            continue
+        plan.targets.append(target)
+        room -= content.size
+        if room < 0 or len(plan.targets) > FILES:
+            text = (
+                f"more than {FILES} files, or {ALL_BYTES >> 20} MiB, would change: name fewer files, or a smaller "
+                "directory. Nothing was changed"
+            )
+            return ToolResult.failure("too_many", text)
+    return plan
+
+
+async def _target(plan: Plan, change: Replacement, given: str, content: FileContent, *, named: bool) -> Target | None:
+    if content.size > FILE_LIMIT:
+        plan.large += 1
+        if named:
+            plan.problems.append(Problem(given, "too_big", f"{given} holds more than {FILE_LIMIT >> 20} MiB"))
+        return None
+    if b"\0" in content.data:
+        plan.binary += 1
+        if named:
+            plan.problems.append(Problem(given, "binary", f"{given} is no text: it holds NUL bytes"))
+        return None
+    found = await to_thread.run_sync(change.find, content.data)
+    plan.excluded += found.excluded
+    if found.too_many:
+        plan.problems.append(Problem(given, "too_many", f"{given} holds the text too often"))
+        return None
+    return replace(Target(content, found), named=named) if found.changes else None
