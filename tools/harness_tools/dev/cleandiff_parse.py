@@ -189,6 +189,8 @@ def changes_of(output: str, *, complete: bool = True) -> list[Change]:
     changes = list(_raw(fields))
     counts = _counts(fields)
     sections = list(_sections(text))
+    if not complete and sections and len(sections[-1]) == 1:
+        sections.pop()  # its headline may be cut off, too
     at = 0
     made = []
     for change in changes:
