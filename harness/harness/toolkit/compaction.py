@@ -39,4 +39,4 @@ class Compactor(ABC):
 
 def without_compact(registry: R) -> R:
     """The tools without the one that has no use here: a model should not see what cannot work."""
-    return registry.filter(lambda tool: tool.name != COMPACT)
+    return registry.filter(lambda tool: tool.own.name != COMPACT)
