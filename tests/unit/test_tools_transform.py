@@ -194,7 +194,7 @@ async def test_there_is_one_source(arguments: Any) -> None:
         ("[1e999]", "bad_json", "more than a number can be"),
         (f"[{'9' * 5_000}]", "bad_json", "no JSON"),
         ("[" * 100_000, "bad_json", "nested too deeply"),
-        ('{"items": [], "kind": 1}', "bad_step", "step 1 (flatten): it needs a list, and the data is an object with the"),
+        ('{"items": [], "kind": 1}', "bad_step", "step 1 (flatten): it needs a list, and the data is an object"),
         ('{"items": [], "kind": 1}', "bad_step", "the keys items, kind"),
         ("3", "bad_step", "step 1 (flatten): it needs a list, and the data is a number"),
         ("null", "bad_step", "the data is null"),
