@@ -107,11 +107,13 @@ class Chosen:
 def chosen(hits: Iterable[Hit], limit: int, allowed: Sequence[str] = (), blocked: Sequence[str] = ()) -> Chosen:
     """The first hits of the wanted domains, each URL once. What is blocked is out, also when it is allowed."""
     kept: dict[str, Hit] = {}
+    seen: set[str] = set()
     left_out = 0
     for hit in hits:
         url = unwrapped(hit.url)
-        if not url or url in kept:
+        if not url or url in seen:
             continue
+        seen.add(url)
         host = parse_url(url).host
         wanted = not allowed or any(in_domain(host, domain) for domain in allowed)
         if not wanted or any(in_domain(host, domain) for domain in blocked):
