@@ -91,7 +91,7 @@ async def _read(ctx: ToolContext, path: str) -> FileContent | _Report:
     try:
         content = await ctx.execution.read_file(target_path(ctx, path), limit=SIZE + 1)
     except FileError as error:
-        return _Report(path, error=error.message)
+        return _Report(path, error=error.message.removeprefix(f"{target_path(ctx, path)}: "))
     if content.size > SIZE:
         return _Report(path, error=f"it has {content.size} bytes; at most {SIZE} are looked at")
     if b"\0" in content.data:

@@ -55,7 +55,9 @@ class _Arguments(MutatingArguments):
     )
     input: Content | None = Field(None, max_length=SIZE, description="the data itself, as JSON text")
     pipeline: list[Step] = Field(
-        min_length=1, max_length=100, description="the steps, in their order; each works on what the one before made"
+        min_length=1,
+        max_length=100,
+        description="the steps (group_by, sort_by, filter, count, flatten, format), each on what the one before made",
     )
 
     @model_validator(mode="after")
