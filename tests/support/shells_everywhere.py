@@ -8,8 +8,9 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.sshd import SshServer, start_sshd
@@ -33,9 +34,9 @@ class Place:
     tmux: bool
 
     @asynccontextmanager
-    async def again(self, *, tmux: bool | None = None) -> AsyncIterator[ExecutionContext]:
+    async def again(self, **settings: Any) -> AsyncIterator[ExecutionContext]:
         """A second context to the same target, as another program has it."""
-        async with connect(self.target, tmux=self.tmux if tmux is None else tmux, config=self.config) as ctx:
+        async with connect(self.target, tmux=self.tmux, config=replace(self.config, **settings)) as ctx:
             yield ctx
 
 

@@ -44,7 +44,18 @@ class Reading:
     stdout_line: bytes = b""
     """The line that has begun, as far as it was shown: a secret in it may go on."""
     stderr_line: bytes = b""
+    command: str | None = None
     lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    def is_of(self, found: JobOutput) -> bool:
+        """It is the job that was read before: ids begin anew where a target's state was removed."""
+        known = self.command in (None, _named(found.job))
+        return known and found.stdout.size >= self.position.stdout and found.stderr.size >= self.position.stderr
+
+    def begin(self) -> None:
+        """Nothing was read of this job."""
+        self.position = self.seen = Position()
+        self.stdout_line, self.stderr_line, self.command = b"", b"", None
 
 
 class ReadingPlaces:
@@ -129,28 +140,38 @@ async def read_on(job_id: str, asked: Asked, reading: Reading, ctx: ToolContext)
     Raises:
         JobNotFound: there is none of that id.
     """
-    start = asked.since if asked.since is not None else reading.position
     until = anyio.current_time() + asked.wait
+    start = asked.since if asked.since is not None else reading.position
+    first = await _read(job_id, start, PAGE, 0, ctx)
+    if not reading.is_of(first):
+        reading.begin()
+        start = asked.since or reading.position
+        first = await _read(job_id, start, PAGE, 0, ctx)
     if asked.matches is not None:
         job, out, err = await _chosen(job_id, asked, start, until, ctx)
     elif asked.tail is not None:
-        job, out, err = await _last(job_id, asked, start, ctx)
+        job, out, err = await _last(job_id, asked, start, until, ctx)
     else:
-        job, out, err = await _next_page(job_id, start, until, reading, ctx)
+        job, out, err = await _next_page(first, start, until, reading, ctx)
     return _remembered(job, out, err, start, asked, reading, ctx)
 
 
+def _named(job: Job) -> str:
+    """By what a job is known again; records keep the beginning of a long command."""
+    return job.command[:1000].strip()
+
+
 async def _next_page(
-    job_id: str, start: Position, until: float, reading: Reading, ctx: ToolContext
+    found: JobOutput, start: Position, until: float, reading: Reading, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
     """The next page; what is held back is waited for, and shown when nothing follows."""
     while True:
-        found = await _read(job_id, start, PAGE, until, ctx)
         out, err = _page(found, reading, ctx)
         if out.shown or err.shown or _is_over(found.job, until):
             return found.job, out, err
         reading.seen = Position(out.size, err.size)
-        await _read(job_id, Position(found.stdout.end, found.stderr.end), 1, until, ctx)
+        await _read(found.job.job_id, Position(found.stdout.end, found.stderr.end), 1, until, ctx)
+        found = await _read(found.job.job_id, start, PAGE, 0, ctx)
 
 
 async def _read(job_id: str, start: Position, limit: int, until: float, ctx: ToolContext) -> JobOutput:
@@ -214,10 +235,12 @@ def _matching(part: OutputPart, matches: Matcher, room: int, *, ended: bool) -> 
     return replace(used, lines=chosen.lines, matched=chosen.matched)
 
 
-async def _last(job_id: str, asked: Asked, start: Position, ctx: ToolContext) -> tuple[Job, _Stream, _Stream]:
+async def _last(
+    job_id: str, asked: Asked, start: Position, until: float, ctx: ToolContext
+) -> tuple[Job, _Stream, _Stream]:
     """The last lines of what is new: what stands before them is passed over, and said to be."""
     assert asked.tail is not None
-    probe = await ctx.execution.read_job(job_id, stdout=start.stdout, stderr=start.stderr, limit=1, wait=asked.wait)
+    probe = await _read(job_id, start, 1, until, ctx)
     near = Position(max(start.stdout, probe.stdout.size - SCAN), max(start.stderr, probe.stderr.size - SCAN))
     found = await ctx.execution.read_job(job_id, stdout=near.stdout, stderr=near.stderr, limit=2 * SCAN)
     parts = ((found.stdout, start.stdout), (found.stderr, start.stderr))
@@ -252,7 +275,7 @@ def _last_lines(stream: _Stream, count: int) -> _Stream:
 def _remembered(
     job: Job, out: _Stream, err: _Stream, start: Position, asked: Asked, reading: Reading, ctx: ToolContext
 ) -> Piece:
-    end = Position(out.end, err.end)
+    end, reading.command = Position(out.end, err.end), _named(job)
     goes_on = asked.since is None and asked.matches is None and asked.tail is None
     redact = ctx.redactor.text
     texts = (
