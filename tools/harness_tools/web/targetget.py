@@ -80,12 +80,9 @@ class TargetGetter(Getter):
 
     async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
         """See :class:`Getter`."""
-        done = await self._execution.run_shell(
-            command_for(url, sent, most),
-            timeout=min(timeout, SECONDS) + PATIENCE,
-            on_timeout="kill",
-            tty=False,
-            max_output=most + 2 * ROOM,
+        patience = min(timeout, SECONDS) + PATIENCE
+        done = await self._execution.run_beside(
+            command_for(url, sent, most), timeout=patience, max_output=most + 2 * ROOM
         )
         if done.status is Status.TIMED_OUT:
             raise WebFailure("timeout", f"{url.authority} did not answer the target within {timeout:.0f} s")
