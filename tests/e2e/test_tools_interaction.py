@@ -129,6 +129,8 @@ def test_the_operator_sees_adds_and_removes_what_agents_know(program: Program) -
     assert json.loads(there.stdout) == []
     recalled = json.loads(program.run("--json", "tools", "call", "recall").stdout)
     assert [one["memory_id"] for one in recalled["data"]["memories"]] == ["m3", "m1"]
+    found = json.loads(program.run("memory", "list", "--json", MAIL_TOKEN="nginx is in").stdout)
+    assert found[0]["content"] == "[redacted] /opt"  # it has become a secret since
     assert memory("forget", "m1") == "nginx is in /opt\n"
     assert [one["memory_id"] for one in json.loads(memory("--json", "list"))] == ["m2", "m3"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..toolkit.notebook import Memory, Place
+    from ..toolkit.seams import Redactor
 
 __all__ = ["memory"]
 
@@ -39,10 +41,12 @@ def list_memories(ctx: click.Context, scope: str | None) -> int:
     from ..toolkit.notebook_sqlite import SqliteNotebook
 
     session = session_of(ctx)
+    redact = _redactor(session).text
 
     async def main(interruption: Interruption) -> int:
         found = await SqliteNotebook().memories()
-        _show(session, [one for one in found if scope in (None, one.place.scope) and _is_about(session, one)])
+        chosen = [one for one in found if scope in (None, one.place.scope) and _is_about(session, one)]
+        _show(session, [replace(one, content=redact(one.content)) for one in chosen])
         return 0
 
     return run_async(main)
@@ -112,19 +116,24 @@ def _checked(session: Session, text: str) -> str:
     Raises:
         HarnessError: it may not.
     """
-    from ..toolkit.assembly import load_toolkit_settings
     from ..toolkit.notebook import memory_text
-    from ..toolkit.redaction import PatternRedactor
 
-    settings = load_toolkit_settings(session.invocation.choices)
-    variables = {**os.environ, **dict(session.settings.config.env)}
     try:
         content = memory_text(text)
     except ValueError as error:
         raise HarnessError(f"it cannot be kept: {error}") from error
-    if PatternRedactor.with_environment(variables, patterns=settings.tools.secrets).text(content) != content:
+    if _redactor(session).text(content) != content:
         raise HarnessError("it holds what looks like a secret", hint="write down where it is kept instead")
     return content
+
+
+def _redactor(session: Session) -> Redactor:
+    from ..toolkit.assembly import load_toolkit_settings
+    from ..toolkit.redaction import PatternRedactor
+
+    settings = load_toolkit_settings(session.invocation.choices)
+    variables = {**os.environ, **dict(session.settings.config.env)}
+    return PatternRedactor.with_environment(variables, patterns=settings.tools.secrets)
 
 
 async def _add(session: Session, place: Place, content: str) -> None:
@@ -144,12 +153,14 @@ def forget(ctx: click.Context, memory_id: str) -> int:
     from ..toolkit.notebook_sqlite import SqliteNotebook
 
     session = session_of(ctx)
+    redact = _redactor(session).text
 
     async def main(interruption: Interruption) -> int:
         number = memory_number(memory_id)
         gone = None if number is None else await SqliteNotebook().forget(number)
         if gone is None:
             raise HarnessError(f"there is no memory {memory_id!r}", hint="harness memory list shows them")
+        gone = replace(gone, content=redact(gone.content))
         print_json({"forgotten": memory_json(gone)}) if session.json else click.echo(readable(gone.content))
         return 0
 
