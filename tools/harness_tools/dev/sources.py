@@ -6,9 +6,12 @@ from typing import Any
 
 from harness.toolkit import Tool
 
+from .imports import Imports
+from .sig import Sig
+
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return []
+    return [Sig(), Imports()]

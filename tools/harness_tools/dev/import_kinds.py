@@ -1,0 +1,349 @@
+"""What an import leads to: the language's own library, another project, or a file of the same tree. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from .languages.model import Facts, Import
+from .stdlib_names import C_SHARP, JVM, LUA, NODE, RUBY, RUST, SWIFT, ZIG
+
+__all__ = ["GoModule", "Kind", "Project", "Resolved", "resolve"]
+
+Kind = Literal["stdlib", "external", "local", "relative", "system"]
+ES_SUFFIXES = (".ts", ".tsx", ".d.ts", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The kind of an import, and the files of the tree that it leads to, where they are known."""
+
+    kind: Kind
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """A module of Go: the directory in the tree (``""`` is its root), and the path under which that is imported.
+
+    ``root`` is the path of the whole module, which may begin above the tree.
+    """
+
+    directory: str
+    path: str
+    root: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is known of the tree: its files, its modules of Go, its crates, and the packages that its files declare."""
+
+    files: frozenset[str]
+    modules: tuple[GoModule, ...] = ()
+    crates: frozenset[str] = frozenset()
+    packages: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def directories(self) -> frozenset[str]:
+        """The directories with files, and those above them; the root is ``""``."""
+        return frozenset(above for path in self.files for above in parents(path))
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[str]]:
+        named: dict[str, list[str]] = {}
+        for path in sorted(self.files):
+            named.setdefault(posixpath.basename(path), []).append(path)
+        return named
+
+    def one_of(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """The first of the paths that is in the tree."""
+        return next(((path,) for path in map(_normal, paths) if path in self.files), ())
+
+    def ending(self, tail: str, near: str) -> tuple[str, ...]:
+        """The file whose path ends with these parts; of several the one that shares most directories with ``near``."""
+        wanted = "/" + _normal(tail).lstrip("/")
+        found = [path for path in self._by_name.get(posixpath.basename(wanted), ()) if f"/{path}".endswith(wanted)]
+        return (max(found, key=lambda path: (len(posixpath.commonprefix([path, near])), -len(path))),) if found else ()
+
+
+def parents(path: str) -> Iterator[str]:
+    """The directories above a path, the nearest first, the root (``""``) last."""
+    while path:
+        path = posixpath.dirname(path)
+        yield path
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(path) if path else path
+
+
+def resolve(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    """What an import of the file ``path`` leads to."""
+    rule = _RULES.get(facts.language, _other)
+    return rule(item, path, facts, project)
+
+
+Rule = Callable[[Import, str, Facts, Project], Resolved]
+
+
+def _other(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    return Resolved("external")
+
+
+# -- Python
+
+
+def _python(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.form == "relative":
+        rest = item.module.lstrip(".")
+        base = posixpath.dirname(path)
+        for _ in range(len(item.module) - len(rest) - 1):
+            base = posixpath.dirname(base) if base else ".."
+        return Resolved("relative", _python_files(base, rest, item.names, project))
+    top = item.module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return Resolved("stdlib")
+    for root in dict.fromkeys([*parents(path), "src", "lib"]):
+        place = posixpath.join(root, top)
+        if place in project.directories or project.one_of([f"{place}.py", f"{place}.pyi"]):
+            found = _python_files(root, item.module, item.names, project)
+            return Resolved("local", found or _python_elsewhere(item.module, path, project))
+    return Resolved("external")
+
+
+def _python_files(base: str, module: str, names: tuple[str, ...], project: Project) -> tuple[str, ...]:
+    """The modules among the names, else the module itself."""
+    place = posixpath.join(base, *module.split(".")) if module else base
+    inside = [project.one_of(_python_forms(posixpath.join(place, name))) for name in names]
+    found = tuple(dict.fromkeys(file for files in inside for file in files))
+    return found or project.one_of(_python_forms(place))
+
+
+def _python_elsewhere(module: str, near: str, project: Project) -> tuple[str, ...]:
+    """The module in another place of the tree: the root of a package need not be the root of the tree."""
+    place = module.replace(".", "/")
+    return project.ending(f"{place}.py", near) or project.ending(f"{place}/__init__.py", near)
+
+
+def _python_forms(place: str) -> tuple[str, ...]:
+    return (f"{place}.py", f"{place}/__init__.py", f"{place}.pyi", f"{place}/__init__.pyi")
+
+
+# -- Go
+
+
+def _go(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.module.startswith((".", "/")):
+        return Resolved("relative")
+    above = {directory: number for number, directory in enumerate(parents(path))}
+    owners = [module for module in project.modules if module.directory in above]
+    module = min(owners, key=lambda owner: above[owner.directory], default=None)
+    if module is not None and _below(item.module, module.root, "/"):
+        return Resolved("local", _go_files(item.module, module, project))
+    if item.module == "C":
+        return Resolved("system")
+    return Resolved("external" if "." in item.module.partition("/")[0] else "stdlib")
+
+
+def _go_files(name: str, module: GoModule, project: Project) -> tuple[str, ...]:
+    """The directory of the package, when it is in the tree."""
+    if not _below(name, module.path, "/"):
+        return ()
+    place = _normal(posixpath.join(module.directory, name[len(module.path) :].lstrip("/")))
+    return (place or ".",) if place in project.directories or place == "." else ()
+
+
+def _below(name: str, root: str, separator: str) -> bool:
+    return name == root or name.startswith(root + separator)
+
+
+# -- JavaScript and TypeScript
+
+
+def _ecmascript(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    name = item.module
+    if name.startswith("."):
+        return Resolved("relative", _es_file(posixpath.join(posixpath.dirname(path), name), project))
+    if name.startswith(("node:", "bun:")) or name.partition("/")[0] in NODE:
+        return Resolved("stdlib")
+    if name.startswith(("@/", "~/", "#", "/")):
+        tail = name.lstrip("@~#/")
+        roots = [posixpath.join(root, tail) for above in parents(path) for root in (f"{above}/src".lstrip("/"), above)]
+        return Resolved("local", next((found for root in roots if (found := _es_file(root, project))), ()))
+    return Resolved("external")
+
+
+def _es_file(place: str, project: Project) -> tuple[str, ...]:
+    stem = posixpath.splitext(place)[0] if place.endswith((".js", ".mjs", ".cjs", ".jsx")) else place
+    forms = [place, *(place + suffix for suffix in ES_SUFFIXES), *(stem + suffix for suffix in ES_SUFFIXES)]
+    return project.one_of([*forms, *(f"{place}/index{suffix}" for suffix in ES_SUFFIXES)])
+
+
+# -- Rust
+
+
+def _rust(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    top = item.module.removeprefix("::").partition("::")[0]
+    directory, stem = posixpath.dirname(path), posixpath.splitext(posixpath.basename(path))[0]
+    own = directory if stem in ("mod", "lib", "main", "build") else posixpath.join(directory, stem)
+    if item.form == "declared":
+        return Resolved("local", project.one_of([f"{own}/{top}.rs".lstrip("/"), f"{own}/{top}/mod.rs".lstrip("/")]))
+    if top in ("self", "super"):
+        return Resolved("relative")
+    if top in RUST:
+        return Resolved("stdlib")
+    declared = {other.module for other in facts.imports if other.form == "declared"}
+    is_local = top == "crate" or top in declared or top in project.crates
+    return Resolved("local" if is_local else "external")
+
+
+# -- Java, Kotlin, Scala
+
+
+def _jvm(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    parts = item.module.replace("_root_.", "").split(".")
+    known = project.packages.get("jvm", frozenset())
+    for length in range(len(parts) - 1, 0, -1):
+        if ".".join(parts[:length]) in known:
+            return Resolved("local", _jvm_file(parts, length, path, project))
+        if not parts[length - 1][:1].isupper():
+            break
+    if ".".join(parts[:-1] if parts[-1] in ("*", "_") else parts) in known:
+        return Resolved("local")
+    return Resolved("stdlib" if parts[0] in JVM else "external")
+
+
+def _jvm_file(parts: list[str], length: int, path: str, project: Project) -> tuple[str, ...]:
+    stem = "/".join([*parts[:length], parts[length].rstrip("*_")])
+    found = (project.ending(f"{stem}{suffix}", path) for suffix in (".java", ".kt", ".scala"))
+    return next((files for files in found if files), ())
+
+
+# -- C and C++
+
+
+def _c(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    beside = project.one_of([posixpath.join(posixpath.dirname(path), item.module)])
+    if item.form == "quoted":
+        return Resolved("local", beside or project.ending(item.module, path))
+    if item.form == "system":
+        roots = [posixpath.join(root, "include", item.module) for root in parents(path)]
+        inside = project.one_of(roots)
+        return Resolved("local", inside) if inside else Resolved("system")
+    return Resolved("external")
+
+
+# -- C#
+
+
+def _csharp(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    known = project.packages.get("csharp", frozenset())
+    if any(_below(name, item.module, ".") or _below(item.module, name, ".") for name in known):
+        return Resolved("local")
+    return Resolved("stdlib" if any(_below(item.module, name, ".") for name in C_SHARP) else "external")
+
+
+# -- Ruby
+
+
+def _ruby(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    file = item.module if item.module.endswith(".rb") else f"{item.module}.rb"
+    if item.form in ("relative", "path"):
+        return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), file), file]))
+    found = project.one_of([*(posixpath.join(root, "lib", file) for root in parents(path)), file])
+    if found:
+        return Resolved("local", found)
+    return Resolved("stdlib" if item.module.partition("/")[0] in RUBY else "external")
+
+
+# -- shell
+
+
+def _shell(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.form == "path" and item.module.startswith(("/", "~")):
+        return Resolved("system")
+    if item.form == "path":
+        return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module), item.module]))
+    return Resolved("local", project.ending(tail, path) if (tail := _literal_tail(item.module)) else ())
+
+
+def _literal_tail(text: str) -> str:
+    """The end of a path whose beginning is computed: ``$(dirname "$0")/lib/x.sh`` is ``lib/x.sh``."""
+    return text[_last_computed(text) :].strip("/'\" ")
+
+
+def _last_computed(text: str) -> int:
+    plain = text.rstrip("'\"")
+    cut = max(plain.rfind(mark) for mark in "})\"'`")
+    dollar = plain.rfind("$")
+    if dollar > cut:
+        slash = plain.find("/", dollar)
+        return slash if slash >= 0 else len(plain)
+    return cut + 1
+
+
+# -- PHP
+
+
+def _php(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.form == "path":
+        return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module), item.module]))
+    if item.form == "dynamic":
+        tail = _literal_tail(item.module)
+        return Resolved("relative", project.ending(tail, path) if tail else ())
+    known = project.packages.get("php", frozenset())
+    space, _, name = item.module.rpartition("\\")
+    if any(_below(space, one, "\\") for one in known if one):
+        return Resolved("local", project.ending(f"{name}.php", path))
+    return Resolved("external" if space else "stdlib")
+
+
+# -- Swift, Lua, Zig
+
+
+def _swift(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if any(posixpath.basename(directory) == item.module for directory in project.directories):
+        return Resolved("local")
+    return Resolved("system" if item.module in SWIFT else "external")
+
+
+def _lua(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.form == "path":
+        return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module), item.module]))
+    place = item.module.replace(".", "/")
+    found = project.ending(f"{place}.lua", path) or project.ending(f"{place}/init.lua", path)
+    if found:
+        return Resolved("local", found)
+    return Resolved("stdlib" if item.module in LUA else "external")
+
+
+def _zig(item: Import, path: str, facts: Facts, project: Project) -> Resolved:
+    if item.form == "path":
+        return Resolved("relative", project.one_of([posixpath.join(posixpath.dirname(path), item.module)]))
+    return Resolved("stdlib" if item.module in ZIG else "external")
+
+
+_RULES: dict[str, Rule] = {
+    "python": _python,
+    "go": _go,
+    "typescript": _ecmascript,
+    "tsx": _ecmascript,
+    "javascript": _ecmascript,
+    "rust": _rust,
+    "java": _jvm,
+    "kotlin": _jvm,
+    "scala": _jvm,
+    "c": _c,
+    "cpp": _c,
+    "csharp": _csharp,
+    "ruby": _ruby,
+    "shell": _shell,
+    "php": _php,
+    "swift": _swift,
+    "lua": _lua,
+    "zig": _zig,
+}

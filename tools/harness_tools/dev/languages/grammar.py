@@ -1,0 +1,134 @@
+"""The parsers: grammars of tree-sitter, each loaded when the first file of its language comes.
+
+They know what to do with any bytes, and keep what is right around a mistake. They ask ``stop`` whether to go on, though
+not always soon: so they run in a process of their own, see :mod:`.worker`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node, Parser, Tree
+
+__all__ = ["Grammar", "GrammarMissing", "Stopped", "Stopper", "Wanted", "collected", "first_damage", "parse"]
+
+CHUNK = 1 << 14
+"""Bytes that the parser is given at a time."""
+PIECE = 256
+"""Bytes that are given at a time afterwards, for the texts of nodes."""
+Stopper = Callable[[], bool]
+"""Asked during the work; True ends it."""
+
+
+class GrammarMissing(Exception):
+    """The grammar of this language is not installed."""
+
+
+class Stopped(Exception):
+    """The work was told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A package with a grammar, and the function in it that gives it."""
+
+    package: str
+    function: str = "language"
+
+
+@cache
+def _language(grammar: Grammar) -> Language:
+    try:
+        import tree_sitter
+
+        module = importlib.import_module(grammar.package)
+    except ImportError as error:
+        raise GrammarMissing(grammar.package) from error
+    return tree_sitter.Language(getattr(module, grammar.function)())
+
+
+def parse(source: bytes, grammar: Grammar, stop: Stopper, row: int = 0) -> Tree:
+    """The tree of a source, or of what follows ``row`` lines of it.
+
+    Raises:
+        GrammarMissing: the grammar is not installed.
+        Stopped: it was told to stop.
+    """
+    language = _language(grammar)
+    room = CHUNK
+
+    def read(start: int, point: object) -> bytes:
+        return source[start : start + room]
+
+    def progress(offset: int, has_error: bool) -> bool:
+        return stop()
+
+    try:
+        tree = _parser(language, source, row).parse(read, progress_callback=progress)
+    except ValueError as error:
+        raise Stopped from error
+    if stop():
+        raise Stopped
+    room = PIECE
+    return tree
+
+
+def _parser(language: Language, source: bytes, row: int) -> Parser:
+    import tree_sitter
+
+    if not row:
+        return tree_sitter.Parser(language)
+    start = sum(len(line) + 1 for line in source.split(b"\n")[:row])
+    rest = tree_sitter.Range((row, 0), ((1 << 32) - 1, (1 << 32) - 1), start, len(source))
+    return tree_sitter.Parser(language, included_ranges=[rest])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which nodes are looked for, and inside which types; None looks everywhere."""
+
+    types: frozenset[str]
+    inside: frozenset[str] | None = None
+
+    def enters(self, kind: str) -> bool:
+        """Whether nodes of this type are looked into."""
+        return self.inside is None or kind in self.inside or kind == "ERROR"
+
+
+def collected(root: Node, wanted: Wanted, stop: Stopper) -> list[Node]:
+    """The nodes of the wanted types, in the order of the source.
+
+    A walk of our own, and no query: in the binding's queries a callback that could stop them ends the process.
+
+    Raises:
+        Stopped: it was told to stop.
+    """
+    cursor, found = root.walk(), []
+    while True:
+        node = cursor.node
+        kind = node.type if node is not None else ""
+        if node is not None and kind in wanted.types:
+            found.append(node)
+        if wanted.enters(kind) and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return found
+        if stop():
+            raise Stopped
+
+
+def first_damage(root: Node) -> int | None:
+    """The first line that the grammar does not know."""
+    node = root
+    while node.has_error and not (node.is_error or node.is_missing):
+        inner = next((child for child in node.children if child.has_error or child.is_missing), None)
+        if inner is None:
+            break
+        node = inner
+    return node.start_point.row + 1 if root.has_error else None

@@ -1,0 +1,188 @@
+"""From a tree to its declarations: one walk for all languages, with rules for each.
+
+Only what can hold declarations is entered, so the bodies of functions cost nothing. The walk is bounded in nodes and
+in depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .model import Declaration, Group
+from .nodes import children_of, field_text, line_of, one_line, signature, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["Found", "Handler", "Outline", "Scope", "Walk", "declared"]
+
+DEPTH = 24
+"""Declarations and blocks inside one another."""
+NODES = 200_000
+DECLARATIONS = 20_000
+TYPES = ("type", "return_type", "returns", "result")
+LOOSE = frozenset(["", "namespace", "module"])
+"""What a function can be declared in without being a method."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is being looked into: the file itself, a class, a namespace. ``node`` is its declaration.
+
+    ``access`` is the visibility of what follows, in languages that set it by a line of its own.
+    ``exported`` are names that the file exports elsewhere than where they are declared.
+    """
+
+    kind: str = ""
+    name: str = ""
+    visibility: str = "public"
+    access: str = ""
+    exported: frozenset[str] | None = None
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A declaration as a rule finds it. ``inside`` is where its members are."""
+
+    node: Node
+    group: Group
+    kind: str
+    name: str
+    signature: str
+    visibility: str = "public"
+    type: str = ""
+    value: str = ""
+    receiver: str = ""
+    inside: Node | None = None
+
+
+Handler = Callable[["Node", Scope], Iterable[Found]]
+Visibility = Callable[["Node", str, Scope], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The rules of a language: what declares, and what is looked through to find declarations."""
+
+    handlers: Mapping[str, Handler]
+    through: frozenset[str] = frozenset()
+    prepare: Callable[[Node], Scope] = field(default=lambda root: Scope())
+    package: Callable[[Node], str] = field(default=lambda root: "")
+
+
+def always_public(node: Node, name: str, scope: Scope) -> str:
+    """The visibility in languages without one."""
+    return "public"
+
+
+def declared(
+    group: Group,
+    kind: str,
+    visibility: Visibility = always_public,
+    *,
+    name: str = "name",
+    body: tuple[str, ...] = ("body",),
+    members: bool = False,
+) -> Handler:
+    """The rule for a node that declares one name.
+
+    Args:
+        name: the field, or the type of the child, that holds the name.
+        body: the fields, or the types of children, at the first of which the signature ends.
+        members: there are declarations in the body.
+    """
+
+    def find(node: Node, scope: Scope) -> Iterable[Found]:
+        called = field_text(node, name) or _text_of_child(node, name)
+        if not called:
+            return
+        end = first_of(node, body)
+        yield Found(
+            node,
+            group,
+            kind,
+            called,
+            signature(node, end),
+            visibility(node, called, scope),
+            _type_of(node),
+            field_text(node, "value").removeprefix("=> "),
+            inside=end if members else None,
+        )
+
+    return find
+
+
+def _type_of(node: Node) -> str:
+    """The type of a value, or of what a function returns, under the names that grammars give it."""
+    return next((text for name in TYPES if (text := field_text(node, name))), "").removeprefix(":").strip()
+
+
+def _text_of_child(node: Node, kind: str) -> str:
+    return next((one_line(text_of(child)) for child in children_of(node, kind)), "")
+
+
+def first_of(node: Node, names: tuple[str, ...]) -> Node | None:
+    """The first child that is one of these fields, or of one of these types."""
+    for name in names:
+        found = node.child_by_field_name(name) or next(iter(children_of(node, name)), None)
+        if found is not None:
+            return found
+    return None
+
+
+@dataclass(slots=True)
+class Walk:
+    """One walk through one tree. ``stop`` is asked at every node."""
+
+    outline: Outline
+    stop: Callable[[], bool]
+    found: list[Declaration] = field(default_factory=list)
+    complete: bool = True
+    _left: int = NODES
+
+    def file(self, root: Node) -> None:
+        """Take the declarations of a file."""
+        self._inside(root, self.outline.prepare(root), (), 0)
+
+    def _inside(self, node: Node, scope: Scope, path: tuple[str, ...], depth: int) -> None:
+        if depth > DEPTH:
+            self.complete = False
+            return
+        for child in node.named_children:
+            self._left -= 1
+            if self._left < 0 or len(self.found) >= DECLARATIONS or self.stop():
+                self.complete = False
+                return
+            handler = self.outline.handlers.get(child.type)
+            if handler is not None:
+                for found in handler(child, scope):
+                    if found.name:  # none is left of some in damaged sources
+                        self._take(found, scope, path, depth)
+            elif child.type in self.outline.through or child.type == "ERROR":
+                self._inside(child, scope, path, depth + 1)
+
+    def _take(self, found: Found, scope: Scope, path: tuple[str, ...], depth: int) -> None:
+        visibility = scope.visibility if scope.visibility == "private" else found.visibility
+        kind = "method" if found.kind == "function" and scope.kind not in LOOSE else found.kind
+        self.found.append(
+            Declaration(
+                found.group,
+                kind,
+                found.name,
+                line_of(found.node),
+                found.node.end_point.row + 1,
+                found.signature,
+                visibility,
+                ".".join(path),
+                len(path),
+                found.type,
+                found.value,
+                found.receiver,
+            )
+        )
+        if found.inside is not None:
+            inner = Scope(found.kind, found.name, visibility, exported=scope.exported, node=found.node)
+            self._inside(found.inside, inner, (*path, found.name), depth + 1)

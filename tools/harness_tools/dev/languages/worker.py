@@ -1,0 +1,82 @@
+"""A program: sources on standard input, what is in them on standard output, a line of JSON for each.
+
+``worker.py TASK SECONDS MEMORY``: the task is ``outline`` or ``facts``, the seconds are of the processor for each file,
+the memory is in bytes for all. The first line of the input is a list of ``[language, size]``; the contents follow.
+
+It is run by its path, apart from whoever wants to know, because a source may be made to take all time and memory. What
+takes too long is given up by itself, and where the parser does not even ask, a signal ends the process. So the line
+that is missing is that of the file which did it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+__all__ = ["answers", "main"]
+
+MOST_SAID = 64 << 20
+"""Characters of all lines; the sources after that are given up."""
+GRACE = 2.0
+"""How much longer a file may take that does not end by itself."""
+
+
+def answers(task: str, sources: Iterable[tuple[str, bytes]], limit: Callable[[], Callable[[], bool]]) -> Iterator[str]:
+    """The line of each source; ``limit`` begins the time of one and returns what tells that it is over."""
+    package = __package__ or "languages"
+    analysis = importlib.import_module(f"{package}.analysis")
+    grammar = importlib.import_module(f"{package}.grammar")
+    table = importlib.import_module(f"{package}.table")
+    wire = importlib.import_module(f"{package}.wire")
+    work = analysis.outline_of if task == "outline" else analysis.facts_of
+    said = 0
+    for name, data in sources:
+        answer: dict[str, Any]
+        try:
+            if said > MOST_SAID:
+                raise MemoryError
+            answer = {"found": wire.to_json(work(data, table.language_named(name), limit()))}
+        except grammar.GrammarMissing:
+            answer = {"missing": name}
+        except (grammar.Stopped, RecursionError, MemoryError):
+            answer = {"stopped": name}
+        line = json.dumps(answer)
+        said += len(line)
+        yield line
+
+
+def _limit(seconds: float) -> Callable[[], bool]:
+    signal.setitimer(signal.ITIMER_PROF, seconds * GRACE + 0.5)
+    end = time.process_time() + seconds
+    return lambda: time.process_time() > end
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for name, size in json.loads(sys.stdin.buffer.readline()):
+        yield name, sys.stdin.buffer.read(size)
+
+
+def main() -> int:
+    """Do it; returns the exit code."""
+    task, seconds, memory = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    with suppress(ValueError, OSError):  # some systems have no such limit; the one of time holds
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.path.insert(0, __file__.rpartition("/languages/")[0])
+    sources = list(_sources())  # all, before the first one may end the process: nobody writes into a closed pipe
+    for line in answers(task, sources, lambda: _limit(seconds)):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

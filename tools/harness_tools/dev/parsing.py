@@ -1,0 +1,97 @@
+"""Parsing sources in a process of its own: a source can be made to keep any parser busy, or to take all memory.
+
+The process ends by itself what takes too long, one file at a time. When it ends with a file unanswered, that file is
+the one to blame, and the others go to another process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Generic, Literal, TypeVar
+
+import anyio
+
+from .languages.model import Facts, Outlined
+from .languages.wire import facts_from, outlined_from
+
+__all__ = ["HINT", "Parsed", "Source", "facts_in", "outline_in"]
+
+SCRIPT = "harness_tools.dev.languages.worker"
+MEMORY = 2 << 30
+"""Bytes of address space of the process."""
+PROCESSES = 6
+"""How many files may end their process before the rest is left alone."""
+WAIT = 4.0
+"""How many times the limit of the processor's time may pass on the clock of a busy machine."""
+HINT = "pip install 'harness-ops[parsers]'"
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file's bytes as UTF-8, and its language."""
+
+    language: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[Found]):
+    """What was found, or why nothing was: no grammar (``missing``), too ``hard``, or never its turn (``late``)."""
+
+    found: Found | None = None
+    problem: Literal["", "missing", "hard", "late"] = ""
+
+
+async def outline_in(source: Source, seconds: float) -> Parsed[Outlined]:
+    """The declarations of a source; ``seconds`` are of the processor."""
+    return (await _parsed("outline", [source], seconds, outlined_from))[0]
+
+
+async def facts_in(sources: Sequence[Source], seconds: float) -> list[Parsed[Facts]]:
+    """The imports of sources, in their order; ``seconds`` are of the processor, for each."""
+    return await _parsed("facts", sources, seconds, facts_from)
+
+
+async def _parsed(
+    task: str, sources: Sequence[Source], seconds: float, decode: Callable[[dict[str, Any]], Found]
+) -> list[Parsed[Found]]:
+    answered: list[Parsed[Found]] = []
+    for _ in range(PROCESSES):
+        waiting = sources[len(answered) :]
+        if not waiting:
+            break
+        lines = await _run(task, waiting, seconds)
+        answered += [_answer(line, decode) for line in lines]
+        if len(lines) < len(waiting):
+            answered.append(Parsed(problem="hard"))
+    return answered + [Parsed(problem="late")] * (len(sources) - len(answered))
+
+
+def _answer(line: bytes, decode: Callable[[dict[str, Any]], Found]) -> Parsed[Found]:
+    answer = json.loads(line)
+    if "found" in answer:
+        return Parsed(decode(answer["found"]))
+    return Parsed(problem="missing" if "missing" in answer else "hard")
+
+
+async def _run(task: str, sources: Sequence[Source], seconds: float) -> list[bytes]:
+    """The lines that the process wrote before it ended, one for each of the first sources."""
+    spec = find_spec(SCRIPT)
+    assert spec is not None
+    assert spec.origin is not None
+    command = [sys.executable, "-P", spec.origin, task, str(seconds), str(MEMORY)]  # by its path: it loads nothing else
+    sizes = [[source.language, len(source.data)] for source in sources]
+    sent = b"".join([json.dumps(sizes).encode(), b"\n", *(source.data for source in sources)])
+    written = b""
+    with anyio.move_on_after(60 + WAIT * seconds * len(sources)):
+        try:
+            written = (await anyio.run_process(command, input=sent, check=False)).stdout
+        except* anyio.BrokenResourceError:
+            pass  # it ended before it had read all, so it found no room to begin in
+    return written.split(b"\n")[:-1][: len(sources)]
