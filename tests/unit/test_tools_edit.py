@@ -69,6 +69,15 @@ def test_new_lines_end_as_those_around_them(data: bytes, old: bytes, new: bytes,
     assert apply_changes(data, changes_at(data, find_spans(data, old, 1), old, new)) == made
 
 
+def test_many_places_in_one_giant_line_take_no_longer_than_in_many() -> None:
+    data = b"x\r\n" + b"a " * 5_000_000
+    changes = changes_at(data, find_spans(data, b"a", 100_000)[:100_000], b"a", b"b\nc")
+    assert diff_of(data, changes, "/f").removed == 1
+    assert apply_changes(data, changes).startswith(b"x\r\nb\r\nc b\r\nc ")
+    words = find_spans(data, b"a a", 10, words=True)
+    assert words[:2] == [(3, 6), (7, 10)]
+
+
 def test_many_places_are_found_and_counted_up_to_a_limit() -> None:
     assert len(find_spans(b"a" * 1_000, b"a", 10)) == 11
     assert line_numbers(b"a\nb\n\nc", [0, 2, 5]) == [1, 2, 4]

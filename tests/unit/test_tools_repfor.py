@@ -250,6 +250,33 @@ async def test_files_that_are_named_report_each_what_is_wrong(here: ExecutionCon
     assert (await repfor(made, "old", "new", dir="d.txt")).result.is_error
 
 
+async def test_a_file_that_cannot_be_written_keeps_no_other_from_it(here: ExecutionContext, tree: Path) -> None:
+    made = box(here, str(tree))
+    (tree / "\uff46\uff55\uff4c\uff4c.txt").write_text("Linux\n")
+    files = ["/proc/version", "\uff46\uff55\uff4c\uff4c.txt"]
+    shown = await repfor(made, "Linux", "Unix", file=files, dry_run=True)
+    assert data_of(shown)["files_modified"] == 2
+    done = await repfor(made, "Linux", "Unix", file=files)
+    assert (done.result.error_code, data_of(done)["files_modified"]) == ("partial", 1)
+    assert [one["file"] for one in data_of(done)["errors"]] == ["/proc/version"]
+    assert (tree / "\uff46\uff55\uff4c\uff4c.txt").read_text() == "Unix\n"
+
+
+async def test_a_change_while_it_runs_is_noticed_file_by_file(here: ExecutionContext, tree: Path) -> None:
+    def answer(request: Any) -> Verdict:
+        if any(subject.text == str(tree / "d.txt") for subject in request.subjects if subject.kind == "write"):
+            (tree / "d.txt").write_text("old, by an editor\n")  # after the last look, before the first write
+        return ALLOWED
+
+    made = box(here, str(tree), answer)
+    await repfor(made, "old", "new", dry_run=True)
+    done = await repfor(made, "old", "new")
+    assert done.result.error_code == "partial"
+    assert [(one["file"], one["code"]) for one in data_of(done)["errors"]] == [(str(tree / "d.txt"), "stale")]
+    assert (tree / "d.txt").read_text() == "old, by an editor\n"
+    assert (tree / "a.go").read_bytes() == b"new\r\nnew \xe9\nx new"
+
+
 async def test_the_policy_judges_the_files_that_were_found(here: ExecutionContext, tree: Path) -> None:
     def answer(request: Any) -> Verdict:
         paths = [subject.text for subject in request.subjects if subject.kind == "write"]

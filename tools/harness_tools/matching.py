@@ -65,6 +65,7 @@ class Endings:
         self._data = data
         self._mixed = b"\r\n" in data
         self._next = 0
+        self._last: int | None = None
 
     def at(self, place: int) -> bytes:
         """The ending of the line that holds this place; of the line before, when it is the last and has none."""
@@ -72,7 +73,9 @@ class Endings:
             return b"\n"
         if 0 <= self._next < place or self._next == 0:
             self._next = self._data.find(b"\n", place)
-        newline = self._next if self._next >= 0 else self._data.rfind(b"\n", 0, place)
+        if self._next < 0 and self._last is None:
+            self._last = self._data.rfind(b"\n", 0, place)
+        newline = self._next if self._last is None else self._last
         return b"\r\n" if newline > 0 and self._data[newline - 1] == 0x0D else b"\n"
 
     def fitted(self, text: bytes, place: int) -> bytes:

@@ -82,7 +82,8 @@ def _region(before: bytes, changes: Sequence[Change], first: int, start: int) ->
     at, end = first + 1, _line_end(before, start, changes[first])
     while True:
         while at < len(changes) and _touches(before, end, changes[at].start):
-            end = max(end, _line_end(before, start, changes[at]))
+            if changes[at].end >= end:
+                end = _line_end(before, start, changes[at])
             at += 1
         moved = [Change(one.start - start, one.end - start, one.new) for one in changes[first:at]]
         new = apply_changes(before[start:end], moved)

@@ -21,7 +21,7 @@ from .textfiles import FILE, whole_file
 
 __all__ = ["Part", "Split", "part_name", "parts_of"]
 
-MOST = 1_000
+MOST = 500
 """Lines at which a file may be split in one call."""
 
 
