@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from harness import ExecutionContext
 from harness.toolkit import Executor, JsonObject, ToolCall
@@ -15,7 +15,11 @@ from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 from harness.toolkit.values import Json
 
-__all__ = ["Step", "differences", "open_unasking", "step"]
+__all__ = ["WAIT", "Step", "differences", "open_unasking", "step"]
+
+
+WAIT = "(wait)"
+"""No tool: wait for the job that a step has named."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class Step:
     error: bool = False
     terminal: bool | None = None
     """Only with a terminal, or only without."""
-    data: Json = field(default=None)
+    optional: bool = False
+    """Only where the target can serve it."""
 
 
 def step(tool: str, text: str = "", /, *, like: bool = False, error: bool = False, **arguments: Json) -> Step:
@@ -60,6 +65,11 @@ async def differences(
     last = ""
     async with toolkit.executor(execution, approver=Agreeing(), profile=profile, cwd=directory) as executor:
         for number, one in enumerate(_those_for(steps, execution), 1):
+            if one.tool == WAIT:
+                await execution.wait(last, timeout=60)
+                continue
+            if one.optional and executor.registry.get(one.tool) is None:
+                continue
             said, last = await _difference(executor, one, directory, last)
             found += [f"{profile} {number} {one.tool} {dict(one.arguments)}: {said}"] if said else []
     return found

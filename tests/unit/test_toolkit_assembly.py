@@ -118,7 +118,9 @@ ALWAYS_THERE = {"read_file", "read_output", "run_shell", "time", "write_file"}
 
 
 def packs_of(settings: ToolSettings) -> set[str]:
-    return {pack for tool in load_catalogue(settings).registry.list() for pack in tool.traits.packs}
+    """The packs of the tools that belong to one alone."""
+    found = [tool.traits.packs for tool in load_catalogue(settings).registry.list()]
+    return {packs[0] for packs in found if len(packs) == 1}
 
 
 @pytest.mark.parametrize(

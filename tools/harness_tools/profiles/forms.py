@@ -5,12 +5,29 @@ A result without the data that a form needs (a refusal, an error, a command that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.toolkit import Json, ToolResult
+from harness.toolkit.profiles import Shown
 
-__all__ = ["Ran", "denied_by_user", "facts", "file_text", "head", "items", "joined", "ran", "tail", "text_of"]
+__all__ = [
+    "Ran",
+    "denied_by_user",
+    "facts",
+    "file_text",
+    "head",
+    "items",
+    "joined",
+    "ran",
+    "searched",
+    "tail",
+    "text_of",
+]
+
+_WIDER = re.compile(r" \(no_default_excludes \w+ them\)(?=\]$)")
+_NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,18 @@ def file_text(result: ToolResult) -> tuple[str, str]:
         text, _, rest = text.rpartition("\n[bytes ")
         return text, f"[bytes {rest}"
     return (text.removesuffix(note), note) if note else (text, "")
+
+
+def searched(result: ToolResult, nothing: str) -> Shown | None:
+    """What a search has found: without the arguments that a profile does not have, and ``nothing`` for no match."""
+    if result.is_error:
+        return None
+    lines = result.text.split("\n")
+    first = next((number for number in range(len(lines), 0, -1) if not lines[number - 1].startswith("[")), 0)
+    notes = [_WIDER.sub("", line) for line in lines[first:]]
+    if facts(result).get("count") != 0:
+        return Shown("\n".join([*lines[:first], *notes]))
+    return Shown(joined(nothing, *(note for note in notes if not note.startswith(_NO_NEWS))))
 
 
 def denied_by_user(result: ToolResult) -> bool:

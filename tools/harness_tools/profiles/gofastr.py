@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, joined, ran
+from .forms import facts, file_text, joined, ran, searched
 
 __all__ = ["profile"]
 
@@ -24,6 +24,7 @@ TIMEOUT = 120_000
 LONGEST = 600_000
 MATCHES = 1_000
 NAMES = 10_000
+EVERYWHERE = {"include_hidden": True, "no_default_excludes": True}
 
 
 # -- files
@@ -108,6 +109,10 @@ class _Ls(Arguments):
     path: str = Field(".", description="Directory to list")
 
 
+def _names(args: _Ls, result: ToolResult) -> Shown | None:
+    return Shown("(empty directory)") if not result.is_error and facts(result).get("count") == 0 else None
+
+
 LS = Face(
     tool="ls",
     name="Ls",
@@ -115,6 +120,7 @@ LS = Face(
     arguments=_Ls,
     fields={"path": "path"},
     more=lambda args: {"all": True},
+    render=_names,
 )
 
 
@@ -170,7 +176,8 @@ GREP = Face(
     description="Search files with a regular expression; each match is path:line:text.",
     arguments=_Grep,
     fields={"pattern": "pattern", "path": "path", "glob": "include"},
-    more=lambda args: {"output_mode": "content", "max_results": MATCHES},
+    more=lambda args: {"output_mode": "content", "max_results": MATCHES, **EVERYWHERE},
+    render=lambda args, result: searched(result, "(no matches)"),
 )
 
 
@@ -185,7 +192,8 @@ GLOB = Face(
     description="Find files by a pattern, by name.",
     arguments=_Glob,
     fields={"pattern": "pattern", "root": "path"},
-    more=lambda args: {"sort": "name", "max_results": NAMES},
+    more=lambda args: {"sort": "name", "max_results": NAMES, **EVERYWHERE},
+    render=lambda args, result: searched(result, "(no matches)"),
 )
 
 

@@ -6,14 +6,15 @@ is overwritten, and what was killed can still be read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, create_model
 
-from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
+from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import Ran, denied_by_user, facts, file_text, joined, ran
+from .forms import Ran, denied_by_user, facts, file_text, joined, ran, searched, text_of
 from .hex_more import FACES
 
 __all__ = ["profile"]
@@ -23,6 +24,7 @@ SLICE = 60_000
 READ_SHOWN = 12_000
 TIMEOUT = 30
 LONGEST = 300
+NAMES = 10_000
 NOTHING = "(no output)"
 
 
@@ -147,7 +149,11 @@ def _output(args: _Bash, result: ToolResult) -> Shown | None:
 
 
 def _streams(done: Ran) -> str:
-    named = (("STDOUT", done.stdout), ("STDERR", done.stderr))
+    return _sections(done.stdout, done.stderr)
+
+
+def _sections(stdout: str, stderr: str) -> str:
+    named = (("STDOUT", stdout), ("STDERR", stderr))
     return "\n\n".join(f"{name}:\n{text.removesuffix(chr(10))}" for name, text in named if text)
 
 
@@ -168,12 +174,30 @@ class _BashOutput(Arguments):
     filter: str | None = Field(None, description="Only lines that match this regular expression")
 
 
+def _new_output(args: _BashOutput, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    found = facts(result)
+    streams = _sections(text_of(found, "stdout"), text_of(found, "stderr")) or NOTHING
+    code = f"exit_code: {found['exit_code']}" if found.get("exit_code") is not None else ""
+    return Shown(joined(f"status: {found['status']}", code, streams, *_left(found)))
+
+
+def _left(found: Mapping[str, Json]) -> Iterator[str]:
+    if found.get("lines") != found.get("matches"):
+        yield f"[{found.get('matches')} of {found.get('lines')} new lines match]"
+    for name, what in (("lost", "were too much to be kept"), ("unread", "are unread: the next call goes on")):
+        if found.get(name):
+            yield f"[{found[name]} bytes {what}]"
+
+
 BASH_OUTPUT = Face(
     tool="bash_output",
     name="bash_output",
     description="Show what a command in the background has put out since it was looked at last.",
     arguments=_BashOutput,
     fields={"bash_id": "bash_id", "filter": "filter"},
+    render=_new_output,
 )
 
 
@@ -218,7 +242,7 @@ GREP_FIELDS = {
 
 
 def _no_output(args: Arguments, result: ToolResult) -> Shown | None:
-    return Shown(NOTHING) if not result.is_error and facts(result).get("count") == 0 else None
+    return searched(result, NOTHING)
 
 
 GREP = Face(
@@ -243,7 +267,7 @@ GLOB = Face(
     description="Find files by a pattern, the newest first.",
     arguments=_Glob,
     fields={"pattern": "pattern", "path": "path"},
-    more=lambda args: {"sort": "mtime"},
+    more=lambda args: {"max_results": NAMES, "include_hidden": True, "no_default_excludes": True},
     render=_no_output,
     limit=OutputLimit(3_000, 0),
 )

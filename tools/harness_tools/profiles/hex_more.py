@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -169,7 +170,7 @@ TASK = Face(
     description="Give a task to an agent of its own, and return its last words.",
     arguments=_Task,
     fields={name: name for name in _Task.model_fields if name != "timeout"},
-    more=lambda args: {"timeout": min(args.timeout, LONGEST_TASK)},
+    more=lambda args: {"timeout": math.ceil(min(args.timeout, LONGEST_TASK))},
 )
 
 FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)

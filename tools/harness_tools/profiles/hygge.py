@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, joined, ran
+from .forms import facts, file_text, joined, ran, searched
 
 __all__ = ["profile"]
 
@@ -124,7 +124,7 @@ class _Grep(Arguments):
 
 
 def _matches(args: Arguments, result: ToolResult) -> Shown | None:
-    return Shown("no matches") if not result.is_error and facts(result).get("count") == 0 else None
+    return searched(result, "no matches")
 
 
 GREP = Face(
