@@ -54,6 +54,7 @@ class ExecutionContext:
         self._terminal = terminal
         self._config = config
         self._pane = pane
+        self._in_background = pane  # where a command runs that is not waited for
 
     # -- commands
 
@@ -113,7 +114,7 @@ class ExecutionContext:
             env=_env(self._config.env if self._terminal is None else (), env),
             stdin=_input(stdin),
             user=user,
-            pane=pane or self._pane,
+            pane=pane or (self._pane if waiting else self._in_background),
             tty=tty,
             on_output=on_output,
             on_stderr=on_stderr,
@@ -391,8 +392,13 @@ class ExecutionContext:
         return self._pane
 
     def in_pane(self, pane: str) -> ExecutionContext:
-        """The same target, with another managed pane as the one that is meant when none is named."""
-        return ExecutionContext(self._backend, self._terminal, self._config, pane)
+        """The same target, with another managed pane as the one that is meant when none is named.
+
+        What is not waited for runs in the background all the same: it would keep the pane from everything else.
+        """
+        context = ExecutionContext(self._backend, self._terminal, self._config, pane)
+        context._in_background = None
+        return context
 
     @property
     def has_terminal(self) -> bool:
