@@ -259,6 +259,7 @@ async def _child(
                     depth=ctx.depth + 1,
                     model=request.model or parent.model,
                     cwd=parent.cwd if execution.identity == parent.execution.identity else None,
+                    handoff=None,  # its model waits as long as the arguments say
                     compactor=None,
                     _running={},
                 )

@@ -35,6 +35,8 @@ class SearchEngine(ABC):
     """Where ``web_search`` searches."""
 
     name: str
+    doubt = ""
+    """What a list without results may mean beside that there are none."""
 
     @abstractmethod
     async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
@@ -116,6 +118,7 @@ class DdgsEngine(SearchEngine):
     """Public engines, by the library ``ddgs``: DuckDuckGo unless the settings name others."""
 
     name = "ddgs"
+    doubt = " (a public engine that refuses a search answers so, too)"
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings

@@ -70,7 +70,7 @@ class PlainGetter(Getter):
         parsed = httpx.URL(str(url))
         if (parsed.scheme, parsed.raw_host.decode(), parsed.port or url.port) != url.origin:
             raise WebFailure("bad_url", f"{url} can be read in two ways")
-        context = await to_thread.run_sync(httpx.create_ssl_context)
+        context = await to_thread.run_sync(httpx.create_ssl_context) if parsed.scheme == "https" else None
         received = _Received()
         with anyio.move_on_after(timeout) as scope:
             await self._received(parsed, sent.headers, most, context, received)
@@ -79,7 +79,12 @@ class PlainGetter(Getter):
         return received.answer(cut=scope.cancelled_caught)
 
     async def _received(
-        self, url: httpx.URL, headers: Mapping[str, str], most: int, context: ssl.SSLContext, received: _Received
+        self,
+        url: httpx.URL,
+        headers: Mapping[str, str],
+        most: int,
+        context: ssl.SSLContext | None,
+        received: _Received,
     ) -> None:
         try:
             async with httpx.AsyncClient(transport=_Transport(self._pool(context, url)), trust_env=False) as client:
@@ -91,7 +96,7 @@ class PlainGetter(Getter):
         except (httpcore.ProxyError, httpcore.UnsupportedProtocol, ssl.SSLError) as error:
             raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
 
-    def _pool(self, context: ssl.SSLContext, url: httpx.URL) -> httpcore.AsyncConnectionPool:
+    def _pool(self, context: ssl.SSLContext | None, url: httpx.URL) -> httpcore.AsyncConnectionPool:
         return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1)
 
 
@@ -102,7 +107,7 @@ class HttpGetter(PlainGetter):
         self._settings = settings
         self._network = GuardedNetwork(settings.allow, resolve)
 
-    def _pool(self, context: ssl.SSLContext, url: httpx.URL) -> httpcore.AsyncConnectionPool:
+    def _pool(self, context: ssl.SSLContext | None, url: httpx.URL) -> httpcore.AsyncConnectionPool:
         if not self._settings.proxy:
             return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1, network_backend=self._network)
         self._check(url)

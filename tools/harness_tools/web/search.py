@@ -62,7 +62,7 @@ class WebSearch(Tool[_Arguments]):
         left = f"; {found.left_out} of other domains were left out" if found.left_out else ""
         data = facts_of(found, args.query, engine.name)
         if not found.hits:
-            return ToolResult.of(f"no results for {args.query!r}{left}", data=data, metadata={"count": 0})
+            return ToolResult.of(f"no results for {args.query!r}{left}{engine.doubt}", data=data, metadata={"count": 0})
         text = marked(rendered(found.hits), f"search: {engine.name}")
         return ToolResult.of(f"{len(found.hits)} results{left}\n{text}", data=data)
 
