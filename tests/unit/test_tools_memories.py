@@ -126,7 +126,16 @@ async def test_no_secret_is_kept_in_the_list_or_told(place: Path) -> None:
         ({"todos": [{"content": "a\0", "status": "pending"}]}, "NUL"),
         ({"todos": [{"content": "a", "status": "pending"}] * 101}, "at most 100 items"),
         ({"todos": [{"content": "a", "status": "pending", "priority": "urgent"}]}, "priority"),
-        ({"todos": [{"content": "a", "status": "pending", "id": "1"}]}, "todos.0.id: no such argument"),
+        (
+            {"todos": [{"content": "a", "status": "pending", "id": "1"}]},
+            "todos.0.id: no such argument; known: content",
+        ),
+        (
+            {"todos": [{"content": "a", "statuss": "pending"}]},
+            "todos.0.statuss: no such argument; did you mean 'status'?",
+        ),
+        ({"todos": [{}] * 100}, "and 180 more mistakes"),
+        ({"todos": [], "x" * 10_000: 1}, f"todo_write: {'x' * 100}: no such argument"),
         ({"todos": 3}, "todos.0"),
     ],
 )

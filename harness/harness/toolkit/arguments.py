@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -19,6 +19,10 @@ from .values import Json, JsonObject
 __all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys"]
 
 M = TypeVar("M", bound=BaseModel)
+MISTAKES = 20
+"""Mistakes of one call that are told; more are counted."""
+NAME_SHOWN = 100
+"""Characters of a name that is wrong."""
 _TRUTH = {"true": True, "false": False}
 
 
@@ -150,17 +154,40 @@ def _kinds(wanted: Any) -> Iterator[Any]:
 
 
 def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
-    known = list(model.model_fields)
-    for detail in error.errors(include_url=False):
-        where = ".".join(str(part) for part in detail["loc"])
+    details = error.errors(include_url=False)
+    for detail in details[:MISTAKES]:
+        where = ".".join(str(part)[:NAME_SHOWN] for part in detail["loc"])
         if detail["type"] == "extra_forbidden":
-            close = get_close_matches(str(detail["loc"][-1]), known, n=1, cutoff=0.5) if len(detail["loc"]) == 1 else []
-            advice = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
-            yield f"{where}: no such argument; {advice}"
+            yield f"{where}: no such argument; {_advice(_model_at(model, detail['loc'][:-1]), str(detail['loc'][-1]))}"
         elif detail["type"] == "missing":
             yield f"{where}: required"
         else:
             yield f"{where or 'arguments'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+    if len(details) > MISTAKES:
+        yield f"and {len(details) - MISTAKES} more mistakes"
+
+
+def _advice(model: type[BaseModel] | None, name: str) -> str:
+    known = list(model.model_fields) if model is not None else []
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+
+
+def _model_at(model: type[BaseModel] | None, path: Iterable[int | str]) -> type[BaseModel] | None:
+    """The model of the object at a place in the arguments."""
+    for part in path:
+        field = model.model_fields.get(str(part)) if model is not None and isinstance(part, str) else None
+        if field is not None:
+            model = next(_models(field.annotation), None)
+    return model
+
+
+def _models(wanted: Any) -> Iterator[type[BaseModel]]:
+    """The models that an annotation names, also as items of a list."""
+    if isinstance(wanted, type) and not get_args(wanted) and issubclass(wanted, BaseModel):
+        yield wanted
+    for member in get_args(wanted):
+        yield from _models(member)
 
 
 def _invalid(tool: str, message: str) -> ToolError:
