@@ -103,8 +103,8 @@ async def test_two_questions_of_one_name_have_their_own_answers() -> None:
         ({"questions": [{**FULL, "question": "x" * 2_001}]}, "at most 2000 characters"),
         ({"questions": [{**FULL, "header": "x" * 61}]}, "at most 60 characters"),
         (
-            {"questions": [{**FULL, "answer": "a"}]},
-            "questions.0.answer: no such argument; known: question, header, options, multi_select",
+            {"questions": [{**FULL, "zz": "a"}]},
+            "questions.0.zz: no such argument; known: question, header, options, multi_select",
         ),
         ({"questions": [FULL], "question": "and this?"}, "not both"),
         ({"questions": [FULL], "answers": {"Database": "SQLite"}}, "answers: no such argument"),
