@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
 from harness_tools.dev.cleandiff import NEW_FILES, CleanDiff
-from harness_tools.dev.cleandiff_command import mistake_of
+from harness_tools.dev.cleandiff_command import diff_command, mistake_of, new_files_command, untracked_command
 
 __all__ = ["desk", "open_desk"]
 
@@ -432,3 +433,44 @@ async def test_the_lines_of_files_that_the_policy_keeps_back_are_not_shown(
         "kept/a": (True, 0),
     }
     assert outcome.result.text.count("tiger") == 1
+
+
+APPLETS = ("cat", "env", "head", "printf", "sed", "sh", "sort", "tr")
+
+
+@pytest.mark.parametrize(
+    "shell", [("dash",), ("bash", "--posix"), ("mksh",), ("busybox", "ash")], ids=lambda one: one[0]
+)
+def test_the_scripts_say_the_same_in_every_shell(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    """With the programs of busybox in the one, and those of the system in the others."""
+    repo = repository(tmp_path / "repo")
+    (repo / "a b").write_text("1\n")
+    commit(repo)
+    (repo / "a b").write_text("2\n")
+    (repo / "new").write_text("n\n")
+    git(repo, "config", "filter.x y.clean", "false")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "git").symlink_to(shutil.which("git") or "")
+    for applet in APPLETS:
+        (programs / applet).symlink_to(shutil.which("busybox" if shell[0] == "busybox" else applet) or "")
+    scripts = (
+        diff_command(most=1 << 20),
+        diff_command(most=40),
+        untracked_command([]),
+        new_files_command(["new", "a b"], 1 << 20),
+    )
+    environment = {"PATH": str(programs), "HOME": str(tmp_path), "GIT_DIR": "/nowhere", "GIT_X": "a\nGIT_Y=b"}
+    words = [shutil.which(shell[0]) or "", *shell[1:]]
+    whole, part, names, new = (
+        subprocess.run([*words, "-c", script], cwd=repo, env=environment, capture_output=True, timeout=PATIENCE)
+        for script in scripts
+    )
+    assert (whole.returncode, whole.stderr) == (0, b"")
+    head = f"{repo}\0filter.x y.clean\0".encode()
+    assert whole.stdout.startswith(head + b":100644 100644 ")
+    assert whole.stdout.endswith(b"\n@@ -1 +1 @@\n-1\n+2\n")
+    assert part.stdout == whole.stdout[: len(head) + 40]
+    assert (names.returncode, names.stdout) == (0, b"new\0")
+    assert new.stdout.count(b"\n\0\n") == 2
+    assert b"\n+n\n" in new.stdout

@@ -47,7 +47,7 @@ command prints (exec), what is in a file, or input itself; one value in each lin
 class _Arguments(MutatingArguments):
     exec: Line | None = Field(
         None,
-        description="shell command of the target that prints the data",
+        description="shell command of the target that prints the data, within 30 s",
         validation_alias=AliasChoices("exec", "command"),
     )
     file: Line | None = Field(
