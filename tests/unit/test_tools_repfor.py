@@ -193,10 +193,10 @@ async def test_a_dry_run_shows_what_then_is_changed(here: ExecutionContext, tree
     refused = await repfor(made, "old", "new", ext="go", recursive=True)
     assert (refused.result.error_code, len(data_of(refused)["files"])) == ("not_read", 2)
     shown = await repfor(made, "old", "new", ext="go", recursive=True, dry_run=True)
-    assert shown.result.text.startswith("4 places in 2 files would be replaced\n")
+    assert shown.result.text.startswith("Would replace 4 places in 2 files\n")
     assert f"--- {tree}/a.go\n" in shown.result.text
     assert "-old\r\n-old \udce9\n-x old\n" in shown.result.text
-    assert "[left alone: 1 binary files hold the text, too]" in shown.result.text
+    assert "[left alone: 1 binary file]" in shown.result.text
     assert (tree / "a.go").read_bytes() == b"old\r\nold \xe9\nx old"
     other = await repfor(made, "old", "newer", ext="go", recursive=True)
     assert other.result.error_code == "not_read", "another replacement was shown"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator
 
-__all__ = ["WIDE", "Encoding", "decode_part", "decode_text", "wide_bom"]
+__all__ = ["WIDE", "Encoding", "EncodingOrMixed", "decode_part", "decode_text", "wide_bom"]
 
 _Name = Literal[
     "utf-8",
@@ -52,6 +52,8 @@ def _known(name: object) -> object:
 
 Encoding = Annotated[_Name, BeforeValidator(_known)]
 """An encoding by one of its names."""
+EncodingOrMixed = Annotated[Literal[_Name, "mixed"], BeforeValidator(_known)]
+"""The same, or UTF-8 with pieces of UTF-16 in it."""
 
 
 def decode_text(data: bytes, encoding: str) -> str:

@@ -14,7 +14,7 @@ from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, To
 from harness.toolkit.reads import Written, guarded_edit
 
 from ..texts import Line
-from .textfiles import FILE, LIMIT, no_text
+from .textfiles import FILE, LIMIT, counted, no_text
 
 __all__ = ["NoTab", "Respaced", "respaced"]
 
@@ -100,5 +100,6 @@ def _result(args: _Arguments, path: str, made: Respaced) -> ToolResult:
     }
     if not made.replacements:
         return ToolResult.of(f"{path} has nothing to replace, and was not written", data=facts)
-    what = "groups of spaces" if args.tabs else "tabs"
-    return ToolResult.of(f"Replaced {made.replacements} {what} in {made.lines} lines of {path}", data=facts)
+    names = ("group of spaces", "groups of spaces") if args.tabs else ("tab", "tabs")
+    what = counted(made.replacements, *names)
+    return ToolResult.of(f"Replaced {what} in {counted(made.lines, 'line')} of {path}", data=facts)

@@ -18,6 +18,7 @@ from ..texts import Content, Line, SomeContent
 from ..unified import diff_of
 from .repforplan import Plan, Problem, Target, plan_for
 from .replacing import Replacement
+from .textfiles import counted
 
 __all__ = ["RepFor"]
 
@@ -153,11 +154,12 @@ def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None
         if version not in seen:
             (stale if any(seen) else unread).append(path)
     for code, paths, text in (
-        ("stale", stale, "changed since they were read or shown: read them, or show them with dry_run, again"),
-        ("not_read", unread, "were neither read nor shown: call this with dry_run=true first"),
+        ("stale", stale, "changed after being read or shown: call this with dry_run=true again"),
+        ("not_read", unread, "not read and not shown: call this with dry_run=true first"),
     ):
         if paths:
-            problem = f"{len(paths)} of {len(plan.targets)} files {text}. Nothing was changed: {_named(paths)}"
+            files = counted(len(paths), "file that it would change", "files that it would change")
+            problem = f"{files} {text}. Nothing was changed: {_named(paths)}"
             return ToolResult.failure(code, problem, data={"files": list(paths)})
     return None
 
@@ -230,12 +232,13 @@ def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
 
 def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:
     places = sum(len(target.found.changes) for target in done.targets)
-    told = "would be replaced" if args.dry_run else "were replaced"
-    summary = f"{places} places in {len(done.targets)} files {told}"
+    told = "Would replace" if args.dry_run else "Replaced"
+    summary = f"{told} {counted(places, 'place')} in {counted(len(done.targets), 'file')}"
     if not plan.targets and not done.problems:
         summary = "no match: nothing to replace"
     lines = [
-        f"{target.content.path}: {len(target.found.changes)} in {target.found.lines} lines" for target in done.targets
+        f"{target.content.path}: {counted(len(target.found.changes), 'place')} in {counted(target.found.lines, 'line')}"
+        for target in done.targets
     ]
     problems = [f"not changed: {problem.message}" for problem in done.problems]
     notes = [f"[{note}]" for note in _notes(plan)]
@@ -288,10 +291,10 @@ def _directories(targets: Sequence[Target]) -> list[Json]:
 
 def _notes(plan: Plan) -> list[str]:
     counts = (
-        (plan.binary, "binary files hold the text, too"),
-        (plan.large, "files are too large"),
-        (plan.unreadable, "files or directories could not be looked into"),
-        (plan.withheld, "files are withheld by policy"),
-        (plan.excluded, "places are in lines that were excluded"),
+        (plan.binary, "binary file", "binary files"),
+        (plan.large, "file that is too large", "files that are too large"),
+        (plan.unreadable, "file or directory that could not be looked into", "files or directories that could not"),
+        (plan.withheld, "file that the policy withholds", "files that the policy withholds"),
+        (plan.excluded, "place in a line that was excluded", "places in lines that were excluded"),
     )
-    return [f"left alone: {count} {what}" for count, what in counts if count]
+    return [f"left alone: {counted(*one)}" for one in counts if one[0]]

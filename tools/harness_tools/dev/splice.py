@@ -16,7 +16,7 @@ from harness.toolkit.reads import Written, guarded_edit, guarded_write, target_p
 from ..filelines import line_start
 from ..matching import Endings
 from ..texts import Line
-from .textfiles import LIMIT, no_text, whole_file
+from .textfiles import LIMIT, counted, no_text, whole_file
 
 __all__ = ["Splice", "spliced"]
 
@@ -134,4 +134,4 @@ def _result(args: _Arguments, source: FileContent, done: Written) -> ToolResult:
         "replace": "in the place of",
         "insert": f"behind line {args.line} of",
     }[args.mode]
-    return ToolResult.of(f"Put {lines} lines of {source.path} {where} {done.path}", data=facts)
+    return ToolResult.of(f"Put {counted(lines, 'line')} of {source.path} {where} {done.path}", data=facts)

@@ -17,7 +17,7 @@ from harness.toolkit.failures import failure_of
 from harness.toolkit.reads import guarded_write, target_path
 
 from ..texts import Line
-from .textfiles import FILE, whole_file
+from .textfiles import FILE, counted, whole_file
 
 __all__ = ["Part", "Split", "part_name", "parts_of"]
 
@@ -145,7 +145,7 @@ class _Made:
                 f"[no part ends with {', '.join(map(str, self.ignored[:20]))}: the file has no line after it]"
             )
         if self.problem is None:
-            text = "\n".join([f"Split {self.content.path} into {len(self.parts)} files", *listed])
+            text = "\n".join([f"Split {self.content.path} into {counted(len(self.parts), 'file')}", *listed])
             return ToolResult.of(text, data=facts)
         done = ["These parts were written before:", *listed] if listed else ["No part was written."]
         return ToolResult.failure(self.problem.error_code, "\n".join([self.problem.text, *done]), data=facts)

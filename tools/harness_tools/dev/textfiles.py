@@ -10,11 +10,16 @@ from harness.toolkit.reads import target_path
 
 from ..encodings import wide_bom
 
-__all__ = ["FILE", "LIMIT", "no_text", "whole_file", "whole_text"]
+__all__ = ["FILE", "LIMIT", "counted", "no_text", "whole_file", "whole_text"]
 
 LIMIT = 64 << 20
 """Bytes of a file that is taken as a whole."""
 FILE = AliasChoices("file", "path", "file_path")
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun: ``1 line``, ``2 lines``."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def no_text(path: str, data: bytes) -> ToolResult | None:

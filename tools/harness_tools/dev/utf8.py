@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import Expected, Written, expectation, guarded_edit, target_path
 
-from ..encodings import Encoding
+from ..encodings import EncodingOrMixed
 from ..texts import Line
 from .recoding import Recoded, recoded, recoded_from
 from .textfiles import FILE, LIMIT, whole_file
@@ -26,7 +25,7 @@ BACKUP = ".bak"
 class _Arguments(MutatingArguments):
     file: Line = Field(description="the file", validation_alias=FILE)
     backup: bool = Field(True, description="keep the old content beside it as FILE.bak, which must not exist yet")
-    from_encoding: Encoding | Literal["mixed"] | None = Field(
+    from_encoding: EncodingOrMixed | None = Field(
         None,
         description="what it is written in, when that cannot be told from its bytes, such as latin-1; mixed is UTF-8 "
         "with pieces of UTF-16",
