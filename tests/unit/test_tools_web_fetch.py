@@ -310,7 +310,7 @@ def test_the_policy_sees_the_one_spelling_and_what_the_target_would_run() -> Non
     assert not tool.requires_approval(args)
     there = tool.parse({"url": "http://example.com/a'b", "via": "target", "headers": {"x": "y'; rm -rf /"}})
     kinds = [one.kind for one in tool.subjects(there)]
-    assert kinds == ["command", "url"]
+    assert kinds == ["url", "command"]
     assert tool.requires_approval(there)
     assert tool.traits_of(there).category is Category.SHELL
     assert (tool.name, set(tool.traits.aliases)) == ("fetch_url", {"web_fetch", "webfetch"})
@@ -388,7 +388,7 @@ async def test_the_target_keeps_to_the_same_limits(from_target: Fetcher) -> None
     )
     assert "not sent: authorization" in outcome.result.text
     requests = from_target.box.policy.requests
-    assert all(request.subjects[0].kind == "command" for request in requests)
+    assert all(request.subjects[1].kind == "command" for request in requests)
     assert not any("abc" in subject.text for request in requests for subject in request.subjects)
 
 

@@ -125,7 +125,7 @@ async def permit(ctx: ToolContext, subjects: tuple[Subject, ...]) -> None:
     """
     verdict = await ctx.permitted(subjects)
     if not verdict.allowed:
-        raise WebFailure("denied", f"it redirects to {subjects[-1].text}, which is not allowed: {verdict.reason}")
+        raise WebFailure("denied", f"it redirects to {subjects[0].text}, which is not allowed: {verdict.reason}")
 
 
 async def _shown(args: _Arguments, page: Page, sent: Sent) -> ToolResult:

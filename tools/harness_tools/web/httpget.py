@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 
 import anyio
 import httpcore
@@ -88,13 +89,16 @@ class PlainGetter(Getter):
     ) -> None:
         try:
             async with httpx.AsyncClient(transport=_Transport(self._pool(context, url)), trust_env=False) as client:
-                await _receive(client, url, headers, most, received)
+                await _receive(client, url, headers, received, partial(self._read, most))
         except httpx.InvalidURL as error:
             raise WebFailure("bad_url", f"it cannot be fetched: {error}") from error
         except (httpx.HTTPError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
         except (httpcore.ProxyError, httpcore.UnsupportedProtocol, ssl.SSLError) as error:
             raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
+
+    async def _read(self, most: int, response: httpx.Response, received: _Received) -> None:
+        await _read(response, most, received)
 
     def _pool(self, context: ssl.SSLContext | None, url: httpx.URL) -> httpcore.AsyncConnectionPool:
         return httpcore.AsyncConnectionPool(ssl_context=context, max_connections=1)
@@ -115,6 +119,10 @@ class HttpGetter(PlainGetter):
         return httpcore.AsyncHTTPProxy(
             proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, ssl_context=context, max_connections=1
         )
+
+    async def _read(self, most: int, response: httpx.Response, received: _Received) -> None:
+        if wants_body(received.status, received.headers):
+            await _read(response, most, received)
 
     def _check(self, url: httpx.URL) -> None:
         """Refuse what is private by its spelling alone: names are looked up by the proxy."""
@@ -141,7 +149,11 @@ class _Received:
 
 
 async def _receive(
-    client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], most: int, received: _Received
+    client: httpx.AsyncClient,
+    url: httpx.URL,
+    headers: Mapping[str, str],
+    received: _Received,
+    read: Callable[[httpx.Response, _Received], Awaitable[None]],
 ) -> None:
     wanted = {**headers, "accept-encoding": "gzip, deflate", "connection": "close"}
     timeout = httpx.Timeout(None, connect=CONNECT)  # the whole has its limit
@@ -150,8 +162,7 @@ async def _receive(
     try:
         received.headers = {name.lower(): value for name, value in response.headers.items()}
         received.status = response.status_code
-        if wants_body(received.status, received.headers):
-            await _read(response, most, received)
+        await read(response, received)
     finally:
         await response.aclose()
 

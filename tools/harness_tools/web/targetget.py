@@ -64,8 +64,8 @@ def command_for(url: WebUrl, sent: Sent, most: int) -> str:
 
 
 def request_subjects(url: WebUrl, sent: Sent, most: int) -> tuple[Subject, ...]:
-    """What one request of the target touches: the command, and the URL. Pure."""
-    return (Subject("command", command_for(url, sent, most)), Subject("url", str(url)))
+    """What one request of the target touches: the URL, and the command. Pure."""
+    return (Subject("url", str(url)), Subject("command", command_for(url, sent, most)))
 
 
 class TargetGetter(Getter):
