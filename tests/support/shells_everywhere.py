@@ -19,8 +19,8 @@ from harness import Config, ExecutionContext, connect
 
 __all__ = ["PLACES", "Place", "open_place"]
 
-PLACES = ("local", "local+bash", "local+dash", "ssh", "ssh+bash", "ssh+dash")
-"""With a shell's name there is a terminal, whose panes run it."""
+PLACES = ("local", "local+bash", "local+dash", "ssh", "ssh+bash", "ssh+dash", "local+bash+plain")
+"""With a shell's name there is a terminal, whose panes run it; ``plain`` is one without tmux's control mode."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Place:
 @asynccontextmanager
 async def open_place(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     """One of :data:`PLACES`, with a home and a state of its own; everything is ended afterwards."""
-    where, _, shell = name.partition("+")
+    where, shell, plain = (*name.split("+"), "", "")[:3]
     async with AsyncExitStack() as stack:
         private = Path(tempfile.mkdtemp(prefix="hx", dir="/tmp"))
         stack.callback(shutil.rmtree, private, ignore_errors=True)
@@ -54,6 +54,7 @@ async def open_place(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             stack.callback(server.stop)
             home = server.home
         base = {"tmux_socket": f"hx-{secrets.token_hex(4)}", "shell": f"/bin/{shell or 'sh'}", "cwd": str(home)}
+        base |= {"control_mode": "never"} if plain else {}
         config = server.config(**base) if server else Config(**base)  # type: ignore[arg-type]  # texts, all of them
         if shell:
             kill = ["tmux", "-L", config.tmux_socket, "kill-server"]
