@@ -202,8 +202,8 @@ def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("harness.toolkit.skills.SIZE_LIMIT", 5)
     with pytest.raises(SkillError, match="larger than 5 bytes together"):
         library(tmp_path).load("deploy")
-    (folder / "SKILL.md").write_bytes(TEXT.encode() + b"x" * (64 << 10))
-    with pytest.raises(SkillError, match="larger than 65536 bytes"):
+    (folder / "SKILL.md").write_bytes(TEXT.encode() + b"x" * (40 << 10))
+    with pytest.raises(SkillError, match="larger than 40960 bytes"):
         library(tmp_path).load("deploy")
     deep = folder
     for _ in range(12):

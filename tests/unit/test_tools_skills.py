@@ -104,6 +104,15 @@ async def test_what_is_wrong_is_told(root: Path, arguments: dict[str, Any], code
     assert (outcome.result.error_code, problem in outcome.result.text) == (code, True), outcome.result.text
 
 
+async def test_the_longest_instructions_are_shown_whole(root: Path) -> None:
+    front = "---\nname: notes\ndescription: d\n---\n"
+    (root / "notes" / "SKILL.md").write_text(front + "x" * (40_000 - len(front)) + "\nthe end\n")
+    for number in range(100):
+        (root / "notes" / f"{number}-{'y' * 150}").write_text("")
+    outcome = await call(root, name="notes")
+    assert "\nthe end\n</skill>\n" in outcome.result.text
+
+
 async def test_files_come_to_the_target_as_they_are_once_a_person_agrees(root: Path, here: ExecutionContext) -> None:
     refusing = Says(lambda question: Answer(Scope.DENY_ONCE))
     assert (await call(root, here, refusing, name="deploy", upload=True)).status is CallStatus.DENIED
@@ -120,6 +129,10 @@ async def test_files_come_to_the_target_as_they_are_once_a_person_agrees(root: P
     assert [(await here.stat(path)).mode & 0o777 for path in (binary, script)] == [0o600, 0o700]
     again = await call(root, here, Says(), name="deploy", upload=True)
     assert again.result.data == data
+    Path(script).write_text("changed by the operator")
+    third = await call(root, here, Says(), name="deploy", upload=True)
+    assert (third.result.error_code, "it's here.sh was changed" in third.result.text) == ("changed", True)
+    assert Path(script).read_text() == "changed by the operator"
 
 
 async def test_another_version_gets_another_directory_and_nothing_to_upload_is_said(

@@ -36,8 +36,8 @@ __all__ = [
 
 FILE = "SKILL.md"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-TEXT_LIMIT = 64 << 10
-"""Bytes of ``SKILL.md``."""
+TEXT_LIMIT = 40 << 10
+"""Bytes of ``SKILL.md``: all of it fits into one answer, because half of the instructions are other instructions."""
 FILES_LIMIT = 100
 SIZE_LIMIT = 10 << 20
 """Bytes of all files of a skill."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from anyio import to_thread
 from pydantic import AliasChoices, Field, model_validator
 
+from harness.errors import FileExists
 from harness.toolkit import (
     Category,
     Json,
@@ -35,6 +36,9 @@ NAMED = 20
 """Skills that the description names."""
 NAMED_LENGTH = 160
 LIMIT = OutputLimit(60_000, 0)
+CHANGED = (
+    "{path} was changed on the target since it was uploaded, and is left as it is; move it away to upload it again"
+)
 
 
 class _Arguments(MutatingArguments):
@@ -161,9 +165,18 @@ async def _uploaded(skill: Loaded, contents: Contents, ctx: ToolContext) -> Tool
         return ToolResult.failure("no_files", f"{skill.info.name} has no files to upload")
     where = f"{UPLOADS}/{skill.info.name}/{digest_of(contents)}"
     for file, data in contents:
-        permissions = 0o700 if file.executable else 0o600
-        await ctx.execution.write_file(f"{where}/{file.path}", data, permissions=permissions)
+        if not await _placed(f"{where}/{file.path}", data, 0o700 if file.executable else 0o600, ctx):
+            return ToolResult.failure("changed", CHANGED.format(path=f"{where}/{file.path}"))
     directory = (await ctx.execution.stat(where)).path
     paths: list[Json] = [f"{directory}/{file.path}" for file, _ in contents]
     text = "\n".join([f"The files of {skill.info.name} are in {directory}:", *_listed(skill)])
     return ToolResult.of(text, data={"directory": directory, "files": paths})
+
+
+async def _placed(path: str, data: bytes, permissions: int, ctx: ToolContext) -> bool:
+    """Write a file that is not there yet; False when there is another one, which somebody has changed."""
+    try:
+        await ctx.execution.write_file(path, data, mode="create", permissions=permissions)
+    except FileExists:
+        return (await ctx.execution.read_file(path)).data == data
+    return True
