@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.errors import FileError
 from harness.results import DirEntry
 from harness.toolkit import ToolContext
 
 from .frames import Tree, count_of, plain, read_tree, text_of
-from .ignoring import parse_ignore
+from .ignoring import Ignored, parse_ignore
 from .target import ask, can_search
 from .treescripts import EXCLUDED, IGNORE_LIMIT, TreeQuery, enter, find_words, framed_errors, ignore_above
 
@@ -48,14 +50,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries of a tree, in no order, without what is left out by its ignore files (``ignored`` counts it).
+    """The entries of a tree, in no order; ``ignored`` are those that its ignore files leave out.
 
     ``is_file``: what was looked at is a file, the only entry.
     """
 
     tree: Tree
     entries: list[Entry]
-    ignored: int = 0
+    ignored: list[Entry] = field(default_factory=list)
     engine: str = "find"
     is_file: bool = False
 
@@ -89,8 +91,17 @@ def read_entries(output: bytes, query: TreeQuery) -> Listing:
     links = _links(tree)
     found = [replace(entry, target=links.get(entry.path)) if entry.kind == "l" else entry for entry in found]
     ignored = tree.ignored if query.excludes else None
-    kept = [entry for entry in found if ignored is None or not ignored.leaves_out(entry.path, is_dir=entry.kind == "d")]
-    return Listing(tree, kept, len(found) - len(kept), is_file="O" in tree.other)
+    return _listing(tree, found, ignored, is_file="O" in tree.other)
+
+
+def _listing(
+    tree: Tree, found: Iterable[Entry], ignored: Ignored | None, *, engine: str = "find", is_file: bool = False
+) -> Listing:
+    listing = Listing(tree, [], engine=engine, is_file=is_file)
+    for entry in found:
+        out = ignored is not None and ignored.leaves_out(entry.path, is_dir=entry.kind == "d")
+        (listing.ignored if out else listing.entries).append(entry)
+    return listing
 
 
 def _printed(tree: Tree) -> Iterator[Entry]:
@@ -141,25 +152,52 @@ async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, targets: 
 
 
 async def _walked(ctx: ToolContext, query: TreeQuery, kinds: str) -> Listing:
-    walked = await ctx.execution.walk(query.directory)
-    tree = Tree(real=query.directory, is_whole=True)
+    top = await ctx.execution.stat(query.directory)
+    if top.type == "file":
+        directory, name = posixpath.split(top.path)
+        entry = Entry(name, "f", top.size, int(top.mtime), f"{top.mode:o}", f"{top.uid}:{top.gid}")
+        return Listing(Tree(real=directory, is_whole=True), [entry], engine="walk", is_file=True)
+    if top.type != "dir":
+        return Listing(Tree(refusal="special"), [], engine="walk")
+    walked = await ctx.execution.walk(top.path)
+    tree = Tree(real=top.path, is_whole=True)
     if query.excludes:
-        await _learn_rules(ctx, query, walked, tree)
-    found = list(_chosen(walked, query, kinds, tree))
-    ignored = tree.ignored
-    kept = [entry for entry in found if not ignored.leaves_out(entry.path, is_dir=entry.kind == "d")]
-    return Listing(tree, kept, len(found) - len(kept), engine="walk")
+        await _learn_above(ctx, tree)
+        await _learn_rules(ctx, walked, tree)
+    return _listing(tree, _chosen(walked, query, kinds, tree), tree.ignored, engine="walk")
 
 
-async def _learn_rules(ctx: ToolContext, query: TreeQuery, walked: list[DirEntry], tree: Tree) -> None:
+async def _learn_rules(ctx: ToolContext, walked: list[DirEntry], tree: Tree) -> None:
     for entry in walked:
         directory, name = posixpath.split(entry.name)
         if name == ".git" and directory:
             tree.repositories.add(directory)
         elif name == ".gitignore" and entry.type == "file":
-            path = posixpath.join(query.directory, entry.name)
-            content = await ctx.execution.read_file(path, limit=IGNORE_LIMIT)
-            tree.rules[directory] = parse_ignore(content.text)
+            await _learn_file(ctx, tree, directory, posixpath.join(tree.real, entry.name))
+
+
+async def _learn_file(ctx: ToolContext, tree: Tree, directory: str, path: str) -> None:
+    with contextlib.suppress(FileError):  # what cannot be read leaves nothing out
+        tree.rules[directory] = parse_ignore((await ctx.execution.read_file(path, limit=IGNORE_LIMIT)).text)
+
+
+async def _learn_above(ctx: ToolContext, tree: Tree) -> None:
+    """What the directories above leave out, as far as the repository goes that the top is in."""
+    above = [tree.real]
+    while above[-1] != "/":
+        if await _is_there(ctx, posixpath.join(above[-1], ".git")):
+            for directory in above[1:]:
+                await _learn_file(ctx, tree, directory, posixpath.join(directory, ".gitignore"))
+            return
+        above.append(posixpath.dirname(above[-1]))
+
+
+async def _is_there(ctx: ToolContext, path: str) -> bool:
+    try:
+        await ctx.execution.stat(path)
+    except FileError:
+        return False
+    return True
 
 
 def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) -> Iterator[Entry]:

@@ -94,7 +94,8 @@ class Glob(Tool[_Arguments]):
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.directory)
         found = [entry for entry in listing.entries if pattern.matches(entry.path)]
-        return _result(args, listing, _sorted(found, args.sort))
+        ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)
+        return _result(args, listing, _sorted(found, args.sort), ignored)
 
 
 def _sorted(entries: list[Entry], sort: str) -> list[Entry]:
@@ -102,10 +103,10 @@ def _sorted(entries: list[Entry], sort: str) -> list[Entry]:
     return by_name if sort == "name" else sorted(by_name, key=lambda entry: -(entry.mtime or 0))
 
 
-def _result(args: _Arguments, listing: Listing, found: list[Entry]) -> ToolResult:
+def _result(args: _Arguments, listing: Listing, found: list[Entry], ignored: int) -> ToolResult:
     shown = [shown_path(args.directory, entry.path) for entry in found[: args.max_results]]
     dropped = len(found) - len(shown)
-    notes = tree_notes(listing.tree, 0)
+    notes = tree_notes(listing.tree, ignored)
     if dropped:
         notes.insert(0, f"{dropped} more of {plural(len(found), 'match')} are not shown; narrow the pattern")
     if not shown:
@@ -115,7 +116,7 @@ def _result(args: _Arguments, listing: Listing, found: list[Entry]) -> ToolResul
         "count": len(found),
         "dropped": dropped,
         "engine": listing.engine,
-        **tree_data(listing.tree, listing.ignored),
+        **tree_data(listing.tree, ignored),
     }
     text = "\n".join([*shown, *(f"[{note}]" for note in notes)])
     return ToolResult.of(text, data=data, metadata={"count": len(found)})

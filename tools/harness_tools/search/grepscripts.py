@@ -24,6 +24,11 @@ LISTED = 8 << 20
 """Bytes of paths and counts."""
 MOST_LINES = 8 << 20
 _ODD = "*[\x01\x02]*"
+_TEXTS_ONLY = (
+    'while IFS= read -r l; do f=${l%"$A"*}; '
+    '[ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -gt 0 ] || printf "%s\\n" "$l"; done'
+)
+"""Over several lines ``rg`` looks for NUL at the beginning of a file alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,11 @@ def _counting(query: GrepQuery) -> str:
     files = find_words(query.tree, [(_odd_pruned("-type f"), "-print0")], frames_to=4)
     grep = f'xargs -0 grep --null -I -E{folds} -e "$P"'
     join = 'sed -e :a -e "/$A/!{" -e N -e "s/\\n/$B/" -e ba -e \'}\''
+    kept = f" | {_TEXTS_ONLY}" if query.expression.multiline else ""
     parents = '$( [ -n "$repo" ] || printf %s --no-ignore-parent )'
     return f"""
 case $engine$null$only in
-  (rg*) rg {_rg_options(query)} {_rg_walk(query)} {parents} -c -e "$rgp" -- . | tr '\\000' '\\001' | {join} ;;
+  (rg*) rg {_rg_options(query)} {_rg_walk(query)} {parents} -c -e "$rgp" -- . | tr '\\000' '\\001' | {join}{kept} ;;
   (grep1*) if [ -n "$only" ]; then printf '%s\\0' "$only"; else {files}; fi |
     {grep} -l -- /dev/null | {grep} -c -H -- /dev/null | tr '\\000' '\\001' | {join} | grep -v "${{A}}0\\$" ;;
   (*) {_plainly(query, folds)} ;;

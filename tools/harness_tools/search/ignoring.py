@@ -52,13 +52,13 @@ def _rule(line: str) -> IgnoreRule | None:
     names = text.removeprefix("/").split("/")
     if "" in names or any(_is_broken(name) for name in names):
         return None
-    return IgnoreRule(_matchers(names), "/" in text, keeps, directories_only)
+    return IgnoreRule(_matchers(names, anchored="/" in text), "/" in text, keeps, directories_only)
 
 
-def _matchers(names: list[str]) -> tuple[re.Pattern[str] | None, ...]:
+def _matchers(names: list[str], *, anchored: bool) -> tuple[re.Pattern[str] | None, ...]:
     """``a/**`` is what is in ``a``, not ``a`` itself."""
-    inside = len(names) > 1 and names[-1] == "**"
-    found = tuple(None if name == "**" and len(names) > 1 else name_matcher(_star(name)) for name in names)
+    inside = anchored and names[-1] == "**"
+    found = tuple(None if name == "**" and anchored else name_matcher(_star(name)) for name in names)
     return (*found, name_matcher("*")) if inside else found
 
 

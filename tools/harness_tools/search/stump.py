@@ -114,12 +114,12 @@ def _result(args: _Arguments, listing: Listing, shown: _Shown) -> ToolResult:
         "tree": [_node(entry, size=args.show_size) for entry in kept],
         "stats": stats,
         "engine": listing.engine,
-        **tree_data(listing.tree, listing.ignored),
+        **tree_data(listing.tree, len(listing.ignored)),
     }
     left_out = frozenset(listing.tree.skipped)
     lines = [_line(entry, left_out, size=args.show_size) for entry in kept]
     summary = ", ".join([plural(_number(stats["dirs"]), "directory"), plural(_number(stats["files"]), "file")])
-    notes = tree_notes(listing.tree, listing.ignored)
+    notes = tree_notes(listing.tree, len(listing.ignored))
     if dropped:
         notes.insert(0, f"{plural(dropped, 'entry')} more are not shown; give a depth or a directory below")
     text = "\n".join([f"{args.dir.rstrip('/')}/", *lines, f"[{summary}]", *(f"[{note}]" for note in notes)])

@@ -1,0 +1,288 @@
+"""The search tools on real targets: the same result whatever searches, nothing withheld is shown, no pane touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.support.contained import MakeWay, make_way
+from tests.support.desk import OpenDesk, open_desk
+from tests.support.engines import container
+from tests.support.searchtree import ENGINES, grow, searching
+from tests.support.sshd import MakeUser, SshServer
+from tests.support.toolbox import toolbox
+
+from harness import ExecutionContext, connect
+from harness.toolkit import CallOutcome, Executor, ToolCall
+from harness.toolkit.permissions.policy import RulePolicy
+from harness.toolkit.permissions.rules import Action, Rule
+from harness.toolkit.permissions.settings import PermissionSettings
+from harness.toolkit.results_cache import ResultCache
+from harness_tools.search import tools
+
+__all__ = ["make_way", "open_desk"]
+
+Call = tuple[str, dict[str, Any]]
+
+
+def executor(execution: ExecutionContext, cwd: Path | str, policy: RulePolicy | None = None) -> Executor:
+    made = toolbox(tools(), execution=execution).executor
+    services = replace(made.services, results=None, policy=policy or made.services.policy)
+    return replace(made, cwd=str(cwd), services=services)
+
+
+async def call(made: Executor, name: str, **arguments: Any) -> CallOutcome:
+    with anyio.fail_after(100):
+        return await made.call(ToolCall(name, arguments))
+
+
+def facts(outcome: CallOutcome) -> str:
+    """What must be the same whatever searched."""
+    data = dict(outcome.result.data) if isinstance(outcome.result.data, dict) else {}
+    data.pop("engine", None)
+    return json.dumps([outcome.status.value, outcome.result.error_code, data], indent=0)
+
+
+PATTERNS = [
+    *(
+        "needle",
+        "^needle$",
+        "(?i)n[AE]edle|other",
+        "\\bneedle\\b",
+        "[^a-z]needle",
+        "é",
+        "\\d+\\.?",
+        "[]x-]",
+        "^$",
+        "x*",
+    ),
+    *("(ne|ed){2,3}le?", "\\w+\\s\\w+", "caf.", "\\Bneedle"),
+]
+COMMON: list[Call] = [
+    *(("grep", {"pattern": pattern}) for pattern in PATTERNS),
+    ("grep", {"pattern": "needle", "include_hidden": True}),
+    ("grep", {"pattern": "needle", "no_default_excludes": True, "include_hidden": True}),
+    ("grep", {"pattern": "needle", "output_mode": "count"}),
+    ("grep", {"pattern": "needle", "output_mode": "files_with_matches", "max_results": 3}),
+    ("grep", {"pattern": "needle", "max_results": 7, "context": 1}),
+    ("grep", {"pattern": "needle", "max_results": 1, "after": 3}),
+    ("grep", {"pattern": "needle", "include": "deep/**/*.{py,txt}"}),
+    ("grep", {"pattern": "needle", "type": "log"}),
+    ("grep", {"pattern": "'[]x-'", "fixed": True}),
+    ("grep", {"pattern": "größe", "case_insensitive": True}),
+    ("grep", {"pattern": "needle", "path": "sub"}),
+    ("grep", {"pattern": "nothing like it"}),
+    *(
+        ("grep", {"pattern": "needle", "path": name})
+        for name in ("binary_late", "-dash.txt", "new\nline.txt", "link.txt")
+    ),
+    *(("grep", {"pattern": "needle", "path": name}) for name in ("a.log", "pipe", "dangling", "nope", "build")),
+    ("glob", {"pattern": "**", "sort": "name"}),
+    ("glob", {"pattern": "**/*.{py,log}", "max_results": 2, "sort": "name"}),
+    ("glob", {"pattern": "**/.*", "sort": "name"}),
+    ("glob", {"pattern": "s*/**/[a-c].?", "sort": "name"}),
+    ("glob", {"pattern": "**", "no_default_excludes": True, "include_hidden": True, "sort": "name"}),
+    ("stump", {"dir": ".", "show_size": True}),
+    ("stump", {"dir": ".", "depth": 1, "show_hidden": True, "include_ext": ["py"], "exclude_patterns": ["ot"]}),
+    ("ls", {}),
+    ("checkfor", {"search": "needle", "context": 1, "exclude": ["strange"]}),
+    ("checkfor", {"search": "one\nneedle", "dir": [".", "sub"], "whole_word": True, "ext": "txt"}),
+    ("checkfor", {"search": "größe", "case_insensitive": True, "file": ["utf8.txt", "-dash.txt", "nope"]}),
+]
+WITH_PROGRAMS: list[Call] = [
+    ("grep", {"pattern": "needle.*\\n\\w+", "multiline": True}),
+    ("grep", {"pattern": "def.*?:\\s+return", "multiline": True, "context": 1}),
+    ("glob", {"pattern": "**", "max_results": 9}),
+    ("ls", {"path": ".", "long": True, "all": True}),
+]
+
+
+async def test_results_are_the_same_whatever_searches_there(tmp_path: Path) -> None:
+    top = tmp_path / "tree"
+    top.mkdir()
+    grow(top)
+    told: dict[str, list[str]] = {}
+    used: dict[str, set[str]] = {}
+    for engine in ENGINES:
+        calls = COMMON[::3] if engine == "here" else COMMON + WITH_PROGRAMS  # everything is fetched file by file
+        async with searching(engine, tmp_path) as execution:
+            made = executor(execution, top)
+            done = [await call(made, name, **arguments) for name, arguments in calls]
+        told[engine] = [facts(outcome) for outcome in done]
+        used[engine] = {str(one.result.data.get("engine")) for one in done if isinstance(one.result.data, dict)}
+    for engine in ENGINES[1:]:
+        for number, found in enumerate(told[engine]):
+            place = number * 3 if engine == "here" else number
+            assert found == told["rg"][place], (engine, (COMMON + WITH_PROGRAMS)[place])
+    assert {"rg", "find"} <= used["rg"]
+    assert "grep" in used["busybox"] & used["grep"]
+    assert "rg" not in used["busybox"] | used["grep"] | used["here"]
+    assert "here" in used["here"]
+
+
+async def test_the_results_are_right(tmp_path: Path) -> None:
+    top = tmp_path / "tree"
+    top.mkdir()
+    grow(top)
+    async with connect("local:") as execution:
+        made = executor(execution, top)
+        found = await call(made, "grep", pattern="needle", output_mode="files_with_matches")
+        assert isinstance(found.result.data, dict)
+        names = [item["path"] for item in found.result.data["results"]]  # type: ignore[index,union-attr]  # as documented
+        ignored = {
+            "a.log",
+            "build/out.txt",
+            "tmpdir/x.txt",
+            "!odd",
+            "sub/skip.txt",
+            "sub/gen/a.c",
+            "sub/local.txt",
+            "trail",
+        }
+        hidden = {".hidden", ".hid/inner.txt", "inner/.git/HEAD", "sub/deep/local.txt", "inner/only.txt"}
+        binary = {"binary_early", "binary_late", "utf16.txt", "link.txt", "node_modules/m.js", "deep/target/t.txt"}
+        assert not set(names) & (ignored | hidden | binary)
+        assert {"keep.log", "deep/build", "tmpfile", "sub/b.log", "inner/c.log", "sub/gen/a.h", "new\nline.txt"} <= set(
+            names
+        )
+        assert {"-dash.txt", "dist", "\udcff\udcfe.txt", "a:1:b.txt", "giant.txt", "no_end.txt"} <= set(names)
+        lines = (await call(made, "grep", pattern="needle", path="new\nline.txt")).result.text
+        assert lines == "new\nline.txt:1:needle\nnew\nline.txt:2:behind needle"
+        few = await call(made, "grep", pattern="needle", max_results=2)
+        assert few.result.text.splitlines()[-1].startswith("[")
+        assert isinstance(few.result.data, dict)
+        assert few.result.data["dropped"] == few.result.data["count"] - 2  # type: ignore[operator]  # numbers
+        none = await call(made, "grep", pattern="nothing like it")
+        assert (none.result.is_error, none.result.metadata["matches"]) == (False, 0)
+        listed = await call(made, "glob", pattern="**/*.js", no_default_excludes=True)
+        assert listed.result.text == "node_modules/m.js"
+        assert "node_modules (" not in (await call(made, "glob", pattern="*.js")).result.text
+        assert "node_modules" in (await call(made, "glob", pattern="*.js")).result.text
+        assert (await call(made, "ls", path="empty.txt")).result.text == "empty.txt"
+        (top / "void").mkdir()
+        assert (await call(made, "ls", path="void")).result.text == "(empty directory)"
+        long = (await call(made, "ls", long=True)).result.text
+        assert "link.txt@ -> plain.txt" in long
+        await anyio.Path(top / "giant2.txt").write_bytes(b"x" * 3_000_000 + b"rare" + b"y" * 3_000_000)
+        giant = (await call(made, "grep", pattern="rare")).result
+        assert giant.text.startswith("giant2.txt:1:xxxx")
+        assert len(giant.text) < 1_000
+
+
+SECRETS = {
+    "app/config.py": "token = 'hush'\n",
+    "app/.env": "token=hush\n",
+    "app/id_rsa": "hush\n",
+    "app/server.key": "hush\n",
+    "app/keep/notes.txt": "hush\n",
+    "app/keep/open.txt": "hush\n",
+    "app/denied.txt": "hush\n",
+}
+
+
+@pytest.mark.parametrize("engine", ["rg", "grep", "here"])
+async def test_nothing_is_shown_of_what_the_policy_keeps_back(tmp_path: Path, engine: str) -> None:
+    for name, text in SECRETS.items():
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(text)
+    (tmp_path / "tree/app/keep/.aiexclude").write_text("notes*\n")
+    denied = f"{tmp_path}/tree/app/denied.txt"
+    policy = RulePolicy(PermissionSettings(rules=(Rule(Action.DENY, tool="read_file", argument=denied),)))
+    async with searching(engine, tmp_path) as execution:
+        made = executor(execution, tmp_path / "tree", policy)
+        for mode in ("content", "files_with_matches", "count"):
+            found = await call(made, "grep", pattern="hush", include_hidden=True, output_mode=mode)
+            data = found.result.data
+            assert isinstance(data, dict)
+            assert (data["count"], data["files"], data["withheld"]) == (2, 2, 5), found.result.text
+            assert "5 files are withheld by policy" in found.result.text
+            assert not any(name in found.result.text for name in (".env", "id_rsa", "notes", "server.key", "denied"))
+        one = await call(made, "checkfor", search="hush", dir=["app", "app/keep"])
+        assert "withheld by policy" in one.result.text
+        assert not any(name in one.result.text for name in (".env", "id_rsa", "notes", "server.key", "denied"))
+        for path in ("app/id_rsa", "app/keep/notes.txt"):
+            assert (await call(made, "grep", pattern="hush", path=path)).status == "denied"
+            assert (await call(made, "checkfor", search="hush", file=[path])).status == "denied"
+        names = await call(made, "glob", pattern="**", include_hidden=True)
+        assert "app/id_rsa" in names.result.text  # a name is no secret
+
+
+async def test_what_is_left_out_takes_no_room_from_what_is_shown(tmp_path: Path) -> None:
+    top = tmp_path / "tree"
+    (top / "a").mkdir(parents=True)
+    for number in range(30):
+        (top / f"a/{number}.log").write_text("needle\n")
+    (top / "z.txt").write_text("needle\n")
+    (top / ".gitignore").write_text("*.log\n")
+    async with searching("grep", tmp_path) as execution:
+        found = await call(executor(execution, top), "grep", pattern="needle", max_results=5)
+    assert found.result.text == "z.txt:1:needle"
+
+
+async def test_over_ssh_what_cannot_be_read_is_counted(sshd: SshServer, make_user: MakeUser, tmp_path: Path) -> None:
+    user = make_user()
+    top = Path(user.home, "tree")
+    for name in ("open/a.txt", "closed/b.txt", "c.txt"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("needle\n")
+    os.chmod(top / "closed", 0)
+    os.chmod(top / "c.txt", 0)
+    async with connect(f"ssh://{user.name}@127.0.0.1:{sshd.port}", config=sshd.config()) as execution:
+        made = executor(execution, top)
+        found = await call(made, "grep", pattern="needle")
+        assert found.result.text == "open/a.txt:1:needle\n[2 places could not be read]"
+        globbed = await call(made, "glob", pattern="**/*.txt", sort="name")
+        assert globbed.result.text == "c.txt\nopen/a.txt\n[1 place could not be read]"
+        closed = [await call(made, name, **{"path": "closed", **more}) for name, more in LOOKS]
+        assert [outcome.result.error_code for outcome in closed] == ["permission_denied"] * 4
+        hidden = await call(made, "grep", pattern="needle", path="c.txt")
+        assert hidden.result.error_code == "permission_denied"
+
+
+LOOKS: list[Call] = [("grep", {"pattern": "x"}), ("glob", {"pattern": "*"}), ("ls", {}), ("ls", {"long": True})]
+
+
+@pytest.mark.parametrize("where", ["local", "ssh"])
+async def test_a_search_neither_shows_in_a_pane_nor_waits_for_it(open_desk: OpenDesk, where: str) -> None:
+    desk = await open_desk(where)
+    (desk.home / "tree").mkdir()
+    (desk.home / "tree/a.txt").write_text("needle\n")
+    running = await desk.ctx.run_shell("sleep 1000", wait=False)
+    made = executor(desk.ctx, desk.home / "tree")
+    assert (await call(made, "grep", pattern="needle")).result.text == "a.txt:1:needle"
+    assert (await call(made, "glob", pattern="*")).result.text == "a.txt"
+    assert (await call(made, "checkfor", search="needle")).result.text == "a.txt:1:needle"
+    assert "needle" not in await desk.ctx.capture_pane()
+    assert running.job_id is not None
+    await desk.ctx.kill(running.job_id)
+
+
+async def test_a_search_is_given_again_until_something_was_changed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("needle\n")
+    async with connect("local:") as execution:
+        made = executor(execution, tmp_path)
+        cached = replace(made, services=replace(made.services, results=ResultCache()))
+        assert [(await call(cached, "grep", pattern="needle")).cached for _ in range(2)] == [False, True]
+
+
+@pytest.mark.containers
+async def test_in_a_container_with_busybox_alone(make_way: MakeWay, tmp_path: Path) -> None:
+    way = make_way("docker")
+    text = "mkdir -p /t/sub/node_modules; cd /t; echo needle >a.txt; echo needle >sub/b.log; echo '*.log' >.gitignore; "
+    text += "echo needle >sub/node_modules/c; printf 'needle\\n\\000' >sub/bin; echo x needle >'new\nline'"
+    with container(way.engine, "busybox") as one:
+        async with way.connect(one) as execution:
+            assert (await execution.run_shell(text)).ok
+            made = executor(execution, "/t")
+            found = await call(made, "grep", pattern="needle$")
+            assert found.result.text == "a.txt:1:needle\nnew\nline:1:x needle"
+            assert (await call(made, "glob", pattern="**", sort="name")).result.data["files"] == [  # type: ignore[index,call-overload]  # as documented
+                *("a.txt", "new\nline", "sub/bin")
+            ]
+            assert (await call(made, "checkfor", search="needle")).result.data["count"] == 2  # type: ignore[index,call-overload]  # as above
+            assert "sub/" in (await call(made, "ls", long=True)).result.text
