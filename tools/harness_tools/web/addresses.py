@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from harness.toolkit.websettings import Place
 
-__all__ = ["Address", "forbidden", "may_connect"]
+__all__ = ["Address", "forbidden", "is_never", "may_connect"]
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -100,8 +100,9 @@ def _covers(place: Place, host: str, port: int, address: Address) -> bool:
         return False
     if place.network is not None:
         return any(one in place.network for one in (address, *_inner(address)) if one.version == place.network.version)
-    return place.name == host and not any(_is_never(one) for one in (address, *_inner(address)))
+    return place.name == host and not any(is_never(one) for one in (address, *_inner(address)))
 
 
-def _is_never(address: Address) -> bool:
+def is_never(address: Address) -> bool:
+    """Whether no name may lead there: the keys of cloud machines are there, or nothing that can be fetched."""
     return any(address in network for network in _NEVER if network.version == address.version)

@@ -10,7 +10,7 @@ import httpcore
 
 from harness.toolkit.websettings import Place
 
-from .addresses import Address, may_connect
+from .addresses import Address, is_never, may_connect
 from .pages import WebFailure
 
 __all__ = ["GuardedNetwork", "Resolve", "look_up"]
@@ -100,7 +100,5 @@ def _is_address(host: str) -> bool:
 def _refusal(host: str, address: Address, why: str) -> str:
     is_named = host != str(address)
     what = f"{host} leads to {address}, which" if is_named else f"{address}"
-    return (
-        f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings); "
-        'via="target" fetches it from the target'
-    )
+    way = "" if is_never(address) else '; via="target" fetches with the network of the target'
+    return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings){way}"
