@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from harness.toolkit import Json
@@ -53,6 +54,10 @@ def _fitted(value: Json, indent: int | None) -> Json:
         if excess <= 0 or longest is None:
             break
         missing[longest.path] = _number(missing.get(longest.path)) + _shorten(longest, excess)
+    while whole and len(_text({**whole, "left_out": missing}, indent)) > LIMIT:
+        fewer = dict(islice(whole.items(), len(whole) * 9 // 10))
+        missing["members"] = _number(missing.get("members")) + len(whole) - len(fewer)
+        whole = fewer
     return {**whole, "left_out": missing}
 
 
@@ -62,7 +67,7 @@ def _number(value: Json) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A list or a text that can be shortened: what holds it under which key, and how long it is as JSON."""
+    """A list, an object or a text that can be shortened: what holds it under which key, and how long it is as JSON."""
 
     path: str
     holder: Any
@@ -74,7 +79,7 @@ def _shorten(place: _Place, excess: int) -> int:
     """Take away what is too much from its end; how many items or characters that is."""
     item = place.holder[place.key]
     keep = min(len(item) - 1, int(len(item) * max(0.0, 1 - 1.1 * excess / place.size)))
-    place.holder[place.key] = item[:keep]
+    place.holder[place.key] = dict(islice(item.items(), keep)) if isinstance(item, dict) else item[:keep]
     return len(item) - keep
 
 
@@ -82,6 +87,6 @@ def _places(value: Any, path: str, indent: int | None) -> Iterator[_Place]:
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         where = f"{path}.{key}" if path else str(key)
-        if isinstance(item, list | str) and item and (size := len(_text(item, indent))) >= SHORTEST:
+        if isinstance(item, list | dict | str) and item and (size := len(_text(item, indent))) >= SHORTEST:
             yield _Place(where, value, key, size)
         yield from _places(item, where, indent)
