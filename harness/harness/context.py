@@ -392,10 +392,7 @@ class ExecutionContext:
         return self._pane
 
     def in_pane(self, pane: str) -> ExecutionContext:
-        """The same target, with another managed pane as the one that is meant when none is named.
-
-        What is not waited for runs in the background all the same: it would keep the pane from everything else.
-        """
+        """The same target, with another pane when none is named; what is not waited for stays in the background."""
         context = ExecutionContext(self._backend, self._terminal, self._config, pane)
         context._in_background = None
         return context
