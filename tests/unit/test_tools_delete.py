@@ -233,6 +233,10 @@ def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: st
             f"{home}/.local/share/Trash",
             False,
         )
+        nowhere = run(f"HOME=/nonexistent {facts_script(f'{home}/file', '')}")
+        homeless = parse_facts(nowhere.stdout)
+        assert homeless is not None, nowhere.stderr
+        assert (homeless.home, [place.top != "" for place in homeless.trashes]) == ("", [True])
         assert run(move_script(f"{home}/none", place, "a")).returncode == 70
         assert run(move_script(f"{locked}/file", place, "b")).returncode == 71
         assert run(move_script(f"{home}/file", Place(f"{locked}/t"), "c")).returncode == 72

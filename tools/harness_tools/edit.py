@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from anyio import to_thread
 from pydantic import AliasChoices, Field, model_validator
 
 from harness.results import FileContent
@@ -76,7 +77,7 @@ class Edit(Tool[_Edit]):
     async def run(self, args: _Edit, ctx: ToolContext) -> ToolResult:
         made: list[Sequence[Change]] = []
         done = await guarded_edit(ctx, args.path, partial(_edited, args, made), most=EDIT_LIMIT)
-        return _result(args, done, made[0]) if isinstance(done, Written) else done
+        return await to_thread.run_sync(_result, done, made[0]) if isinstance(done, Written) else done
 
 
 def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> bytes | ToolResult:
@@ -130,7 +131,7 @@ def _no_match(path: str, data: bytes, old: bytes) -> str:
     return f"old_string is not in {path}. {hint or 'Nothing in it is like its first line.'} Nothing was changed"
 
 
-def _result(args: _Edit, done: Written, changes: Sequence[Change]) -> ToolResult:
+def _result(done: Written, changes: Sequence[Change]) -> ToolResult:
     assert done.before is not None
     before = done.before.data
     diff = diff_of(before, changes, done.path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 __all__ = ["nearest"]
 
-SEARCHED = 1 << 20
+SEARCHED = 512 << 10
 """Bytes of a file that are looked at."""
 WIDTH = 200
 """Characters of a line that are compared, and shown."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from anyio import to_thread
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from harness.errors import FileError, StaleFileError
@@ -130,7 +131,7 @@ class RepFor(Tool[_Arguments]):
         if isinstance(plan, ToolResult):
             return plan
         if args.dry_run:
-            return _previewed(args, ctx, plan)
+            return await _previewed(args, ctx, plan)
         refusal = _unseen(args, ctx, plan) or await _forbidden(ctx, plan)
         if refusal is not None:
             return refusal
@@ -153,13 +154,12 @@ def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None
         seen = [ctx.reads.seen(key, whole=False) for key in (path, _shown_as(args.change, path))]
         if version not in seen:
             (stale if any(seen) else unread).append(path)
-    for code, paths, text in (
-        ("stale", stale, "changed after being read or shown: call this with dry_run=true again"),
-        ("not_read", unread, "not read and not shown: call this with dry_run=true first"),
+    for code, paths, text, when in (
+        ("stale", stale, "changed after it was read or shown", "again"),
+        ("not_read", unread, "neither read nor shown by a dry run", "first"),
     ):
         if paths:
-            files = counted(len(paths), "file that it would change", "files that it would change")
-            problem = f"{files} {text}. Nothing was changed: {_named(paths)}"
+            problem = f"{text}: {_named(paths)}. Nothing was changed: call this with dry_run=true {when}"
             return ToolResult.failure(code, problem, data={"files": list(paths)})
     return None
 
@@ -212,10 +212,17 @@ async def _write(ctx: ToolContext, plan: Plan) -> _Done:
 # -- telling
 
 
-def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
+async def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
     for target in plan.targets:
         ctx.reads.saw(_shown_as(args.change, target.content.path), target.content.version, whole=False)
     result = _result(args, plan, _Done(plan.targets, plan.problems))
+    text = "\n".join([result.text, *await to_thread.run_sync(_differences, plan)])
+    shown = depends_on(*(target.content for target in plan.targets))
+    return replace(result, content=ToolResult.of(text).content, metadata=shown)
+
+
+def _differences(plan: Plan) -> list[str]:
+    """What would change, as far as there is room for it."""
     diffs, room, left_out = [], ROOM, 0
     for target in plan.targets:
         if room <= 0:
@@ -224,10 +231,8 @@ def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
         diffs.append(diff_of(target.content.data, target.found.changes, target.content.path, room).text)
         room -= len(diffs[-1])
     if left_out:
-        diffs.append(f"[the differences of {left_out} more files are not shown]")
-    text = "\n".join([result.text, *(diff.removesuffix("\n") for diff in diffs)])
-    shown = depends_on(*(target.content for target in plan.targets))
-    return replace(result, content=ToolResult.of(text).content, metadata=shown)
+        diffs.append(f"[the differences of {counted(left_out, 'more file', 'more files')} are not shown]")
+    return [diff.removesuffix("\n") for diff in diffs]
 
 
 def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:

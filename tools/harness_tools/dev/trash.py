@@ -99,12 +99,14 @@ fi
 base() { at=$1; until [ -d "$at" ]; do at=${at%/*}; at=${at:-/}; done; printf '%sx' "$at"; }
 home=$(real "${HOME:-/}"); home=${home%x}
 data=${XDG_DATA_HOME:-}
-case $data in /*) ;; *) data=$home/.local/share ;; esac
-if [ -d "$data/Trash" ]; then trash=$(real "$data/Trash"); trash=${trash%x}; else trash=$data/Trash; fi
+case $data in /*) ;; *) data=${home:+${home%/}/.local/share} ;; esac
+trash=${data:+$data/Trash}
+if [ -d "$trash" ]; then trash=$(real "$trash"); trash=${trash%x}; fi
 if [ -d "$state" ]; then state=$(real "$state"); state=${state%x}; fi
 parent=${path%/*}; parent=${parent:-/}
 mine=$(device "$parent")
-same() { at=$(base "$1"); [ "$(device "${at%x}")" = "$mine" ] && printf 1; }
+near() { at=$(base "$1"); [ "$(device "${at%x}")" = "$mine" ]; }
+same() { [ -n "$1" ] && near "$1" && printf 1; }
 top=$parent
 while [ "$top" != / ]; do
   up=${top%/*}; up=${up:-/}
