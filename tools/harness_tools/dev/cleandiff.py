@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
 from harness.results import ShellResult, Status
@@ -108,13 +110,14 @@ async def _compared(args: _Arguments, ctx: ToolContext, directory: str) -> ToolR
     done = await _run(ctx, directory, _command(args))
     if (failure := _failure(args, done)) is not None:
         return failure
-    found = _differences(done)
+    found = await to_thread.run_sync(_differences, done)
     if args.include_untracked and found.root:
         more = await _untracked(args, ctx, directory, found.root)
         if isinstance(more, ToolResult):
             return more
         found = found.with_new(*more)
-    return report(await _permitted(ctx, found, directory), stat_only=args.stat_only)
+    shown = await _permitted(ctx, found, directory)
+    return await to_thread.run_sync(partial(report, shown, stat_only=args.stat_only))
 
 
 async def _permitted(ctx: ToolContext, found: Differences, directory: str) -> Differences:

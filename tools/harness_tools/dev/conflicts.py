@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 from pydantic import AliasChoices, Field
@@ -23,6 +23,8 @@ __all__ = ["Conflicts"]
 FILES = 100
 SIZE = 8 << 20
 """Bytes of one file."""
+TOTAL = 64 << 20
+"""Bytes of all files."""
 SIDE = 5_000
 """Characters of one side that are shown: a whole conflict fits into a report."""
 WIDTH = 500
@@ -75,18 +77,26 @@ class Conflicts(Tool[_Arguments]):
         return tuple(Subject("read", path) for path in args.file)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
-        reports, contents = [], []
+        reports: list[_Report] = []
+        seen: list[FileContent] = []
+        room = TOTAL
         for path in args.file:
-            content = await _read(ctx, path)
-            if isinstance(content, FileContent):
-                contents.append(content)
-                reports.append(await to_thread.run_sync(_report, path, content, args.context_lines))
-            else:
+            content = await _read(ctx, path, room)
+            if isinstance(content, _Report):
                 reports.append(content)
-        return _result(reports, depends_on(*contents) if len(contents) == len(reports) else {"depends": None})
+                continue
+            room -= content.size
+            reports.append(await to_thread.run_sync(_report, path, content, args.context_lines))
+            seen.append(replace(content, data=b""))
+        return await to_thread.run_sync(_result, reports, _depends(reports, seen))
 
 
-async def _read(ctx: ToolContext, path: str) -> FileContent | _Report:
+def _depends(reports: Sequence[_Report], seen: Sequence[FileContent]) -> JsonObject:
+    """What the result was made of; one that could not be read may be readable the next time."""
+    return depends_on(*seen) if len(seen) == len(reports) else {"depends": None}
+
+
+async def _read(ctx: ToolContext, path: str, room: int) -> FileContent | _Report:
     """The file; it does not count as read, because the model sees a part of it that it did not choose."""
     try:
         content = await ctx.execution.read_file(target_path(ctx, path), limit=SIZE + 1)
@@ -94,6 +104,8 @@ async def _read(ctx: ToolContext, path: str) -> FileContent | _Report:
         return _Report(path, error=error.message.removeprefix(f"{target_path(ctx, path)}: "))
     if content.size > SIZE:
         return _Report(path, error=f"it has {content.size} bytes; at most {SIZE} are looked at")
+    if content.size > room:
+        return _Report(path, error=f"it is more than {TOTAL} bytes with the files before it: ask for it alone")
     if b"\0" in content.data:
         return _Report(path, error="it is no text: it holds NUL bytes")
     return content

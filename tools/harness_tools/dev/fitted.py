@@ -14,6 +14,8 @@ __all__ = ["REPORT", "clip", "dumps", "fit"]
 Item = TypeVar("Item")
 REPORT = OutputLimit(24_000, 0)
 """Characters of a report for a model."""
+MOST = REPORT.characters // 8
+"""Items of a report, at most: shorter than that is none, and more need not be written to see that they do not fit."""
 DATA = OutputLimit(48_000, 0)
 """Characters of the same as JSON: some clients are sent all of it."""
 
@@ -32,6 +34,6 @@ def fit(
     items: Sequence[Item], text_of: Callable[[Sequence[Item]], str], data_of: Callable[[Sequence[Item]], Json]
 ) -> tuple[list[Item], int]:
     """The first items that fit, as text and as data, and how many were dropped. Pure."""
-    readable, _ = fit_items(items, text_of, REPORT)
+    readable, _ = fit_items(items[:MOST], text_of, REPORT)
     kept, _ = fit_items(readable, lambda some: dumps(data_of(some)), DATA)
     return kept, len(items) - len(kept)
