@@ -72,6 +72,12 @@ def test_free_tool(home: Path) -> None:
     assert mistake == "error free: pth: no such argument; did you mean 'path'?"
 
 
+def test_profile(home: Path) -> None:
+    opened, text, *_, failed = run(home, "profile.py")
+    assert (opened, text.split("\t")[0]) == ("/etc/hostname:", "     1")
+    assert failed.startswith("ERROR ")
+
+
 def test_model_turn(home: Path) -> None:
     (message,) = [json.loads("".join(run(home, "model_turn.py")))]
     (block,) = message["content"]

@@ -49,9 +49,9 @@ def test_a_profile_is_listed_described_and_called_by_its_own_names(program: Prog
     assert {tool["name"]: tool["own_name"] for tool in found}["bash"] == "run_shell"
     told = json.loads(program.run("tools", "schema", "grep", "--profile", "hex", "--provider", "anthropic").stdout)
     assert "-i" in told["input_schema"]["properties"]
-    code, out, err = call(program, "hex", "bash", {"command": "rm f"})
+    code, out, _ = call(program, "hex", "bash", {"command": "rm f"})
     assert (code, out) == (126, "")
-    code, out, err = call(program, "hex", "read_file", {"path": "gone"})
+    code, out, _ = call(program, "hex", "read_file", {"path": "gone"})
     assert (code, out.startswith("Error: ")) == (1, True)
     done = program.run("tools", "call", "bash", '{"command": "echo hi"}', "--profile", "terse", "--json")
     outcome = json.loads(done.stdout)

@@ -65,6 +65,7 @@ PUBLIC = [
     "harness.toolkit.permissions.store",
     "harness.toolkit.permissions.timed",
     "harness.toolkit.presets",
+    "harness.toolkit.profiles",
     "harness.toolkit.providers",
     "harness.toolkit.questions",
     "harness.toolkit.reads",
