@@ -18,7 +18,14 @@ from harness.testing.agents import Script, ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.events import Event, PermissionAsked, SubagentCompleted, SubagentStarted, ToolCallCompleted
+from harness.toolkit.events import (
+    Event,
+    JobExited,
+    PermissionAsked,
+    SubagentCompleted,
+    SubagentStarted,
+    ToolCallCompleted,
+)
 from harness.toolkit.hooks import Hooks, Occasion
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
@@ -302,9 +309,11 @@ async def test_what_it_left_behind_is_ended_and_its_locks_are_free(
 
     executor = parent(here, runs(script))
     outcomes: list[CallOutcome] = []
+    seen: list[Event] = []
 
     async def run() -> None:
-        outcomes.append(await task(executor, timeout=60))
+        with executor.events.listening(seen.append):
+            outcomes.append(await task(executor, timeout=60))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
@@ -314,6 +323,7 @@ async def test_what_it_left_behind_is_ended_and_its_locks_are_free(
             executor.cancel()
     jobs = [job for job in await here.jobs() if job.command == "sleep 300"]
     assert [job.status.value for job in jobs] == ["interrupted"]
+    assert [event.job_id for event in seen if isinstance(event, JobExited)] == [jobs[0].job_id]
     assert (await executor.call(ToolCall("write_file", {"path": path, "content": "x"}))).status is CallStatus.OK
     if how != "is cancelled":
         assert facts(outcomes[0])["ended_jobs"] == [jobs[0].job_id]

@@ -244,6 +244,8 @@ async def _child(
     """The executor of the sub-agent, while it lives; what it leaves running is ended, and named in ``left``."""
     events = EventBus(request.session_id)
     async with _place(request, parent) as execution:
+        if request.backend:
+            registry = await registry.available(execution)
         jobs = _Jobs()
         with events.listening(jobs.heard), _forwarded(events, ctx):
             try:
@@ -264,7 +266,7 @@ async def _child(
                     _running={},
                 )
             finally:
-                left += await jobs.end(execution)
+                left += await jobs.end(execution, events)
 
 
 def _services(request: SpawnRequest, parent: Executor) -> Services:
@@ -305,15 +307,16 @@ class _Jobs:
         elif isinstance(event, JobExited):
             self._running.pop(event.job_id, None)
 
-    async def end(self, execution: ExecutionContext) -> list[str]:
+    async def end(self, execution: ExecutionContext, events: EventBus) -> list[str]:
         """End them; returns those that still ran."""
         ended = []
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
-            for job_id in self._running:
+            for job_id in tuple(self._running):
                 try:
                     if (await execution.job(job_id)).status.value in ("running", "unknown"):
-                        await execution.kill(job_id)
+                        exit_code = (await execution.kill(job_id)).exit_code
                         ended.append(job_id)
+                        events.publish(JobExited(job_id=job_id, exit_code=exit_code))
                 except HarnessError:
                     continue
         return ended
@@ -335,8 +338,8 @@ async def _place(request: SpawnRequest, parent: Executor) -> AsyncIterator[Execu
 @asynccontextmanager
 async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
     name = f"agent-{uuid.uuid4().hex[:8]}"
-    await execution.create_pane(name)
     try:
+        await execution.create_pane(name)  # which, when it is cancelled, may have made it
         yield execution.in_pane(name)
     finally:
         # what is gone already, or with the link, needs no end

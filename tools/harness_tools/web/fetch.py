@@ -132,7 +132,7 @@ async def _shown(args: _Arguments, page: Page, sent: Sent) -> ToolResult:
     text, charset = decoded(page.answer)
     found = await _readable(args.format, page, text)
     failed = page.answer.status >= 400
-    data = _facts(page, charset, found.title)
+    data = _facts(page, charset, cleaned(found.title))
     if failed:
         lines = [f"{page.url} answered with the status {page.answer.status}", *_way(page)]
         body = [marked(found.text[:ERROR_SHOWN], str(page.url))] if found.text.strip() else []
