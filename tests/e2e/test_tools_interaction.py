@@ -107,32 +107,36 @@ async def test_the_user_of_a_client_is_asked_and_what_is_noted_outlives_the_serv
 # -- memories
 
 
-def test_the_operator_sees_adds_and_removes_what_agents_know(program: Program) -> None:
-    def memory(*words: str) -> str:
-        done = program.run("memory", *words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode()
+def memory(program: Program, *words: str) -> str:
+    done = program.run("memory", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
-    assert memory("list") == ""
+
+def test_the_operator_adds_to_what_agents_know_and_sees_it(program: Program) -> None:
+    assert memory(program, "list") == ""
     assert not (program.home / "state").exists()
-    assert memory("add", "nginx is in /opt") == "m1\n"
-    assert memory("add", "nginx is in /opt") == "m1\n"
-    assert memory("add", "--scope", "project", "--cwd", "/srv", "deploy\x1b[2J with make") == "m2\n"
-    added = json.loads(memory("--json", "add", "--scope", "global", "be brief"))["added"]
+    assert memory(program, "add", "nginx is in /opt") == "m1\n"
+    assert memory(program, "add", "--scope", "project", "--cwd", "/srv", "deploy\x1b[2J with make") == "m2\n"
+    added = json.loads(memory(program, "--json", "add", "--scope", "global", "be brief"))["added"]
     assert (added["memory_id"], added["scope"], added["content"]) == ("m3", "global", "be brief")
-    lines = memory("list").splitlines()
+    lines = memory(program, "list").splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["m1", "host"], ["m2", "project"], ["m3", "global"]]
     assert "deploy\\x1b[2J with make" in lines[2]
-    found = json.loads(memory("--json", "list", "--scope", "project"))
-    assert [(one["memory_id"], one["cwd"]) for one in found] == [("m2", "/srv")]
-    there = program.run("--ssh", "elsewhere.invalid", "memory", "list", "--json")
-    assert json.loads(there.stdout) == []
     recalled = json.loads(program.run("--json", "tools", "call", "recall").stdout)
     assert [one["memory_id"] for one in recalled["data"]["memories"]] == ["m3", "m1"]
-    found = json.loads(program.run("memory", "list", "--json", MAIL_TOKEN="nginx is in").stdout)
-    assert found[0]["content"] == "[redacted] /opt"  # it has become a secret since
-    assert memory("forget", "m1") == "nginx is in /opt\n"
-    assert [one["memory_id"] for one in json.loads(memory("--json", "list"))] == ["m2", "m3"]
+
+
+def test_the_operator_chooses_what_to_see_and_removes_it(program: Program) -> None:
+    memory(program, "add", "--scope", "global", "nginx is in /opt")
+    memory(program, "add", "be brief")
+    (found,) = json.loads(memory(program, "--json", "list", "--scope", "host"))
+    assert (found["memory_id"], found["target"]) == ("m2", "local:")
+    assert json.loads(program.run("--ssh", "elsewhere.invalid", "memory", "list", "--json").stdout) == []
+    first = json.loads(program.run("memory", "list", "--json", MAIL_TOKEN="nginx is in").stdout)[0]
+    assert first["content"] == "[redacted] /opt"  # it has become a secret since
+    assert memory(program, "forget", "m1") == "nginx is in /opt\n"
+    assert [one["memory_id"] for one in json.loads(memory(program, "--json", "list"))] == ["m2"]
 
 
 def test_what_is_known_of_a_host_is_known_there_and_not_here(over_ssh: Program) -> None:
