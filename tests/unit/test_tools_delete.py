@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -20,7 +21,16 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness_tools.dev.rewriting import tools
-from harness_tools.dev.trash import Place, Places, facts_script, info_path, move_script, parse_facts, protection
+from harness_tools.dev.trash import (
+    Place,
+    Places,
+    facts_script,
+    info_path,
+    move_script,
+    parse_facts,
+    protection,
+    restore,
+)
 
 AT_HOME = Places("/home/me", "/home/me/.local/state/harness", (), False, ("/home/me/.local/share/Trash", "/.Trash-7"))
 
@@ -196,6 +206,28 @@ async def test_a_trash_that_cannot_be_used_is_not_and_another_one_is(
     done = data_of(await delete(made, "file"))
     assert done["trash_path"].startswith(str(home / "state"))
     assert os.listdir(home / "elsewhere") == []
+
+
+def test_what_is_on_another_file_system_goes_to_a_trash_there(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="harness-trash-", dir="/dev/shm") as name:
+        (Path(name) / "file x").write_text("x")
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+        def run(script: str) -> bytes:
+            return subprocess.run(["sh", "-c", script], capture_output=True, env=env, timeout=60, check=True).stdout
+
+        places = parse_facts(run(facts_script(f"{name}/file x", f"{tmp_path}/state")))
+        assert places is not None
+        (place,) = places.trashes
+        assert place == Place(f"/dev/shm/.Trash-{os.getuid()}", "/dev/shm")
+        kept = run(move_script(f"{name}/file x", place, "t")).decode().removesuffix("\0")
+        note = Path(place.directory, "info", f"{kept}.trashinfo")
+        assert f"Path={Path(name).name}/file%20x\n" in note.read_text()
+        subprocess.run(["sh", "-c", restore(f"{name}/file x", place, kept)], check=True, timeout=60)
+        assert ((Path(name) / "file x").read_text(), note.exists()) == ("x", False)
+    for folder in ("files", "info", ""):
+        with contextlib.suppress(OSError):  # somebody else's trash stays
+            Path(place.directory, folder).rmdir()
 
 
 SHELLS = ("dash", "bash", "busybox", "mksh")

@@ -49,7 +49,7 @@ def diff_of(before: bytes, changes: Sequence[Change], path: str, room: int = DIF
     parts = [f"--- {name}\n+++ {name}\n"]
     added = removed = hunks = left_out = 0
     for hunk in _hunks(before, list(_regions(before, changes))):
-        text, more, less = _rendered(before, hunk)
+        text, more, less = ("", *_counted(before, hunk)) if left_out else _rendered(before, hunk)
         added, removed, hunks = added + more, removed + less, hunks + 1
         if left_out or (len(text) > room and hunks > 1):
             left_out += 1
@@ -122,6 +122,23 @@ def _hunks(before: bytes, regions: Sequence[_Region]) -> Iterator[list[_Region]]
         yield hunk
 
 
+def _counted(before: bytes, hunk: Sequence[_Region]) -> tuple[int, int]:
+    """How many lines a hunk adds and removes."""
+    more = less = 0
+    for run in _runs(hunk):
+        old, new = before[run[0].start : run[-1].end], b"".join(region.new for region in run)
+        if min(_count(old), _count(new)) < 2:
+            more, less = more + _count(new), less + _count(old)
+            continue
+        lines = _compared(_lines(old), _lines(new))
+        more, less = more + _signs(lines, "+"), less + _signs(lines, "-")
+    return more, less
+
+
+def _signs(lines: Sequence[str], sign: str) -> int:
+    return sum(line.startswith(sign) for line in lines)
+
+
 def _rendered(before: bytes, hunk: Sequence[_Region]) -> tuple[str, int, int]:
     """The text of a hunk, and how many lines it adds and removes."""
     first, last = hunk[0], hunk[-1]
@@ -134,7 +151,7 @@ def _rendered(before: bytes, hunk: Sequence[_Region]) -> tuple[str, int, int]:
         done = run[-1].end
         body += _compared(_lines(before[run[0].start : done]), _lines(b"".join(region.new for region in run)))
     body += [f" {line}" for line in tail]
-    more, less = (sum(line.startswith(sign) for line in body) for sign in "+-")
+    more, less = _signs(body, "+"), _signs(body, "-")
     same = len(body) - more - less
     start = first.line - len(head)
     title = f"@@ -{_range(start, same + less)} +{_range(start + first.delta, same + more)} @@\n"
