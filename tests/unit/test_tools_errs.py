@@ -105,11 +105,38 @@ def test_what_was_said_already_is_counted_and_not_repeated() -> None:
         "[1, 2, 3]",
         '{"a": 1}',
         "[{}]",
+        "we met at noon in the park, line 3",
+        "make: *** [Makefile:3: all] Error 1",
         '[{"messages": [3, {"line": "x"}], "filePath": 4}]',
     ],
 )
 def test_what_is_no_complaint_is_none(text: str) -> None:
     assert [one for one in parse(text).problems if one.file or one.line] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"C:\a b\x.c:5:3: error: no", r"C:\a b\x.c:5:3 error [] no"),
+        ("[error] /p/Foo.scala:3:5: not found: value x", "/p/Foo.scala:3:5 error [] not found: value x"),
+        ("** (CompileError) lib/a.ex:3: undefined", "lib/a.ex:3:0 error [] undefined"),
+        ("a.py:1:0: C0114: No docstring", "a.py:1:0 error [C0114] No docstring"),
+        ("a/b.py:3: DeprecationWarning: old", "a/b.py:3:0 warning [DeprecationWarning] old"),
+        ("a.sh:3:5: note: Quote it. [SC2086]", "a.sh:3:5 note [SC2086] Quote it."),
+        ("./a.sh: line 5: syntax error", "./a.sh:5:0 error [] syntax error"),
+        ("a.sh: 5: Syntax error: no", "a.sh:5:0 error [] Syntax error: no"),
+        ("PHP Parse error:  no in /p/a.php on line 3", "/p/a.php:3:0 error [] PHP Parse error:  no"),
+        ("syntax error at a.pl line 3, near x", "a.pl:3:0 error [] syntax error"),
+        ("nginx: [emerg] no in /etc/nginx/nginx.conf:3", "/etc/nginx/nginx.conf:3:0 error [] nginx: [emerg] no"),
+        ("x [warn] no in /etc/nginx/a.conf:7", "/etc/nginx/a.conf:7:0 warning [] x [warn] no"),
+        ("CMake Error at CMakeLists.txt:3 (find):\n  No\n  x.\n\nz", "CMakeLists.txt:3:0 error [find] No x."),
+        ("/usr/bin/ld: cannot find -lfoo", ":0:0 error [] cannot find -lfoo"),
+        ("thread 'x' panicked at 'no', src/a.rs:2:5", "src/a.rs:2:5 error [panic] no"),
+        ("a.swift:1:5: error: cannot find 'x'", "a.swift:1:5 error [] cannot find 'x'"),
+    ],
+)
+def test_what_others_write_is_read_as_well(text: str, found: str) -> None:
+    assert [written(one) for one in parse(text).problems] == [found]
 
 
 # -- escapes

@@ -12,6 +12,7 @@ from .ansi import without_escapes
 from .blocks import arrow, go_panic, kotlin, pretty, rust_panic, stylish
 from .jsons import json_line, json_list
 from .model import Log, Problem, Reader, Severity, log_of
+from .others import cmake, sentence, shell
 from .places import bare, colon, linker, maven, paren
 from .pythons import pytest, summary, syntax, traceback
 
@@ -41,7 +42,7 @@ ALIASES: Mapping[str, Format] = {
 }
 READERS: tuple[Reader, ...] = (
     json_line, pytest, traceback, syntax, arrow, rust_panic, go_panic, stylish, pretty, kotlin, maven, paren,
-    summary, linker, colon, bare,
+    summary, linker, cmake, colon, shell, sentence, bare,
 )  # fmt: skip
 """All of them, the most certain first: a log may hold the output of several programs."""
 BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {

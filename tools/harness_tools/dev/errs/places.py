@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .model import Log, Problem, Read, Severity, severity_of
 
-__all__ = ["bare", "colon", "linker", "maven", "paren", "split_code"]
+__all__ = ["bare", "colon", "linker", "looks_like_file", "maven", "paren", "split_code"]
 
 _SOURCES = """
     ada adb ads asm astro bas bash bat bzl c c++ cc cfg clj cljs cmake coffee cpp cs cshtml css csv cts cu cxx d dart
@@ -16,7 +16,7 @@ _SOURCES = """
     ipp java jl js json json5 jsx ksh kt kts less lhs lisp lua m make mak md mdx mjs mk ml mli mm mod mts nim nix pas
     php phtml pl pm po pp proto ps1 pug py pyi pyw pyx r rake razor rb rs rst s sass scala scm scss sh sol sql svelte
     svg swift t tcl templ tex tf toml ts tsx txt v vala vb vbproj vhd vue wat xaml xml yaml yml zig zsh cjs csproj
-    fsproj props targets tmpl tpl lock rules ipynb
+    fsproj props targets tmpl tpl lock rules ipynb cnf conf service txt
 """
 _EXTENSIONS = frozenset(_SOURCES.split())
 _NAMES = frozenset({"makefile", "gnumakefile", "dockerfile", "build", "rakefile", "gemfile", "justfile", "jenkinsfile"})
@@ -28,6 +28,8 @@ _SEVERITY = re.compile(
 )
 _LEADING_CODE = re.compile(r"(?:([A-Z]{1,6}\d{2,5}|invalid-syntax)(?::| \[\*\]|)|\[([a-z][\w-]{1,40})\])[ \t]+")
 _CODE = re.compile(r"-W[\w=+,-]{1,80}|[A-Za-z@][\w@./,=+:-]{0,80}")
+_THREW = re.compile(r"([A-Z]\w{1,80}(?:Error|Exception|Warning))(?::|$)")
+"""What Python calls a complaint."""
 _GO_LINTERS = """
     asciicheck bodyclose containedctx copyloopvar cyclop depguard dupl dupword errcheck errname errorlint exhaustive
     forbidigo funlen gci gochecknoglobals gochecknoinits gocognit goconst gocritic gocyclo godot godox gofmt gofumpt
@@ -56,8 +58,8 @@ def _extension(path: str) -> str:
     return extension if dot and name else ""
 
 
-def _looks_like_file(path: str, *, certain: bool) -> bool:
-    """``certain``: what follows is an error or a warning, so any name without spaces may be a file."""
+def looks_like_file(path: str, *, certain: bool) -> bool:
+    """Whether a text names a source file. ``certain``: an error follows, so any name without spaces may be one."""
     if not path or "://" in path or path != path.strip():
         return False
     if _extension(path) in _EXTENSIONS or _base(path) in _NAMES or (path[0], path[-1]) == ("<", ">"):
@@ -84,6 +86,9 @@ def _said(rest: str, path: str) -> _Said:
         message, code = split_code(message, opened=" (", closed=")")
         message, code = (message, code) if code in _LINTERS else (rest if not match else f"{message} ({code})", "")
         return _Said(severity, code, message.strip(), match is not None)
+    if not code and match is None and (threw := _THREW.match(message)):
+        kind: Severity = "warning" if threw[1].endswith("Warning") else "error"
+        return _Said(kind, threw[1], message[threw.end() :].strip() or threw[1], False)
     if not code:
         message, code = split_code(message.rstrip())
     if not code and (leading := _LEADING_CODE.match(message)):
@@ -111,7 +116,7 @@ def _format(path: str, said: _Said) -> str:
     if extension in ("py", "pyi", "pyx", "ipynb"):
         if said.code == "invalid-syntax":
             return "ruff"
-        return "mypy" if said.explicit else "flake8" if said.code[:1].isupper() else "python"
+        return "mypy" if said.explicit else "flake8" if said.code[-1:].isdecimal() else "python"
     return _FORMATS.get(extension, "gcc" if said.explicit else "unknown")
 
 
@@ -132,7 +137,10 @@ def colon(log: Log, at: int) -> Read | None:
     return None
 
 
-_BEFORE = ("vet: ", "In file included from ", "from ", "ERROR: ", "WARNING: ", "error: ", "warning: ")
+_BEFORE = re.compile(
+    r"(?:vet|In file included from|from|\[?(?:error|err|fatal|warning|warn)\]?:?|\*\* \(\w{1,100}\)):? ",
+    re.IGNORECASE,
+)
 
 
 def _at_place(log: Log, at: int, match: re.Match[str]) -> Read | None:
@@ -141,7 +149,7 @@ def _at_place(log: Log, at: int, match: re.Match[str]) -> Read | None:
     if not rest or rest.startswith("- ") or (line[match.end() : match.end() + 1] != ":" and not match[2]):
         return None
     said = _said(rest, path)
-    if not said.message or not _looks_like_file(path, certain=said.explicit):
+    if not said.message or not looks_like_file(path, certain=said.explicit):
         return None
     form = _format(path, said)
     said, upto = _MORE.get(form, _no_more)(log, at + 1, said)
@@ -174,8 +182,8 @@ def _mypy(log: Log, at: int, said: _Said) -> tuple[_Said, int]:
 
 def _path(text: str) -> str:
     text = text.strip()
-    for word in _BEFORE:
-        text = text.removeprefix(word)
+    word = _BEFORE.match(text)
+    text = text[word.end() :] if word else text
     before, program, path = text.rpartition("ld: ")
     return path if program and " " not in before else text
 
@@ -272,7 +280,11 @@ def maven(log: Log, at: int) -> Read | None:
     return Read((problem,), upto)
 
 
-_LINKER = ("undefined reference to ", "multiple definition of ", "undefined symbol: ", "Undefined symbols for ")
+_COMPILERS = frozenset({"cc", "cc1", "cc1plus", "collect2", "c++", "clang", "clang++", "g++", "gcc", "ld"})
+_LINKER = (
+    *("undefined reference to ", "multiple definition of ", "undefined symbol: ", "Undefined symbols for "),
+    *("cannot find -l", "symbol(s) not found for "),
+)
 
 
 def linker(log: Log, at: int) -> Read | None:
@@ -282,12 +294,12 @@ def linker(log: Log, at: int) -> Read | None:
     if not found or _PLACE.search(line):
         return None
     before, _, rest = line.partition(found)
-    file = _path(before.rstrip(" :").partition(":(")[0])
-    return Read((Problem(file.rpartition(": ")[2], 0, 0, "", "error", found + rest.strip(), "gcc"),), at + 1)
+    file = _path(before.rstrip(" :").partition(":(")[0]).rpartition(": ")[2]
+    named = "" if _base(file) in _COMPILERS else file
+    return Read((Problem(named, 0, 0, "", "error", found + rest.strip(), "gcc"),), at + 1)
 
 
 _BARE = re.compile(r"(?:([\w.+/-]{1,100}): )?(fatal error|error|fatal|Error|ERROR|FATAL): ?(.+)")
-_COMPILERS = frozenset({"cc", "cc1", "cc1plus", "collect2", "c++", "clang", "clang++", "g++", "gcc", "ld"})
 _SUMMARIES = ("aborting due to ", "could not compile ", "ld returned ", "linker command failed", "build failed")
 
 
