@@ -57,7 +57,7 @@ def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
 def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
     """The tools that can be called: all that are known, or those of the profile."""
     from ..toolkit.catalogue import offered
-    from ..toolkit.profiles import NO_PROFILE
+    from ..toolkit.toolsettings import NO_PROFILE
 
     name = settings.tools.profile if profile is None else profile
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)

@@ -16,10 +16,10 @@ from .commandtool import CommandTool
 from .outputs import OutputStore
 from .outputtool import ReadOutput
 from .plugins import TOOLS, find, load_tools
-from .profiles import NO_PROFILE, load_profile
+from .profiles import load_profile
 from .registry import Registry
 from .tool import Tool
-from .toolsettings import ToolSettings
+from .toolsettings import NO_PROFILE, ToolSettings
 
 __all__ = ["Catalogue", "command_tools_directory", "load_catalogue", "offered"]
 

@@ -30,6 +30,7 @@ from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 __all__ = [
     "HOOKS",
     "OWN",
+    "PROFILES",
     "TOOLS",
     "Loaded",
     "Plugin",
@@ -43,6 +44,7 @@ __all__ = [
 
 TOOLS = "harness.tools"
 HOOKS = "harness.hooks"
+PROFILES = "harness.profiles"
 OWN = "harness-ops"
 """The distribution whose tools are builtin."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .seams import Redactor
 
 __all__ = [
-    "NO_PROFILE",
-    "PROFILES",
     "Face",
     "FacedCall",
     "FacedTool",
@@ -50,9 +48,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-PROFILES = "harness.profiles"
-NO_PROFILE = "none"
-"""The word for our own names, where a profile is named."""
 WIDE = OutputLimit(BLOCK_LIMIT, 0)
 A = TypeVar("A", bound=BaseModel)
 
@@ -229,7 +224,7 @@ class Profile:
 
 def profile_names() -> tuple[str, ...]:
     """The profiles that installed packages offer; nothing of them is imported."""
-    from .plugins import find
+    from .plugins import PROFILES, find
 
     return tuple(sorted({plugin.name for plugin in find(PROFILES)}))
 
@@ -240,7 +235,7 @@ def load_profile(name: str) -> Profile:
     Raises:
         ConfigError: there is none of that name, or it cannot be loaded.
     """
-    from .plugins import find, imported
+    from .plugins import PROFILES, find, imported
 
     for plugin in find(PROFILES):
         if plugin.name == name:

@@ -16,8 +16,10 @@ from ..settings import SettingsTable
 from .presets import opt_in
 from .registry import Registry
 
-__all__ = ["ToolSettings", "tool_settings_of"]
+__all__ = ["NO_PROFILE", "ToolSettings", "tool_settings_of"]
 
+NO_PROFILE = "none"
+"""The word for our own names, where a profile is named."""
 STRICTER = frozenset({"exclude", "read_only"})
 """What a file that is not trusted may set."""
 
