@@ -308,6 +308,7 @@ def test_mistakes_in_the_settings_are_told(table: dict[str, object], message: st
 
 
 def test_a_directory_that_is_not_trusted_opens_nothing() -> None:
-    for table in ({"allow": ["10.0.0.1"]}, {"proxy": ""}, {"search": {"provider": "ddgs"}}):
+    tables: list[dict[str, object]] = [{"allow": ["10.0.0.1"]}, {"proxy": ""}, {"search": {"provider": "ddgs"}}]
+    for table in tables:
         with pytest.raises(ConfigError, match="trusted"):
             web_settings(table, trusted=False)
