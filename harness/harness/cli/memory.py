@@ -128,12 +128,13 @@ def _checked(session: Session, text: str) -> str:
 
 
 def _redactor(session: Session) -> Redactor:
-    from ..toolkit.assembly import load_toolkit_settings
+    from ..settings import load_tables
     from ..toolkit.redaction import PatternRedactor
+    from ..toolkit.toolsettings import tool_settings_of
 
-    settings = load_toolkit_settings(session.invocation.choices)
+    settings = tool_settings_of(load_tables("tools", session.invocation.choices))
     variables = {**os.environ, **dict(session.settings.config.env)}
-    return PatternRedactor.with_environment(variables, patterns=settings.tools.secrets)
+    return PatternRedactor.with_environment(variables, patterns=settings.secrets)
 
 
 async def _add(session: Session, place: Place, content: str) -> None:
