@@ -322,7 +322,7 @@ async def test_hostile_sources_of_every_language_are_bounded(monkeypatch: pytest
 async def test_a_file_that_keeps_the_parser_busy_takes_no_other_with_it() -> None:
     bad = Source("shell", b"\0" * 100_000)  # the parser does not even ask whether to go on
     good = Source("shell", b"source x")
-    answers = await facts_in([good, bad, good, bad, good], 0.1)
+    answers = await facts_in([good, bad, good, bad, good], 1.0)
     assert [answer.problem for answer in answers] == ["", "hard", "", "hard", ""]
     assert [item.module for answer in answers if answer.found for item in answer.found.imports] == ["x"] * 3
 
@@ -382,7 +382,7 @@ def test_a_long_walk_ends_when_it_is_told_to() -> None:
     assert (len(walk.found) <= 100, walk.complete) == (True, False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.sampled_from(LANGUAGES), st.binary(max_size=300))
 def test_any_bytes_have_an_outline(language: Language, source: bytes) -> None:
     found = outline_of(utf8_of(source), language, lambda: False)
@@ -390,7 +390,7 @@ def test_any_bytes_have_an_outline(language: Language, source: bytes) -> None:
     facts_of(utf8_of(source), language, lambda: False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_damaged_source_has_an_outline(name: str, data: st.DataObject) -> None:
     source = (DATA / name).read_bytes()

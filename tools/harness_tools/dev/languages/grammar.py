@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Grammar", "GrammarMissing", "Stopped", "Stopper", "Wanted", "collected", "first_damage", "parse"]
 
-CHUNK = 1 << 14
-"""Bytes that the parser is given at a time."""
 PIECE = 256
-"""Bytes that are given at a time afterwards, for the texts of nodes."""
+"""Bytes that are given at a time for the texts of nodes; the parser is given all at once, as it likes to look ahead."""
 Stopper = Callable[[], bool]
 """Asked during the work; True ends it."""
 
@@ -60,7 +58,7 @@ def parse(source: bytes, grammar: Grammar, stop: Stopper, row: int = 0) -> Tree:
         Stopped: it was told to stop.
     """
     language = _language(grammar)
-    room = CHUNK
+    room = len(source)
 
     def read(start: int, point: object) -> bytes:
         return source[start : start + room]
