@@ -19,10 +19,10 @@ from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.events import ToolCallCompleted
 from harness.toolkit.values import CallOutcome, Json, ToolCall
 
-TOOLS = {tool.name: tool for tool in load_catalogue().registry.list()}
+TOOLS = {tool.name: tool for tool in load_catalogue().known.list()}
 LIMIT = 20.0
 BOUNDED = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
