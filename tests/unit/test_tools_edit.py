@@ -242,6 +242,19 @@ async def test_one_place_is_changed_and_the_difference_comes_back(here: Executio
     assert again.status is CallStatus.OK, "what was written is known"
 
 
+async def test_edits_of_one_response_follow_each_other(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here), tmp_path / "file"
+    file.write_text("".join(f"<{number}>\n" for number in range(8)))
+    await call(made, "read_file", file)
+    calls = [
+        ToolCall("edit", {"path": str(file), "old_string": f"<{number}>", "new_string": f"[{number}]"})
+        for number in range(8)
+    ]
+    outcomes = await made.executor.batch(calls)
+    assert [outcome.status for outcome in outcomes] == [CallStatus.OK] * 8
+    assert file.read_text() == "".join(f"[{number}]\n" for number in range(8))
+
+
 async def test_a_place_that_is_not_clear_changes_nothing_and_is_told(here: ExecutionContext, tmp_path: Path) -> None:
     made, file = box(here), tmp_path / "file"
     file.write_text("a\nb\na\n" + "a\n" * 30)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,25 @@ def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recurs
     there = {name for name in names if ".git" not in name and "node_modules" not in name}
     assert set(found.names) == (there if recursive else {name for name in there if "/" not in name})
     assert (found.binary, found.large, found.unreadable) == (1, ("big.py",), 0)
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+def test_what_may_not_be_read_is_counted_and_the_rest_is_found(shell: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="harness-repfor-") as name:
+        top = Path(name)
+        for path in (top / "a", top / "locked" / "b", top / "secret"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("needle")
+        for path, mode in ((top, 0o755), (top / "locked", 0o700), (top / "secret", 0o600)):
+            path.chmod(mode if os.getuid() == 0 else 0 if path != top else mode)
+        script = candidates_script(b"needle", "", folds=False, recursive=True)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+        words = [*user, "env", "-i", f"PATH={path_of(shell)}", "sh", "-c", script]
+        done = subprocess.run(words, capture_output=True, cwd=top, timeout=60, check=True)
+        found = read_candidates(done.stdout, done.stderr, "")
+        assert found is not None, done.stderr
+        assert (found.names, found.unreadable) == (("a",), 2), done.stderr
+        (top / "locked").chmod(0o700)
 
 
 def test_a_dry_run_changes_nothing_and_says_so_to_the_policy() -> None:
