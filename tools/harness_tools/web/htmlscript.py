@@ -31,13 +31,13 @@ def main() -> int:
     """Do it; returns the exit code."""
     form, base, *numbers = sys.argv[1:]
     seconds, memory, longest = (int(number) for number in numbers)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    with suppress(ValueError, OSError):  # some systems have no such limit; the one of time holds
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         from html_to_markdown import ConversionOptions, convert
     except ImportError:
         return NO_LIBRARY
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    with suppress(ValueError, OSError):  # some systems have no such limit; the one of time holds
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = sys.stdin.buffer.read().decode("utf-8", "replace")
     options = ConversionOptions(
         output_format="plain" if form == "text" else "markdown",
