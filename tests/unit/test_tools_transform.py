@@ -239,9 +239,12 @@ async def test_a_template_makes_no_more_than_there_is_room_for() -> None:
 
 
 async def test_what_is_nested_deeply_is_an_error_and_no_crash() -> None:
-    for depth in (300, 600, 900):
+    for depth in (50, 99, 101, 105, 300, 600, 900):
         outcome = await call(toolbox([Transform()]), {"op": "sort_by", "key": "a"}, input="[" * depth + "]" * depth)
         assert outcome.error is None
+        assert json.dumps(outcome.result.data).count("[") <= 101
+        assert (outcome.result.data is None) == (outcome.result.error_code == "too_deep")
+    assert outcome.result.is_error or "too long" in outcome.result.text
 
 
 # -- sources

@@ -36,6 +36,8 @@ SIZE = 16 << 20
 """Bytes of the data."""
 TIMEOUT = 30.0
 """Seconds that the command may take."""
+DEPTH = 100
+"""Lists and objects in one another; what handles a result after this would come to its own limits."""
 ERRORS = 2_000
 """Characters of a command's standard error that are shown beside the result."""
 
@@ -146,9 +148,23 @@ def _transformed(text: str, source: str, steps: Sequence[Step], metadata: JsonOb
     except ValueError as error:
         return ToolResult.failure("bad_json", _no_json(text, source, error), metadata=metadata)
     try:
-        return _result(made, metadata)
+        shown = _result(made, metadata)
     except RecursionError:
+        shown = None
+    if shown is None or _depth(shown.data) > DEPTH:
         return ToolResult.failure("too_deep", "the result is nested too deeply to be shown: format the fields you need")
+    return shown
+
+
+def _depth(value: Json) -> int:
+    """How deeply lists and objects are in one another."""
+    deepest = 0
+    level: list[Json] = [value]
+    while level:
+        deepest += 1
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [item for items in inner for item in items]
+    return deepest
 
 
 def _no_json(text: str, source: str, error: ValueError) -> str:
