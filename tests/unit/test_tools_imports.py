@@ -102,7 +102,7 @@ def test_any_answer_of_the_target_is_taken(data: bytes) -> None:
 
 def test_no_name_of_a_file_is_a_command() -> None:
     script = stream_script(["-rf", "$(reboot)", "a'b", "c\nd"], "m").decode().splitlines()
-    assert script[2:] == ["r ./-rf", "r './$(reboot)'", "r './a'\"'\"'b'", "r './c", "d'"]
+    assert script[2:] == ["hx_file ./-rf", "hx_file './$(reboot)'", "hx_file './a'\"'\"'b'", "hx_file './c", "d'"]
 
 
 # -- the report

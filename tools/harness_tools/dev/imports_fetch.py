@@ -35,8 +35,8 @@ SKIPPED = (
 # Where head knows no -c, what is too long is cut by the limit of the job's own log.
 _HEAD = """if (printf x | head -c 1) >/dev/null 2>&1; then hx_all() { head -c "$1"; }; else hx_all() { cat; }; fi; """
 _READ = (
-    """if (printf x | head -c 1) >/dev/null 2>&1; then h() { head -c "$1"; }; """
-    """else h() { dd bs="$1" count=1; }; fi 2>/dev/null\n"""
+    """if (printf x | head -c 1) >/dev/null 2>&1; then hx_head() { head -c "$1"; }; """
+    """else hx_head() { dd bs="$1" count=1; }; fi 2>/dev/null\n"""
 )
 _PRINT = 'for f do printf "%s%s\\0" "$0" "$f"; done'
 
@@ -123,10 +123,10 @@ async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
 def stream_script(names: Iterable[str], mark: str) -> bytes:
     """What the shell is given to write the files one after the other. Pure."""
     show = (
-        f"""r() {{ printf '%sF%s\\0' {mark} "$1"; if [ -f "$1" ] && h {FILE_LIMIT + 1} <"$1"; """
+        f"""hx_file() {{ printf '%sF%s\\0' {mark} "$1"; if [ -f "$1" ] && hx_head {FILE_LIMIT + 1} <"$1"; """
         f"""then printf '%s+' {mark}; else printf '%s-' {mark}; fi; }} 2>/dev/null\n"""
     )
-    calls = "".join(f"r {shlex.quote('./' + name)}\n" for name in names)
+    calls = "".join(f"hx_file {shlex.quote('./' + name)}\n" for name in names)
     return (_READ + show + calls).encode("utf-8", "surrogateescape")
 
 
@@ -164,9 +164,7 @@ async def _fetch_few(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetch
 
 
 async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: bytes | None = None) -> ShellResult:
-    done = await ctx.execution.run_shell(
-        command, tty=False, stdin=stdin, timeout=SECONDS, on_timeout="kill", max_output=room
-    )
+    done = await ctx.execution.run_beside(command, stdin=stdin, timeout=SECONDS, max_output=room)
     if done.status is not Status.COMPLETED or done.truncated:
         how = "took too long" if done.status is Status.TIMED_OUT else f"ended as {done.status}"
         raise ToolError(f"{what} the sources {how}", target=ctx.execution.target, hint="choose a smaller directory")
