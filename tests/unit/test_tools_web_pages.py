@@ -187,6 +187,20 @@ def test_no_answer_is_told_with_its_reason(stderr: str, code: str, words: str) -
     assert failure.value.code == code
 
 
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500_000,
+        b"HTTP/1.1 200 OK\r\n" + b"a" * 3_000_000,
+        b"HTTP/1.1 100 x\r\n\r\n" * 200_000,
+        b"HTTP/" * 500_000,
+    ],
+)
+def test_no_server_keeps_the_reader_of_headers_busy(stdout: bytes) -> None:
+    with pytest.raises(WebFailure, match="could not be fetched"):
+        read_answer(done(stdout, "harness: curl\n\nharness: 0\n"), URL, 5_000_000)
+
+
 def test_a_body_that_came_in_part_says_so() -> None:
     head = b"HTTP/1.1 200 OK\r\n\r\n"
     for stdout, stderr in (

@@ -22,6 +22,8 @@ WGET_STATUS = re.compile(r"^\s{0,8}HTTP/[0-9.]{1,4} ([0-9]{3})", re.MULTILINE)
 SKIPPED = re.compile(rb"HTTP/[0-9.]{1,4} (?:1[0-9]{2}|200 [Cc]onnection established)")
 ROOM = 64 << 10
 """Bytes of headers."""
+INTERIM = 10
+"""Answers that may come before the one that counts."""
 PATIENCE = 5.0
 """Seconds that the shell and the link may take beside the request."""
 SECONDS = 30
@@ -131,11 +133,12 @@ def _why(report: _Report) -> str:
 
 def _of_curl(output: bytes) -> Answer | None:
     """Of the blocks of headers the last, after those of a proxy and of interim answers."""
-    block = CURL_BLOCK.match(output)
-    while block is not None and SKIPPED.match(output) and output[block.end() :].startswith(b"HTTP/"):
-        output = output[block.end() :]
-        block = CURL_BLOCK.match(output)
-    if block is None:
+    block = CURL_BLOCK.match(output, 0, ROOM)
+    for _ in range(INTERIM):
+        if block is None or not SKIPPED.match(block[0]) or not output.startswith(b"HTTP/", block.end()):
+            break
+        block = CURL_BLOCK.match(output, block.end(), ROOM)
+    if block is None or block[1] < b"200":
         return None
     return Answer(int(block[1]), _headers(block[2].decode("latin-1")), output[block.end() :])
 
