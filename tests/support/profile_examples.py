@@ -18,7 +18,7 @@ printf 'one\ntwo TODO\nthree\n' >n.txt; printf 'TODO not this\n' >sub/z.txt; pri
 printf 'package main\nimport "fmt"\ntype T struct { A int }\nfunc (t T) M() {}\nconst C = 1\n' >m.go
 printf 'func Run(a int) error { return nil }\n' >>m.go
 printf '<<<<<<< HEAD\na\n=======\nb\n>>>>>>> br\n' >c.txt; printf '[{"a":1,"b":"x"},{"a":2,"b":"y"}]' >j.json
-printf 'h\0i\0' >u.txt; printf 'del' >d.txt
+printf 'a\rb\fc\v\nd\n' >odd; printf 'h\0i\0' >u.txt; printf 'del' >d.txt
 command -v git >/dev/null || exit 0
 echo old >sub/g.txt; git init -q . && git add sub && git -c user.email=a@example.com -c user.name=a commit -q -m x
 echo new >sub/g.txt
@@ -177,6 +177,8 @@ TERSE = [
                          content="     1\tone\n     2\ttwo TODO\n     3\tthree\n"), file_path="n.txt"),
     step("read", r'"from_line":2,"to_line":2,"content":"     2\\ttwo TODO\\n","note":"', like=True, file_path="n.txt",
          offset="2", limit=1),
+    step("read", json_of(file="odd", total_lines=2, from_line=1, to_line=2,
+                         content="     1\ta\rb\x0cc\x0b\n     2\td\n"), file_path="odd"),
     step("read", "there is no line 9", like=True, file_path="n.txt", offset=9),
     step("write", json_of(file="w/new", bytes_written=2, status="created"), file_path="w/new", content="x\n"),
     step("write", json_of(file="w/new", bytes_written=0, status="overwritten"), file_path="w/new", content=""),

@@ -205,8 +205,10 @@ async def test_the_face_decides_how_much_the_model_gets() -> None:
     long = ToolResult.of("0123456789" * 1_000)
     traits = Traits(limit=OutputLimit(100, 50))
     face = replace(FACE, render=lambda args, result: Shown(result.text))
-    whole = await save(box(PutTool(long, traits), face), filePath="/a")
+    whole = await save(box(PutTool(long, traits), replace(face, limit=OutputLimit(20_000, 0))), filePath="/a")
     assert whole.result.text == long.text, "the tool's own limit is for our form"
+    ours = await save(box(PutTool(long, traits), face), filePath="/a")
+    assert ours.result.text.endswith("[... 9900 of 10000 characters left out ...]\n" + "0123456789" * 5)
     cut = await save(box(PutTool(long, traits), replace(face, limit=OutputLimit(500, 0))), filePath="/a")
     assert cut.result.text.startswith("0123456789")
     assert cut.result.text.endswith("[... 9500 of 10000 characters left out ...]")
@@ -261,6 +263,15 @@ def test_nobody_else_can_take_a_name_that_stands_behind_a_face() -> None:
             found.register(replace_name(PutTool(), name), "mcp:other")
     found.register(replace_name(PutTool(), "other_put"), "mcp:other")
     assert [tool.name for tool in found.own.list()] == ["other_put", "put"]
+
+
+async def test_tools_of_others_work_beside_a_profile() -> None:
+    made = box()
+    made.executor.registry.register(replace_name(PutTool(), "other_put"), "mcp:other")
+    done = await made.executor.call(ToolCall("other_put", {"place": "/a", "text": "x"}))
+    assert (done.call.name, done.result.text, done.result.data) == ("other_put", "put x", {"place": "/a"})
+    assert [tool.name for tool in made.executor.registry.own.list()] == ["other_put", "put"]
+    assert made.executor.registry.own is made.executor.registry.own, "it is made once"
 
 
 def replace_name(tool: PutTool, name: str) -> PutTool:

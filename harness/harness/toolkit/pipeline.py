@@ -29,6 +29,8 @@ CHANGES = 3
 END_LIMIT = 10.0
 """Seconds that the record of a call's end may take."""
 GIVEN_UP = "cancelled at the question, or before it"
+NOTICE = 1_000
+"""Characters of the line that says what was cut, at most."""
 SUMMARY = 2_000
 """Characters of a result that the ledger keeps."""
 
@@ -237,9 +239,9 @@ class Pipeline:
         return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
 
     def _limit(self, prepared: Prepared) -> OutputLimit:
-        """How much of the result is kept; what a profile shows of it is cut there."""
+        """How much of the result is kept; a profile makes its own form of most of it, and cuts that."""
         limit = prepared.traits.limit
-        return limit if self.ctx.notes.faced is None else replace(limit, characters=BLOCK_LIMIT)
+        return limit if self.ctx.notes.faced is None else replace(limit, characters=BLOCK_LIMIT - NOTICE)
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:

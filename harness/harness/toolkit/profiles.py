@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
-from .limits import BLOCK_LIMIT, cut
+from .limits import cut
 from .registry import BUILTIN, Registry
 from .tool import OutputLimit, Tool, Traits
 from .values import Block, CallOutcome, CallStatus, Image, Json, JsonObject, Subject, Text, ToolCall, ToolResult
@@ -48,7 +48,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-WIDE = OutputLimit(BLOCK_LIMIT, 0)
 A = TypeVar("A", bound=BaseModel)
 
 
@@ -72,7 +71,7 @@ class Face(Generic[A]):
         fields: the arguments that only have another name with us: theirs, and ours. One that is None is left out.
         more: what the other arguments come to, and the defaults that differ. It comes after ``fields``.
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
-        limit: how much of the rendered text the model gets.
+        limit: how much of the rendered text the model gets; None is as much as of our own.
     """
 
     tool: str
@@ -82,7 +81,7 @@ class Face(Generic[A]):
     fields: Mapping[str, str] = field(default_factory=dict)
     more: Callable[[A], JsonObject] = lambda args: {}
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
-    limit: OutputLimit = WIDE
+    limit: OutputLimit | None = None
 
     def translate(self, args: A) -> dict[str, Json]:
         """Our arguments."""
@@ -140,7 +139,8 @@ class FacedTool(Tool[A]):
         found = self._rendered(args, result) if args is not None else None
         if found is None:
             found = Shown(self.failed(result.text), is_error=True) if result.is_error else Shown(result.text)
-        return found if found.data is not None else replace(found, text=cut(found.text, self.face.limit))
+        limit = self.face.limit or self._own.traits.limit
+        return found if found.data is not None else replace(found, text=cut(found.text, limit))
 
     def _rendered(self, args: A, result: ToolResult) -> Shown | None:
         try:

@@ -82,7 +82,7 @@ class Registry:
         self._table = _Table().plus(_Entry(tool, source) for tool in tools)
         self._changing = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
-        self._own: tuple[_Table, _Table] | None = None
+        self._own: tuple[_Table, Self] | None = None
         self._aside = _Table()
 
     # -- changes
@@ -192,12 +192,10 @@ class Registry:
         """
         table = self._table
         if self._own is None or self._own[0] is not table:
-            self._own = (table, table.own())
-        if self._own[1] is table:
-            return self
-        found = type(self)()
-        found._table, found._aside = self._own[1], self._aside
-        return found
+            found = type(self)()
+            found._table, found._aside = table.own(), self._aside
+            self._own = (table, self if found._table is table else found)
+        return self._own[1]
 
     @property
     def aside(self) -> tuple[Tool[Any], ...]:

@@ -10,10 +10,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.toolkit import Arguments, JsonObject, ToolResult
+from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import Ran, denied_by_user, facts, file_text, head, items, ran, tail, text_of
+from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail
 
 __all__ = ["profile"]
 
@@ -23,6 +23,9 @@ BODY = 8_000
 """Characters of a file, a page or a screen."""
 MORE = "...[truncated]"
 SEARCH_RESULTS = 8
+WIDE = OutputLimit(16_000, 0)
+"""What is cut already."""
+CLOSING = "\n</"
 
 
 def _failed(text: str) -> str:
@@ -42,11 +45,9 @@ class _Shell(Arguments):
 
 
 def _shell_result(args: _Shell, result: ToolResult) -> Shown | None:
-    if denied_by_user(result):
-        return Shown("Command execution denied by user.", is_error=True)
     done = ran(result)
     if done is None:
-        return None
+        return denied_by_user(result, "Command execution denied by user.")
     if done.ended:
         return Shown(_output(f"exit code: {done.exit_code}", done))
     if done.status == "running" and args.wait in (False, "false"):
@@ -134,7 +135,11 @@ class _Fetch(Arguments):
 
 
 def _page(args: _Fetch, result: ToolResult) -> Shown | None:
-    return None if result.is_error else Shown(head(result.text, BODY, MORE))
+    """The page; the mark that ends what strangers have written stays."""
+    if result.is_error:
+        return None
+    text, mark, source = result.text.rpartition(CLOSING)
+    return Shown(head(text, BODY, MORE) + mark + source if mark else head(source, BODY, MORE))
 
 
 FETCH_URL = Face(
@@ -151,16 +156,6 @@ class _Search(Arguments):
     query: str = Field(description="What to search for")
 
 
-def _found(args: _Search, result: ToolResult) -> Shown | None:
-    if result.is_error:
-        return None
-    listed = [
-        f"{number}. {text_of(one, 'title')}\n   {text_of(one, 'url')}\n   {text_of(one, 'snippet')}".rstrip()
-        for number, one in enumerate(items(facts(result), "results"), 1)
-    ]
-    return Shown("\n\n".join(listed)) if listed else None
-
-
 WEB_SEARCH = Face(
     tool="web_search",
     name="web_search",
@@ -168,7 +163,6 @@ WEB_SEARCH = Face(
     arguments=_Search,
     fields={"query": "query"},
     more=lambda args: {"limit": SEARCH_RESULTS},
-    render=_found,
 )
 
 
@@ -199,6 +193,7 @@ CAPTURE_PANE = Face(
     arguments=_Capture,
     fields={"target": "pane"} | {name: name for name in _Capture.model_fields if name != "target"},
     render=_screen,
+    limit=WIDE,
 )
 
 

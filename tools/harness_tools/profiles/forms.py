@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _WIDER = re.compile(r" \(no_default_excludes \w+ them\)(?=\]$)")
+_NO_REASON = "refused by the approver"
 _NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 
 
@@ -110,9 +111,12 @@ def searched(result: ToolResult, nothing: str) -> Shown | None:
     return Shown(joined(nothing, *(note for note in notes if not note.startswith(_NO_NEWS))))
 
 
-def denied_by_user(result: ToolResult) -> bool:
-    """A person refused the call, not a rule."""
-    return result.error_code == "denied" and result.metadata.get("decided_by") == "operator"
+def denied_by_user(result: ToolResult, words: str) -> Shown | None:
+    """That a person, and no rule, has refused the call: in the profile's words, and the person's own."""
+    if result.error_code != "denied" or not str(result.metadata.get("decided_by", "")).startswith("operator"):
+        return None
+    reason = result.text.removeprefix("not allowed: ")
+    return Shown(words if reason == _NO_REASON else f"{words} {reason}", is_error=True)
 
 
 def head(text: str, limit: int, mark: str) -> str:

@@ -134,11 +134,9 @@ def _command(args: _Bash) -> JsonObject:
 
 
 def _output(args: _Bash, result: ToolResult) -> Shown | None:
-    if denied_by_user(result):
-        return Shown(_failed("user denied permission"), is_error=True)
     done = ran(result)
     if done is None:
-        return None
+        return denied_by_user(result, _failed("user denied permission"))
     if done.ended and done.exit_code == 0:
         return Shown(joined(_streams(done) or NOTHING, *done.notices))
     if done.status == "running":

@@ -7,6 +7,7 @@ trash of the target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import Field
@@ -44,7 +45,7 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
     found, (text, note) = facts(result), file_text(result)
-    lines = text.splitlines(keepends=True)
+    lines = [line for line in re.split(r"(?<=\n)", text) if line]  # other characters end no line of a file
     first = found.get("from_line")
     assert isinstance(first, int)
 

@@ -1,0 +1,212 @@
+"""The profiles with somebody to ask, sub-agents, a conversation to shorten, skills, and pages of the web."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.profile_steps import Agreeing
+from tests.support.web_servers import Reply as Page
+from tests.support.web_servers import WebServer, web_server
+
+from harness import ExecutionContext, connect
+from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
+from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
+from harness.toolkit.compaction import Compaction, Compactor
+from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.questions import Asked, Questioner, Replies, Reply
+from harness.toolkit.seams import Spawner
+from harness.toolkit.spawning import SpawnRequest, SpawnResult
+from harness.toolkit.values import Json
+from harness.toolkit.websettings import SearchSettings, WebSettings, place_of
+
+HITS = [
+    {"title": "Tokio", "url": "https://tokio.rs", "content": "An asynchronous Rust runtime"},
+    {"title": "Tutorial", "url": "https://tokio.rs/tokio/tutorial", "content": "Learn it"},
+]
+PAGES = {
+    "/long": Page(b"line of text\n" * 6_000, headers={"Content-Type": "text/plain"}),
+    "/html": Page(b"<title>T</title><h1>Hello</h1>", headers={"Content-Type": "text/html"}),
+    "/gone": Page(b"not here", 404, {"Content-Type": "text/plain"}),
+    "/search": Page(json.dumps({"results": HITS}).encode(), headers={"Content-Type": "application/json"}),
+}
+
+
+class First(Questioner):
+    """Chooses the first answer, and the last one where several may be chosen."""
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        return tuple(
+            Reply((0, len(question.options) - 1) if question.multi_select else (0,)) for question in asked.questions
+        )
+
+
+class Working(Spawner):
+    """An agent that makes one call, and repeats what came of it."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.requests: list[SpawnRequest] = []
+
+    async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
+        self.requests.append(request)
+        names = " ".join(tool.name for tool in executor.registry.list())
+        return SpawnResult(f"{(await executor.call(self.call)).result.text}\n{names}")
+
+
+class Short(Compactor):
+    """Has ten messages."""
+
+    async def compact(self, session_id: str) -> Compaction | None:
+        return Compaction(10, 2, "summary")
+
+
+class Refusing(Approver):
+    """Somebody who says no."""
+
+    async def ask(self, question: Question) -> Answer:
+        return Answer(Scope.DENY_ONCE)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "DATA", "CONFIG", "RUNTIME"):
+        (tmp_path / name.lower()).mkdir(mode=0o700)
+        monkeypatch.setenv(f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}", str(tmp_path / name.lower()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+async def here(home: Path) -> AsyncIterator[ExecutionContext]:
+    async with connect("local:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    with web_server(PAGES) as running:
+        yield running
+
+
+def toolkit(server: WebServer | None = None, mode: Mode = Mode.AUTO) -> AbstractAsyncContextManager[Toolkit]:
+    web = WebSettings()
+    if server is not None:
+        search = SearchSettings("searxng", server.url("/search"))
+        web = WebSettings(allow=(place_of(f"127.0.0.1:{server.port}"),), search=search)
+    return open_toolkit(ToolkitSettings(permissions=PermissionSettings(mode), web=web))
+
+
+async def call(executor: Executor, tool: str, /, **arguments: Json) -> CallOutcome:
+    return await executor.call(ToolCall(tool, arguments))
+
+
+OPTIONS: list[Json] = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+
+
+async def test_questions_reach_the_person_in_each_form(here: ExecutionContext) -> None:
+    async with toolkit() as kit:
+        async with kit.executor(here, profile="hygge", questioner=First()) as executor:
+            done = await call(executor, "question", question="Which?", options=["red", "blue"])
+            assert (done.status, done.result.text) == (CallStatus.OK, "red")
+        async with kit.executor(here, profile="hex", questioner=First()) as executor:
+            one: Json = {"question": "Which?", "header": "Colour", "options": OPTIONS}
+            two: Json = {"question": "Which ones?", "header": "More", "options": OPTIONS, "multiSelect": True}
+            done = await call(executor, "ask_user_question", questions=[one, two], answers={"Colour": "blue"})
+            assert (done.status, done.result.text) == (CallStatus.OK, "Colour: red\nMore: red; blue")
+            twice = await call(executor, "ask_user_question", questions=[{**one, "options": OPTIONS * 3}])  # type: ignore[dict-item]  # any JSON
+            assert twice.result.text.startswith("Error: ask_user_question: questions.0.options: ")
+
+
+@pytest.mark.parametrize(
+    ("profile", "tool", "arguments", "inner", "mine"),
+    [
+        ("hygge", "subagent", {"subagent_type": "general", "description": "d", "prompt": "p"}, "bash", "read"),
+        ("hex", "task", {"subagent_type": "general-purpose", "description": "d", "prompt": "p"}, "bash", "glob"),
+        ("gofastr", "Agent", {"prompt": "p", "system": "s"}, "Bash", "Read"),
+    ],
+)
+async def test_a_sub_agent_has_the_tools_of_its_parents_profile(
+    here: ExecutionContext, profile: str, tool: str, arguments: dict[str, Json], inner: str, mine: str
+) -> None:
+    spawner = Working(ToolCall(inner, {"cmd" if inner == "Bash" else "command": "echo hi"}))
+    async with toolkit() as kit, kit.executor(here, profile=profile, spawner=spawner) as executor:
+        done = await call(executor, tool, **arguments)
+    assert done.status is CallStatus.OK, done.result.text
+    said, names = done.result.text.removeprefix("STDOUT:\n").split("\n")
+    assert said == "hi"
+    assert mine in names.split()
+    assert not {"run_shell", "write_file" if profile != "hex" else "run_shell"} & set(names.split())
+    assert spawner.requests[0].prompt == "p"
+
+
+async def test_what_the_session_lacks_is_not_offered(here: ExecutionContext) -> None:
+    async with toolkit() as kit:
+        async with kit.executor(here, profile="hygge") as executor:
+            assert not {"subagent", "compact"} & {tool.name for tool in executor.registry.list()}
+        async with kit.executor(here, profile="hygge", compactor=Short()) as executor:
+            assert (await call(executor, "compact")).result.text == "10 messages became 2"
+
+
+async def test_pages_keep_their_marks_whatever_is_cut(here: ExecutionContext, server: WebServer) -> None:
+    async with toolkit(server) as kit:
+        for profile, tool, more in (
+            ("buddy", "fetch_url", {}),
+            ("hex", "web_fetch", {"prompt": "what?"}),
+            ("hygge", "webfetch", {"max_bytes": 70_000}),
+            ("gofastr", "WebFetch", {"headers": {"X-Mine": "1"}}),
+        ):
+            async with kit.executor(here, profile=profile, approver=Agreeing()) as executor:
+                given: dict[str, Any] = {"url": server.url("/long"), **more}
+                text = (await call(executor, tool, **given)).result.text
+                assert text.endswith("</untrusted-web>"), (profile, text[-200:])
+                assert "[truncated]" in text or "characters left out" in text
+                assert len(text) < (9_000 if profile == "buddy" else 34_000)
+                gone = await call(executor, tool, **{**given, "url": server.url("/gone")})
+                assert (gone.result.is_error, "404" in gone.result.text) == (True, True)
+
+
+async def test_results_of_a_search_are_a_numbered_list_between_marks(here: ExecutionContext, server: WebServer) -> None:
+    async with toolkit(server) as kit:
+        for profile in ("buddy", "hex"):
+            async with kit.executor(here, profile=profile, approver=Agreeing()) as executor:
+                done = await call(executor, "web_search", query="rust tokio tutorial")
+            lines = done.result.text.splitlines()
+            first = lines.index("1. Tokio")
+            assert lines[first : first + 3] == ["1. Tokio", "   https://tokio.rs/", "   An asynchronous Rust runtime"]
+            assert lines[-1] == "</untrusted-web>"
+
+
+async def test_who_says_no_is_told_in_the_words_of_the_profile(here: ExecutionContext, home: Path) -> None:
+    async with toolkit(mode=Mode.ASK) as kit:
+        for profile, words in (
+            ("buddy", "Command execution denied by user."),
+            ("hex", "Error: user denied permission"),
+        ):
+            async with kit.executor(here, profile=profile, approver=Refusing()) as executor:
+                tool = "run_shell" if profile == "buddy" else "bash"
+                done = await call(executor, tool, command="touch made")
+            assert (done.status, done.result.text) == (CallStatus.DENIED, words)
+        async with kit.executor(here, profile="buddy") as executor:
+            done = await call(executor, "run_shell", command="touch made")
+        assert done.result.text.startswith("Tool error: not allowed: ")
+    assert not (home / "made").exists()
+
+
+async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: ExecutionContext, home: Path) -> None:
+    folder = home / "config" / "harness" / "skills" / "deploy"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: deploy\ndescription: How to deploy.\n---\nFirst, test.\n")
+    async with toolkit() as kit:
+        async with kit.executor(here, profile="hex") as executor:
+            text = (await call(executor, "Skill", command="deploy")).result.text
+            assert text.startswith('<skill name="deploy">\n')
+            assert "First, test." in text
+        async with kit.executor(here, profile="hygge") as executor:
+            assert "First, test." in (await call(executor, "skill", name="deploy")).result.text
