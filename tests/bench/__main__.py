@@ -19,6 +19,7 @@ from .latency import local_row, ssh_plain_row, ssh_tmux_row
 from .model import Row, row_json
 from .peers import Peers
 from .report import machine, render
+from .search import search_row
 from .startup import startup_row
 from .throughput import flat_row, throughput_row
 from .toolkit_ledger import toolkit_ledger_row
@@ -40,6 +41,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "waiting": waiting_row,
     "containers": containers_row,
     "container-files": container_files_row,
+    "search": search_row,
     "toolkit-ledger": toolkit_ledger_row,
     "toolkit-permissions": toolkit_permissions_row,
     "toolkit-pipeline": toolkit_pipeline_row,

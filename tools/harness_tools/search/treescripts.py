@@ -87,7 +87,10 @@ def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, frames_t
     No ``-exec ... +`` is in parentheses: the ``find`` of busybox would forget it.
     """
     depth = "" if query.depth is None else f"-maxdepth {query.depth} "
+    matching = " -o ".join(f"{kinds}{_named(query)} {action}" for kinds, action in actions)
     words = [f"find . {depth}"]
+    if query.excludes and "-exec" not in matching:  # most names need no look at those that are left out
+        words.append(f"-name {shlex.quote(_ORDINARY)} \\( {matching} -o -name '*' \\) -o ")
     if query.excludes:
         emit, skipped = (f"-exec sh -c {shlex.quote(_redirected(text, frames_to))} sh {{}} +" for text in TOLD)
         names = " -o ".join(f"-name {shlex.quote(name)}" for name in EXCLUDED)
@@ -96,15 +99,19 @@ def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, frames_t
         words.append(f"-type d \\( {names} \\) ! -name . -prune {skipped} -o ")
     if not query.hidden:
         words.append("-name '.?*' -prune -o ")
-    rough = ""
-    if query.rough_names and "*" not in query.rough_names:
-        rough = " -o ".join(f"-name {shlex.quote(rough_name(name))}" for name in query.rough_names)
-        rough = f" \\( {rough} \\)"
-    words.append(" -o ".join(f"{kinds}{rough} {action}" for kinds, action in actions))
-    return "".join(words)
+    return "".join([*words, matching])
+
+
+def _named(query: TreeQuery) -> str:
+    if not query.rough_names or "*" in query.rough_names:
+        return ""
+    names = " -o ".join(f"-name {shlex.quote(rough_name(name))}" for name in query.rough_names)
+    return f" \\( {names} \\)"
 
 
 TOLD = (_EMIT, _SKIPPED)
+_ORDINARY = f"[!{''.join(sorted({name[0] for name in EXCLUDED}))}]*"
+"""Names that are neither hidden nor left out, by their first letter."""
 
 
 def _redirected(script: str, number: int) -> str:
@@ -115,6 +122,6 @@ def framed_errors(body: str) -> str:
     """The body, and how many complaints there were about what could not be looked into."""
     return (
         "exec 3>&1\n"
-        f"errors=$( {{ {body}\n}} 2>&1 >&3 3>&- | grep -v -e 'No such file' -e 'rminated by signal' | wc -l )\n"
+        f"errors=$( {{ {body}\n}} 2>&1 >&3 3>&- | grep -vc -e 'No such file' -e 'rminated by signal' )\n"
         "printf '\\0E%s\\0' \"$errors\"\n"
     )
