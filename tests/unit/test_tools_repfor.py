@@ -110,7 +110,7 @@ def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recurs
     with (tmp_path / "big.py").open("wb") as big:
         big.write(b"-n Needle")
         big.truncate(FILE_LIMIT + 1)
-    script = candidates_script(b"-n needle", ".py", folds=True, recursive=recursive)
+    script = candidates_script(b"-n needle", ".py", folds=True, recursive=recursive, inline=10 if recursive else 99)
     words = ["env", "-i", f"PATH={path_of(shell)}", "sh", "-c", script]
     done = subprocess.run(words, capture_output=True, cwd=tmp_path, timeout=60, check=True)
     found = read_candidates(done.stdout, done.stderr, ".py")
@@ -118,6 +118,7 @@ def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recurs
     there = {name for name in names if ".git" not in name and "node_modules" not in name}
     assert set(found.names) == (there if recursive else {name for name in there if "/" not in name})
     assert (found.binary, found.large, found.unreadable) == (1, ("big.py",), 0)
+    assert found.texts == ({} if recursive else dict.fromkeys(found.names, b"xx -n Needle yy"))
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox"])

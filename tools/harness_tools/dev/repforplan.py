@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,8 @@ FILES = 500
 """Files that one call changes."""
 CANDIDATES = 5_000
 """Files that one call fetches."""
+SCHEME = "sha256:"
+"""What the versions of most targets begin with."""
 ALL_BYTES = 64 << 20
 """Bytes of all of them together, which are held here."""
 
@@ -90,40 +93,63 @@ async def plan_for(
         ToolError: a search did not come to its end.
     """
     plan = Plan()
-    names = await _found(ctx, plan, change, directories, ending_of(ext), recursive=recursive)
+    found = await _found(ctx, plan, change, directories, ending_of(ext), recursive=recursive)
+    names, texts = list(found), {path: text for path, text in found.items() if text is not None}
     if len(names) > CANDIDATES:
         text = (
             f"{len(names)} files hold the text, more than {CANDIDATES}: name a smaller directory. Nothing was changed"
         )
         return ToolResult.failure("too_many", text, data={"files": len(names)})
     named = [(target_path(ctx, path), path, True) for path in files if path.endswith(ending_of(ext))]
-    return await _read(ctx, plan, change, [*named, *((path, path, False) for path in names)])
+    reader = _Reader(ctx, texts)
+    return await _read(reader, plan, change, [*named, *((path, path, False) for path in names)])
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads files; what came with the search is not fetched again, once it is known how the target makes versions."""
+
+    ctx: ToolContext
+    texts: dict[str, bytes]
+    hashes: bool = False
+
+    async def read(self, path: str) -> FileContent:
+        """All of a file, if it is not too long to be changed."""
+        text = self.texts.get(path) if self.hashes else None
+        if text is not None:
+            return FileContent(text, len(text), 0, f"{SCHEME}{hashlib.sha256(text).hexdigest()}", path)
+        content = await self.ctx.execution.read_file(path, limit=FILE_LIMIT + 1)
+        self.hashes = content.version.startswith(SCHEME)
+        return content
 
 
 async def _found(
     ctx: ToolContext, plan: Plan, change: Replacement, directories: tuple[str, ...], ending: str, *, recursive: bool
-) -> list[str]:
-    """The files of the directories that may change, by their real paths, without those that the policy keeps back."""
-    names: dict[str, None] = {}
+) -> dict[str, bytes | None]:
+    """The files of the directories that may change, by their real paths, without those that the policy keeps back.
+
+    With each its content, where it came with the search.
+    """
+    names: dict[str, bytes | None] = {}
     for directory in directories:
         real = (await ctx.execution.stat(target_path(ctx, directory))).path
         found = await candidates_in(ctx, real, change.part, ending, folds=change.folds, recursive=recursive)
         plan.add(found)
-        paths = [posixpath.join(real, name) for name in found.names]
-        kept_back = await ctx.withheld(paths, top=real)
+        paths = {posixpath.join(real, name): found.texts.get(name) for name in found.names}
+        kept_back = await ctx.withheld(list(paths), top=real)
         plan.withheld += len(kept_back)
-        names |= dict.fromkeys(path for path in paths if path not in kept_back)
-    return list(names)
+        names |= {path: text for path, text in paths.items() if path not in kept_back}
+    return names
 
 
 async def _read(
-    ctx: ToolContext, plan: Plan, change: Replacement, paths: list[tuple[str, str, bool]]
+    reader: _Reader, plan: Plan, change: Replacement, paths: list[tuple[str, str, bool]]
 ) -> Plan | ToolResult:
     known: set[str] = set()
     room = ALL_BYTES
     for path, given, named in paths:
         try:
-            content = await ctx.execution.read_file(path, limit=FILE_LIMIT + 1)
+            content = await reader.read(path)
         except FileError as error:
             plan.fail(given, error)
             continue
