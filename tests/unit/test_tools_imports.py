@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 
 from harness import ExecutionContext, connect
+from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Executor, OutputLimit, Registry, Services, ToolCall
 from harness.toolkit.reads import ReadTracker
@@ -313,6 +314,18 @@ async def test_a_target_that_answers_nonsense_gives_an_error() -> None:
     assert outcome.result.text.startswith("/srv: no source files")
     assert "[not looked at (1): a.py: it cannot be read]" in outcome.result.text
     assert "[not looked into (1): oh]" in outcome.result.text
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(Status.TIMED_OUT, "too_slow"), (Status.UNKNOWN, "execution_failed"), (Status.RUNNING, "execution_failed")],
+)
+async def test_a_listing_without_an_end_is_told(status: Status, code: str) -> None:
+    backend = MemoryBackend(lambda command: Reply(b"F./a.py\0", status=status))
+    await backend.files.mkdir("/srv")
+    outcome = await call(box(backend=backend), dir="/srv")
+    assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, code)
+    assert "listing the sources" in outcome.result.text
 
 
 def test_what_it_says_of_itself() -> None:

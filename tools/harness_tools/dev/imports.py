@@ -17,7 +17,7 @@ from harness.toolkit.reads import target_path
 from harness.toolkit.results_cache import depends_on
 
 from ..texts import Line
-from .imports_fetch import FILE_LIMIT, Fetched, Listing, fetch, list_sources
+from .imports_fetch import FILE_LIMIT, Fetched, Listing, TooSlow, fetch, list_sources
 from .parsing import HINT, Source, facts_in
 
 if TYPE_CHECKING:
@@ -104,11 +104,17 @@ class Imports(Tool[_Arguments]):
         return tuple(Subject("read", path) for path in (args.dir, *args.above))
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
-        from .imports_report import Report, result_of
-
         root = await ctx.execution.stat(target_path(ctx, args.dir))
         if root.type != "dir":
             raise NotADirectory(f"{args.dir} is no directory", target=ctx.execution.target, hint="sig shows one file")
+        try:
+            return await self._map(args, ctx, root)
+        except TooSlow as slow:
+            return ToolResult.failure("too_slow", f"{slow}: choose a smaller directory, or leave recursive out")
+
+    async def _map(self, args: _Arguments, ctx: ToolContext, root: FileStat) -> ToolResult:
+        from .imports_report import Report, result_of
+
         listing = await list_sources(ctx, root.path, _patterns(args.ext), recursive=args.recursive)
         manifests = [name for name in listing.files if posixpath.basename(name) in MANIFESTS.values()]
         sources, withheld = await _allowed(ctx, root.path, listing)

@@ -18,7 +18,7 @@ from harness.errors import FileError, ToolError
 from harness.results import FileContent, ShellResult, Status
 from harness.toolkit import ToolContext
 
-__all__ = ["FEW", "SKIPPED", "Fetched", "Listing", "fetch", "list_sources", "parse_listing", "parse_stream"]
+__all__ = ["FEW", "SKIPPED", "Fetched", "Listing", "TooSlow", "fetch", "list_sources", "parse_listing", "parse_stream"]
 
 FEW = 6
 """Files that are read one by one."""
@@ -39,6 +39,10 @@ _READ = (
     """else hx_head() { dd bs="$1" count=1; }; fi 2>/dev/null\n"""
 )
 _PRINT = 'for f do printf "%s%s\\0" "$0" "$f"; done'
+
+
+class TooSlow(Exception):
+    """The target had not done it in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,8 @@ async def list_sources(ctx: ToolContext, root: str, patterns: Sequence[str], *, 
     """The files below ``root`` (a real path) whose names match one of the patterns of ``find -name``.
 
     Raises:
-        ToolError: the listing did not come to its end.
+        TooSlow: it was not done in time.
+        ToolError: its end is not known.
     """
     command = listing_command(root, patterns, recursive=recursive)
     done = await _run(ctx, command, "listing", LISTING_LIMIT + 4096)
@@ -110,7 +115,8 @@ async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
     """The contents of files of a tree.
 
     Raises:
-        ToolError: the stream did not come to its end.
+        TooSlow: it was not done in time.
+        ToolError: its end is not known.
     """
     if len(names) <= FEW:
         return await _fetch_few(ctx, root, names)
@@ -165,9 +171,10 @@ async def _fetch_few(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetch
 
 async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: bytes | None = None) -> ShellResult:
     done = await ctx.execution.run_beside(command, stdin=stdin, timeout=SECONDS, max_output=room)
+    if done.status is Status.TIMED_OUT:
+        raise TooSlow(f"{what} the sources took more than {SECONDS:g} s")
     if done.status is not Status.COMPLETED or done.truncated:
-        how = "took too long" if done.status is Status.TIMED_OUT else f"ended as {done.status}"
-        raise ToolError(f"{what} the sources {how}", target=ctx.execution.target, hint="choose a smaller directory")
+        raise ToolError(f"{what} the sources ended as {done.status}", target=ctx.execution.target)
     if done.exit_code == 71:
         raise FileError(done.stderr.strip() or "the directory cannot be entered", target=ctx.execution.target)
     return done

@@ -28,6 +28,8 @@ PATH = 300
 """Characters of what is imported."""
 RESTARTS = 8
 """How often the parse of a damaged file is begun anew."""
+RECOVERED = 256 << 10
+"""Bytes of the largest file that this is done with: each time costs as much as the first."""
 _PLUS = re.compile(
     rb"^[ \t]*(?:namespace[ \t{]|class[ \t]+\w|template[ \t]*<|using[ \t]+\w|(?:public|private|protected)[ \t]*:)", re.M
 )
@@ -61,7 +63,7 @@ def outline_of(data: bytes, language: Language, stop: Stopper) -> Outlined:
     return Outlined(
         language.name,
         language.outline.package(root),
-        tuple(_recovered(walk.found, data, tree, language, stop) if walk.complete else walk.found),
+        tuple(_recovered(walk.found, data, tree, language, stop) if len(data) <= RECOVERED else walk.found),
         tuple(imports),
         first_damage(root),
         walk.complete,
