@@ -46,6 +46,7 @@ def question_text(question: Question) -> str:
         f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
         *(f"  | {readable(line)}" for line in question.what.splitlines()),
         *(f"  {readable(line)}" for line in question.preview.splitlines()),
+        *([f"  asked by the agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
         *details,
         f"  ({readable(question.reason)})",
     ]
