@@ -19,6 +19,7 @@ from harness.transport import Process, Transport
 
 from ..local import LocalTransport
 from . import joboutput, jobscript, jobshell
+from .jobends import JobEnds
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable, KeptJob
 from .panelog import LAG, PaneLog, PaneOutput, late_bytes, read_log
@@ -54,6 +55,8 @@ kill -KILL "$hx_guard" "$hx_tail"
 
 
 FOREVER = 10 * 365 * 86400.0
+LOOK_FOR = 300.0
+"""Seconds of silence after which it is looked whether a job, whose end we are told of, is still there."""
 LOOK_AGAIN = 5.0
 """Seconds of silence after which it is asked whether a job whose log is elsewhere still runs."""
 
@@ -77,8 +80,10 @@ class JobFollower:
         table: JobTable,
         socket: str,
         clock: Callable[[], float],
+        ends: JobEnds,
     ) -> None:
         """``clock`` is the target's time; ``socket`` is its tmux's."""
+        self._ends = ends
         self._socket = socket
         self._clock = clock
         self._transport = transport
@@ -206,7 +211,22 @@ class JobFollower:
                 yield data
 
     async def wait(self, record: JobRecord, seconds: float) -> None:
-        """Wait on the target until the job has ended or is gone, or the time is over."""
+        """Wait until the job has ended or is gone, or the time is over: for its reply, where one is to come.
+
+        One that says nothing for long may have lost who would reply: it is looked for then.
+        """
+        deadline = anyio.current_time() + seconds
+        while self._ends.tells(record.job_id) and (left := deadline - anyio.current_time()) > 0:
+            if await self._ends.wait(record.job_id, min(left, LOOK_FOR)):
+                return
+            if self._ends.tells(record.job_id) and deadline - anyio.current_time() > 0:
+                reply = await self._shell.call(f"hx_going {record.job_id} || echo gone")
+                if reply.stdout:
+                    return
+        if (left := deadline - anyio.current_time()) > 0:
+            await self._wait_there(record, left)
+
+    async def _wait_there(self, record: JobRecord, seconds: float) -> None:
         script = (
             f"hx_wait {record.job_id} {int(seconds) + 1} {shlex.quote(self._socket)} {shlex.quote(pane_uid(record))}"
         )

@@ -29,6 +29,7 @@ from harness.transport import Transport
 
 from . import joboutput, jobscript
 from .jobcwd import MISSING, cwd_error
+from .jobends import JobEnds
 from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
 from .joboutput import JobOutput as Streams
@@ -98,7 +99,8 @@ class PosixJobs(Jobs):
         self._ran_before = False
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         self._table = JobTable(transport, shell, store, config)
-        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now)
+        self._ends = JobEnds(tasks)
+        self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now, self._ends)
         self._reader = JobReader(shell, store, self._table, self._follower, config.tmux_socket)
 
     # -- running
@@ -233,8 +235,8 @@ class PosixJobs(Jobs):
             reply = await run.ticket.started()
         except LOST:
             return self._lost(run)
-        run.ticket.forget()
         self._check(jobscript.outcome(reply.exit_code), run.command)
+        self._ends.expect(run.job_id, run.ticket)
         with suppress(*LOST):
             await self._guard(run.job_id)
         return self._result(run, Outcome(Status.RUNNING))
@@ -250,7 +252,7 @@ class PosixJobs(Jobs):
                 reply = await self._reply(run)
                 return await self._completed(run, reply)
             if run.command.on_timeout == "keep":
-                run.ticket.forget()
+                self._ends.expect(run.job_id, run.ticket)
                 return await self._partial(run, Outcome(Status.RUNNING))
             return await self._time_out(run)
         except LOST:
