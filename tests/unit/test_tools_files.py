@@ -19,7 +19,7 @@ from harness_tools.encodings import decode_part
 from harness_tools.filelines import LINE_SHOWN, Window, line_start, take_lines
 from harness_tools.filemode import mode_of
 from harness_tools.filereading import WIDE_LIMIT, WINDOW
-from harness_tools.files import MOST_SHOWN, WriteFile
+from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile
 
 STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
@@ -252,6 +252,20 @@ async def test_mistakes_in_reading_are_mistakes_of_the_arguments(
     outcome = await call(box(here), "read_file", path="x", **arguments)
     assert outcome.result.error_code == "invalid_args"
     assert message in outcome.result.text
+
+
+async def test_arguments_that_are_given_as_they_are_by_default_count_as_not_given(
+    here: ExecutionContext, tmp_path: Path
+) -> None:
+    made, file = box(here), tmp_path / "file"
+    file.write_text("one\ntwo\n")
+    properties: Any = ReadFile().schema["properties"]
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+    assert set(defaults) >= {"offset", "limit", "byte_offset", "byte_limit", "line_numbers", "encoding"}
+    assert await read(made, file, **defaults) == "one\ntwo\n"
+    assert await read(made, file, **{**defaults, "offset": 2}) == "two\n[lines 2 to 2 of 2 lines]"
+    part = await read(made, file, **{**defaults, "byte_offset": 2})
+    assert part == "e\ntwo\n\n[bytes 2 to 8 of 8]"
 
 
 async def test_a_part_by_bytes_can_be_limited_by_lines_too(here: ExecutionContext, tmp_path: Path) -> None:

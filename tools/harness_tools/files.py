@@ -36,7 +36,6 @@ MOST_SHOWN = 60_000
 LINES = 2_000
 CUTS_NAMED = 5
 PATH = AliasChoices("path", "file_path", "file")
-_BYTES = frozenset({"byte_offset", "byte_limit"})
 
 
 def whole_characters(data: bytes) -> bytes:
@@ -60,7 +59,7 @@ class _Read(Arguments):
 
     @model_validator(mode="after")
     def _one_way(self) -> _Read:
-        if self.by_bytes and ("offset" in self.model_fields_set or self.line_numbers):
+        if self.by_bytes and (self.offset > 1 or self.line_numbers):
             raise ValueError("byte_offset and byte_limit know no lines: leave out offset and line_numbers")
         if self.by_bytes and self.encoding in WIDE and self.byte_offset % 4:
             raise ValueError(f"byte_offset must be a multiple of 4 in {self.encoding}, where no character begins else")
@@ -68,8 +67,8 @@ class _Read(Arguments):
 
     @property
     def by_bytes(self) -> bool:
-        """Whether a part is asked for by bytes."""
-        return not _BYTES.isdisjoint(self.model_fields_set)
+        """Whether a part is asked for by bytes. A value that is the default counts as not given: many models give all."""
+        return self.byte_offset > 0 or self.byte_limit != SHOWN
 
 
 READ = """\
@@ -189,7 +188,7 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
 
 def _text_of(args: _Read, content: FileContent) -> tuple[str, int]:
     """The text, and how many bytes of the content it is."""
-    data = _first_lines(content.data, args.limit) if "limit" in args.model_fields_set else content.data
+    data = _first_lines(content.data, args.limit) if args.limit != LINES else content.data
     if args.byte_offset + len(data) >= content.size:
         return decode_text(data, args.encoding), len(data)
     if args.encoding == "utf-8":
