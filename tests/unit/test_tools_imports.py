@@ -307,6 +307,14 @@ async def test_more_files_than_are_looked_at_are_counted(
     assert "[there are more files than could be listed; choose a smaller directory]" in outcome.result.text
 
 
+async def test_a_directory_that_cannot_be_listed_is_an_error() -> None:
+    backend = MemoryBackend(lambda command: Reply(b"", b"sh: find: not found\n"))
+    await backend.files.mkdir("/srv")
+    outcome = await call(box(backend=backend), dir="/srv")
+    assert outcome.result.error_code == "not_listed"
+    assert outcome.result.text == "/srv could not be listed: sh: find: not found"
+
+
 async def test_a_target_that_answers_nonsense_gives_an_error() -> None:
     backend = MemoryBackend(lambda command: Reply(b"\xff\0F./a.py\0junk", b"oh\n", 3))
     await backend.files.mkdir("/srv")

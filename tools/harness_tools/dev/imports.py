@@ -116,6 +116,8 @@ class Imports(Tool[_Arguments]):
         from .imports_report import Report, result_of
 
         listing = await list_sources(ctx, root.path, _patterns(args.ext), recursive=args.recursive)
+        if listing.complaints and not (listing.files or listing.skipped):
+            return ToolResult.failure("not_listed", f"{args.dir} could not be listed: {listing.complaints[0]}")
         manifests = [name for name in listing.files if posixpath.basename(name) in MANIFESTS.values()]
         sources, withheld = await _allowed(ctx, root.path, listing)
         fetched = await fetch(ctx, root.path, [*manifests[:MOST_FILES], *sources[:MOST_FILES]])
