@@ -13,6 +13,7 @@ import pytest
 from tests.support.toolbox import ALLOWED, toolbox
 
 from harness import ExecutionContext, connect
+from harness.cli.approval import question_text
 from harness.errors import ConnectionLost
 from harness.testing.agents import Script, ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
@@ -101,10 +102,11 @@ async def test_everything_that_happens_in_it_can_be_attributed(here: ExecutionCo
         with anyio.fail_after(60):
             outcome = await executor.call(ToolCall("task", {"prompt": "say hunter2", "description": "x"}, "c1"))
         seen = events.drain()
-    agent = facts(outcome)["session_id"]
+    agent, session = facts(outcome)["agent_id"], facts(outcome)["session_id"]
     inside = [event for event in seen if event.parent_call]
     assert {event.parent_call for event in inside} == {"c1"}
-    assert {event.session_id for event in inside} == {agent}
+    assert {event.session_id for event in inside} == {session}
+    assert agent == f"general-{session.removeprefix('s1.')}"
     done = [event.outcome.call for event in inside if isinstance(event, ToolCallCompleted)]
     assert [(call.name, call.agent_id) for call in done] == [("time", agent), ("run_shell", agent)]
     started = next(event for event in seen if isinstance(event, SubagentStarted))
@@ -385,11 +387,13 @@ async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionCo
                 outcome = await task(executor)
     assert outcome.status is CallStatus.OK, outcome.result.text
     assert (tmp_path / "made").read_text() == "hi\n"
-    agent = facts(outcome)["session_id"]
+    agent = facts(outcome)["agent_id"]
     assert [(one.call.name, one.call.agent_id, one.session_id) for one in person.questions] == [
         ("task", "", "s1"),
-        ("run_shell", agent, agent),
+        ("run_shell", agent, facts(outcome)["session_id"]),
     ]
+    assert f"asked by the agent {agent}" in question_text(person.questions[1])
+    assert "asked by" not in question_text(person.questions[0])
     asked = [event for event in seen if isinstance(event, PermissionAsked)]
     assert [bool(event.parent_call) for event in asked] == [False, True]
     assert [(one.session_id, one.agent_id) for one in occasions] == [("s1", agent)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import shutil
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -340,6 +342,24 @@ async def test_mistakes_are_told_and_nothing_is_fetched(
     assert outcome.result.error_code == "invalid_args"
     assert message in outcome.result.text
     assert fetch.box.policy.requests == []
+
+
+def test_nothing_heavy_is_loaded_before_something_is_fetched() -> None:
+    script = "import sys, harness_tools.web as w, harness_tools.agents as a; w.tools(); a.tools(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {"httpx", "httpcore", "ddgs", "html_to_markdown", "lxml"}.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize("missing", ["httpx", "httpcore"])
+async def test_without_the_extra_the_operator_is_told_what_to_install(
+    fetch: Fetcher, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("harness_tools.web.httpget", "harness_tools.web.network"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    outcome = await fetch("/text")
+    assert outcome.error is not None
+    assert outcome.error.hint == "install harness-ops[web]"
 
 
 # -- from the target

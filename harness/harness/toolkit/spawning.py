@@ -88,6 +88,11 @@ class SpawnRequest:
     calls: int = CALLS
     session_id: str = ""
 
+    @property
+    def agent_id(self) -> str:
+        """Its name, for people and for the audit: ``explore-3f2a9c01b7d4``."""
+        return f"{self.kind.name}-{self.session_id.rpartition('.')[2]}"
+
 
 @dataclass(frozen=True, slots=True)
 class SpawnResult:
@@ -159,7 +164,7 @@ def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry) 
 async def _watched(request: SpawnRequest, ctx: ToolContext, parent: Executor, registry: Registry) -> ToolResult:
     """Run it between the two events that say so."""
     prompt = ctx.redactor.text(request.prompt)
-    agent = request.session_id
+    agent = request.agent_id
     ctx.publish(SubagentStarted(agent_id=agent, prompt=prompt, kind=request.kind.name, title=request.description))
     started = anyio.current_time()
     left: list[str] = []
@@ -204,6 +209,7 @@ def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: l
     ended: list[Json] = list(left)
     facts: dict[str, Json] = {
         "session_id": request.session_id,
+        "agent_id": request.agent_id,
         "subagent_type": request.kind.name,
         "seconds": round(seconds, 3),
         "ended_jobs": ended,
@@ -224,7 +230,7 @@ async def _tell(parent: Executor, request: SpawnRequest, *, is_error: bool) -> N
 
     data: JsonObject = {"subagent_type": request.kind.name, "is_error": is_error}
     target = parent.execution.identity
-    occasion = Occasion("subagent_stop", target, parent.session_id, request.session_id, parent.cwd, data=data)
+    occasion = Occasion("subagent_stop", target, parent.session_id, request.agent_id, parent.cwd, data=data)
     with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
         for hook in parent.services.hooks:
             if isinstance(hook, Hooks):
@@ -257,7 +263,7 @@ async def _child(
                     events=events,
                     reads=_reads(parent.reads, request.session_id, execution),
                     session_id=request.session_id,
-                    agent_id=request.session_id,
+                    agent_id=request.agent_id,
                     depth=ctx.depth + 1,
                     model=request.model or parent.model,
                     cwd=parent.cwd if execution.identity == parent.execution.identity else None,
