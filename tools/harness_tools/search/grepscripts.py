@@ -24,6 +24,7 @@ LISTED = 8 << 20
 """Bytes of paths and counts."""
 MOST_LINES = 8 << 20
 _ODD = "*[\x01\x02]*"
+_WITHOUT_ODD = f"-name '{_ODD}' -prune -o "
 _TEXTS_ONLY = (
     'while IFS= read -r l; do f=${l%"$A"*}; '
     '[ "$(tr -dc "\\000" <"$f" | head -c 1 | wc -c)" -gt 0 ] || printf "%s\\n" "$l"; done'
@@ -113,7 +114,7 @@ def _rg_walk(query: GrepQuery) -> str:
 
 def _counting(query: GrepQuery) -> str:
     folds = " -i" if query.expression.folds else ""
-    files = find_words(query.tree, [(_odd_pruned("-type f"), "-print0")], frames_to=4)
+    files = find_words(query.tree, [("-type f", "-print0")], first=_WITHOUT_ODD, frames_to=4)
     grep = f'xargs -0 grep --null -I -E{folds} -e "$P"'
     join = 'sed -e :a -e "/$A/!{" -e N -e "s/\\n/$B/" -e ba -e \'}\''
     kept = f" | {_TEXTS_ONLY}" if query.expression.multiline else ""
@@ -127,10 +128,6 @@ case $engine$null$only in
 esac"""
 
 
-def _odd_pruned(kinds: str) -> str:
-    return f"-name {shlex.quote(_ODD)} -prune -o {kinds}"
-
-
 def _plainly(query: GrepQuery, folds: str) -> str:
     """For a ``grep`` that cannot end names with NUL: names with a newline one by one."""
     count = (
@@ -138,9 +135,11 @@ def _plainly(query: GrepQuery, folds: str) -> str:
         f'n=$(grep -c -E{folds} -e "$P" -- "$f"); '
         '[ "${n:-0}" -gt 0 ] && printf "%s\\001%s\\n" "$(printf %s "$f" | tr "\\n" "\\002")" "$n"; done'
     )
-    lines, line = _odd_pruned("-type f ! -path '*\n*'"), _odd_pruned("-type f -path '*\n*'")
-    plain = find_words(query.tree, [(lines, "-print")], frames_to=4)
-    broken = find_words(query.tree, [(line, f"-exec sh -c {shlex.quote(count)} sh {{}} +")], frames_to=4)
+    lines, line = "-type f ! -path '*\n*'", "-type f -path '*\n*'"
+    plain = find_words(query.tree, [(lines, "-print")], first=_WITHOUT_ODD, frames_to=4)
+    broken = find_words(
+        query.tree, [(line, f"-exec sh -c {shlex.quote(count)} sh {{}} +")], first=_WITHOUT_ODD, frames_to=4
+    )
     return f"""if [ -n "$only" ]; then sh -c {shlex.quote(count)} sh "$only"; else
     {plain} | tr '\\n' '\\000' | xargs -0 grep -l -E{folds} -e "$P" -- /dev/null | tr '\\n' '\\000' |
       xargs -0 sh -c {shlex.quote(count)} sh

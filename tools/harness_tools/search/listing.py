@@ -59,7 +59,7 @@ class Ls(Tool[_Arguments]):
         path = await absolute(ctx, args.path)
         if args.long and can_search(ctx, "find"):
             query = TreeQuery(path, hidden=True, excludes=False, depth=1)
-            listing = await list_tree(ctx, query, "fdlbcps", targets=True)
+            listing = await list_tree(ctx, query, "fdlbcps", details=True)
             if listing.tree.refusal not in ("", "special"):
                 return refusal_of(listing.tree.refusal, args.path)
             found = listing.entries if not listing.tree.refusal else [await _itself(ctx, path)]

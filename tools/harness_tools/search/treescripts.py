@@ -81,13 +81,14 @@ fi
 """
 
 
-def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, frames_to: int = 1) -> str:
+def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
     """``find`` with its expression: ``actions`` are expressions of types, and what is done with what they match.
 
-    No ``-exec ... +`` is in parentheses: the ``find`` of busybox would forget it.
+    ``first`` is an expression that goes before them. No ``-exec ... +`` is in parentheses: the ``find`` of busybox would
+    forget it.
     """
     depth = "" if query.depth is None else f"-maxdepth {query.depth} "
-    matching = " -o ".join(f"{kinds}{_named(query)} {action}" for kinds, action in actions)
+    matching = first + " -o ".join(f"{_named(query)}{kinds} {action}" for kinds, action in actions)
     words = [f"find . {depth}"]
     if query.excludes and "-exec" not in matching:  # most names need no look at those that are left out
         words.append(f"-name {shlex.quote(_ORDINARY)} \\( {matching} -o -name '*' \\) -o ")
@@ -106,7 +107,7 @@ def _named(query: TreeQuery) -> str:
     if not query.rough_names or "*" in query.rough_names:
         return ""
     names = " -o ".join(f"-name {shlex.quote(rough_name(name))}" for name in query.rough_names)
-    return f" \\( {names} \\)"
+    return f"{names} " if len(query.rough_names) == 1 else f"\\( {names} \\) "
 
 
 TOLD = (_EMIT, _SKIPPED)
