@@ -84,8 +84,8 @@ fi
 def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
     """``find`` with its expression: ``actions`` are expressions of types, and what is done with what they match.
 
-    ``first`` is an expression that goes before them. No ``-exec ... +`` is in parentheses: the ``find`` of busybox would
-    forget it.
+    ``first`` is an expression that goes before them. No ``-exec ... +`` is in parentheses: the ``find`` of busybox
+    would forget it.
     """
     depth = "" if query.depth is None else f"-maxdepth {query.depth} "
     matching = first + " -o ".join(f"{_named(query)}{kinds} {action}" for kinds, action in actions)
