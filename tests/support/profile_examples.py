@@ -41,6 +41,7 @@ BUDDY = [
     step("run_shell", "exit code: 0\nstdout:\nlate\nstderr:\n", command="echo late", wait=500),
     Step("run_shell", {"command": "echo err >&2"}, "exit code: 0\nstdout:\n\nstderr:\nerr", terminal=False),
     Step("run_shell", {"command": "echo err >&2"}, "exit code: 0\nstdout:\nerr\nstderr:\n", terminal=True),
+    Step("run_shell", {"command": "true", "wait": False}, r"^command dispatched as job \d+$", True, terminal=False),
     step("write_file", "Wrote 12 bytes to {dir}/output.txt", path="{dir}/output.txt", content="hello world\n"),
     step("read_file", "hello world\n", path="{dir}/output.txt"),
     step("write_file", "Wrote 8999 bytes to {dir}/long", path="{dir}/long", content="y" * 8_999),

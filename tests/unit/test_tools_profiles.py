@@ -27,7 +27,7 @@ from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.seams import Hook, Verdict
 from harness.toolkit.tool import OutputLimit
-from harness.toolkit.values import Category, Json, Subject
+from harness.toolkit.values import Category, Json, Subject, Text
 
 # -- a tool, and a face for it
 
@@ -140,6 +140,20 @@ async def test_hooks_and_middleware_know_the_tool_by_our_name_and_may_change_our
     outcome = await save(box(hooks=(Changing(),), middleware=(watching,)), filePath="/a", body="x")
     assert outcome.result.text == "Saved x to /b"
     assert seen == [("middleware", "put"), ("put", ["put"]), ("offered", ["Save"])]
+
+
+async def test_a_form_shows_nothing_that_a_hook_or_a_middleware_has_taken_out_of_the_text() -> None:
+    class Covering(Hook):
+        async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+            return replace(result, content=(Text("covered"),))
+
+    async def covering(call: ToolCall, ctx: ToolContext, following: Any) -> Any:
+        outcome = await following(call)
+        return replace(outcome, result=replace(outcome.result, content=(Text("covered"),)))
+
+    for made in (box(hooks=(Covering(),)), box(middleware=(covering,))):
+        outcome = await save(made, filePath="/secret", body="x")
+        assert (outcome.result.text, outcome.result.data) == ("covered", None)
 
 
 @pytest.mark.parametrize(

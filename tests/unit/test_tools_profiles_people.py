@@ -199,6 +199,23 @@ async def test_who_says_no_is_told_in_the_words_of_the_profile(here: ExecutionCo
     assert not (home / "made").exists()
 
 
+async def test_an_answer_for_ever_holds_in_every_profile(here: ExecutionContext, home: Path) -> None:
+    class Always(Approver):
+        async def ask(self, question: Question) -> Answer:
+            assert question.call.name == "run_shell"
+            return Answer(Scope.ALWAYS)
+
+    async with toolkit(mode=Mode.ASK) as kit:
+        async with kit.executor(here, profile="hex", approver=Always()) as executor:
+            assert (await call(executor, "bash", command=f"touch {home}/made")).status is CallStatus.OK
+        for profile, tool, word in (("terse", "bash", "command"), ("gofastr", "Bash", "cmd")):
+            async with kit.executor(here, profile=profile) as executor:
+                done = await call(executor, tool, **{word: f"touch {home}/made"})
+                assert done.status is CallStatus.OK, done.result.text
+                assert (await call(executor, tool, **{word: f"touch {home}/other"})).status is CallStatus.DENIED
+    assert not (home / "other").exists()
+
+
 async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: ExecutionContext, home: Path) -> None:
     folder = home / "config" / "harness" / "skills" / "deploy"
     folder.mkdir(parents=True)

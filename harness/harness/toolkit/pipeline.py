@@ -76,12 +76,13 @@ class Pipeline:
 
     async def through(self, prepared: Prepared) -> CallOutcome:
         """Middleware, then the rest."""
-        passed = False
+        passed: list[ToolResult | None] = []
 
         async def rest(call: ToolCall) -> CallOutcome:
-            nonlocal passed
-            passed = True
-            return await self._hooked(prepared.changed(call))
+            passed.append(None)
+            outcome = await self._hooked(prepared.changed(call))
+            passed[-1] = outcome.result
+            return outcome
 
         step: Next = rest
         for middleware in reversed(self.services.middleware):
@@ -90,7 +91,13 @@ class Pipeline:
         if outcome.status is CallStatus.DENIED and not passed:
             verdict = _unjudged(prepared, outcome.result.text, "middleware")
             await self.services.ledger.refused(self._entry(prepared, verdict))
-        return outcome
+        inner = passed[-1] if passed else None
+        return outcome if inner is None else replace(outcome, result=self._consistent(inner, outcome.result))
+
+    def _consistent(self, before: ToolResult, after: ToolResult) -> ToolResult:
+        """What others made of a result. A profile makes its form from the data, so those that say more must go."""
+        said_anew = after.content != before.content and after.data is before.data
+        return replace(after, data=None) if said_anew and self.ctx.notes.faced is not None else after
 
     async def _hooked(self, prepared: Prepared) -> CallOutcome:
         for hook in self.services.hooks:
@@ -230,7 +237,9 @@ class Pipeline:
         result = outcome.result
         for hook in self.services.hooks:
             try:
-                result = _of_kind(await hook.after(prepared.call, result, self.ctx), ToolResult)
+                result = self._consistent(
+                    result, _of_kind(await hook.after(prepared.call, result, self.ctx), ToolResult)
+                )
             except Exception as error:  # it has run: its result is worth more than the hook
                 message = self.services.redactor.text(f"a hook failed: {error}")
                 self.ctx.publish(Failure(message=message, call_id=self.ctx.call_id))
