@@ -264,6 +264,9 @@ async def test_arguments_that_are_given_as_they_are_by_default_count_as_not_give
     assert set(defaults) >= {"offset", "limit", "byte_offset", "byte_limit", "line_numbers", "encoding"}
     assert await read(made, file, **defaults) == "one\ntwo\n"
     assert await read(made, file, **{**defaults, "offset": 2}) == "two\n[lines 2 to 2 of 2 lines]"
+    file.write_text("x" * 20_000)
+    assert "[bytes 0 to 15000 of 20000; " in await read(made, file, byte_limit=defaults["byte_limit"])
+    file.write_text("one\ntwo\n")
     part = await read(made, file, **{**defaults, "byte_offset": 2})
     assert part == "e\ntwo\n\n[bytes 2 to 8 of 8]"
 

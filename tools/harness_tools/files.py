@@ -36,6 +36,7 @@ MOST_SHOWN = 60_000
 LINES = 2_000
 CUTS_NAMED = 5
 PATH = AliasChoices("path", "file_path", "file")
+_BYTES, _LINES = frozenset({"byte_offset", "byte_limit"}), frozenset({"offset", "limit"})
 
 
 def whole_characters(data: bytes) -> bytes:
@@ -67,8 +68,11 @@ class _Read(Arguments):
 
     @property
     def by_bytes(self) -> bool:
-        """Whether a part is asked for by bytes. A value that is the default counts as not given: many models give all."""
-        return self.byte_offset > 0 or self.byte_limit != SHOWN
+        """Whether a part is asked for by bytes. Many models give every argument, those that they do not mean as it is
+        by default: when both ways are given so, it is by lines."""
+        if self.byte_offset > 0 or self.byte_limit != SHOWN:
+            return True
+        return not _BYTES.isdisjoint(self.model_fields_set) and _LINES.isdisjoint(self.model_fields_set)
 
 
 READ = """\
