@@ -15,7 +15,7 @@ from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 from harness.toolkit.values import Json
 
-__all__ = ["WAIT", "Step", "differences", "open_unasking", "step"]
+__all__ = ["WAIT", "Agreeing", "Step", "differences", "open_unasking", "step"]
 
 
 WAIT = "(wait)"
