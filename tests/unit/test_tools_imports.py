@@ -281,7 +281,7 @@ async def test_what_is_no_directory_with_sources_is_told(here: ExecutionContext,
     plant(tmp_path, {"a.py": "", "empty/x.txt": ""})
     assert (await call(made, dir=f"{tmp_path}/gone")).result.error_code == "file_not_found"
     outcome = await call(made, dir=f"{tmp_path}/a.py")
-    assert outcome.result.error_code == "not_adirectory"
+    assert outcome.result.error_code == "not_a_directory"
     assert "sig shows one file" in outcome.result.text
     outcome = await call(made, dir=f"{tmp_path}/empty")
     assert outcome.status is CallStatus.OK

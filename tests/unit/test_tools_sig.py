@@ -240,7 +240,7 @@ async def test_the_data_has_members_in_their_types() -> None:
     [
         ("/a.txt", b"text", "unknown_language", r"/a\.txt: no language .*\.py, "),
         ("/a.py", b"\x7fELF\0\0", "binary", r"no text: .*\(6 bytes"),
-        ("/tmp", None, "is_adirectory", "tmp"),
+        ("/tmp", None, "is_a_directory", "tmp"),
         ("/nothing.py", None, "file_not_found", "nothing"),
     ],
 )

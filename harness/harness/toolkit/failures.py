@@ -71,8 +71,8 @@ def redacted(error: ToolError | None, redact: Callable[[str], str]) -> ToolError
 
 
 def _code(error: HarnessError) -> str:
-    """``FileNotFound`` → ``file_not_found``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+    """``FileNotFound`` → ``file_not_found``, ``IsADirectory`` → ``is_a_directory``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(error).__name__).lower()
 
 
 def _with_partial(text: str, partial: str) -> str:
