@@ -21,7 +21,7 @@ __all__ = ["PAGE", "SCAN", "Asked", "Piece", "Reading", "ReadingPlaces", "read_o
 PAGE = 12_000
 """Bytes of both streams in one answer."""
 SCAN = 256 << 10
-"""Bytes of each stream that are looked at in one step, with a filter or for the last lines."""
+"""Bytes of each stream that are looked at for its last lines; a target gives no more than that of one at a time."""
 MOST_LOOKED = 4 << 20
 """Bytes that a filter looks at for one answer: what is beyond them is for the next one."""
 PAUSE = 0.1
@@ -210,7 +210,7 @@ async def _chosen(
     room = SCAN if asked.tail is not None else PAGE
     looked = 0
     while True:
-        found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=SCAN)
+        found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=MOST_LOOKED)
         ended = found.job.status is not Status.RUNNING
         out = out.plus(_matching(found.stdout, asked.matches, room - len(out.shown), ended=ended))
         err = err.plus(_matching(found.stderr, asked.matches, room - len(err.shown), ended=ended))
