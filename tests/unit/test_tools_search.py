@@ -78,6 +78,8 @@ def test_the_policy_sees_every_path_that_is_searched() -> None:
         ("checkfor", {"search": "\n"}, "ends of lines"),
         ("checkfor", {"search": "a\0"}, "NUL"),
         ("ls", {"path": ""}, "path"),
+        ("ls", {"path": "a" * 5000}, "4096"),
+        ("checkfor", {"search": "x", "dir": ["a"] * 51}, "50"),
     ],
 )
 def test_a_mistake_is_told_with_what_to_write_instead(name: str, arguments: dict[str, object], said: str) -> None:

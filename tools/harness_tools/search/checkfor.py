@@ -19,6 +19,7 @@ from .grepresults import clipped
 from .literals import Hit, Literal, find_hits
 from .notes import plural, shown_path
 from .target import absolute, ask, can_search
+from .words import PathText, Word
 
 __all__ = ["Checkfor"]
 
@@ -31,13 +32,13 @@ MOST_PLACES = 50
 
 class _Arguments(Arguments):
     search: str = Field(description="the text; a newline in it is a line's end", min_length=1, max_length=10_000)
-    dir: tuple[Line, ...] = Field(
+    dir: tuple[PathText, ...] = Field(
         (),
         description="directories; without them and without files, the current one",
         validation_alias=AliasChoices("dir", "dirs", "path", "directory"),
         max_length=MOST_PLACES,
     )
-    file: tuple[Line, ...] = Field(
+    file: tuple[PathText, ...] = Field(
         (), description="files", validation_alias=AliasChoices("file", "files"), max_length=MOST_PLACES
     )
     ext: Line | None = Field(
@@ -46,7 +47,7 @@ class _Arguments(Arguments):
     case_insensitive: bool = Field(False, description="letters of either case are the same")
     whole_word: bool = Field(False, description="no ASCII letter, digit or _ on either side")
     context: int = Field(0, ge=0, le=50, description="lines before and after each match")
-    exclude: tuple[Line, ...] = Field((), description="no lines that hold one of these texts", max_length=100)
+    exclude: tuple[Word, ...] = Field((), description="no lines that hold one of these texts", max_length=100)
     max_results: int = Field(200, ge=1, le=1_000, description="the others are counted")
 
     @field_validator("search")

@@ -16,6 +16,7 @@ from .notes import plural, shown_path, tree_data, tree_notes
 from .patterns import PathPattern
 from .target import absolute
 from .treescripts import TreeQuery
+from .words import PathText
 
 __all__ = ["Glob", "split_pattern"]
 
@@ -39,7 +40,7 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 
 class _Arguments(Arguments):
     pattern: Line = Field(description="such as **/*.py or /etc/*.conf", max_length=LENGTH)
-    path: Line = Field(
+    path: PathText = Field(
         ".", description="the directory to begin in", validation_alias=AliasChoices("path", "root", "dir", "directory")
     )
     max_results: int = Field(500, ge=1, le=10_000, description="the others are counted")

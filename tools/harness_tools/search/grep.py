@@ -19,6 +19,7 @@ from .patterns import PathPattern
 from .regexes import Expression, parse
 from .target import absolute
 from .treescripts import TreeQuery
+from .words import PathText
 
 __all__ = ["Grep"]
 
@@ -46,7 +47,7 @@ class _Arguments(Arguments):
         "[^x] match one byte; no look-around, no back-references",
         min_length=1,
     )
-    path: Text = Field(
+    path: PathText = Field(
         ".", description="a directory or a file", validation_alias=AliasChoices("path", "dir", "directory", "file")
     )
     include: Annotated[Text, AfterValidator(_include)] | None = Field(

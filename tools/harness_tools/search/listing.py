@@ -11,12 +11,12 @@ from harness.errors import NotADirectory
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 
-from ..texts import Line
 from .entries import Entry, Kind, list_tree
 from .frames import refusal_of
 from .notes import plural
 from .target import absolute, can_search
 from .treescripts import TreeQuery
+from .words import PathText
 
 __all__ = ["Ls"]
 
@@ -28,7 +28,7 @@ MARKS = {"d": "/", "l": "@"}
 
 
 class _Arguments(Arguments):
-    path: Line = Field(
+    path: PathText = Field(
         ".", description="the directory, or a file", validation_alias=AliasChoices("path", "dir", "directory")
     )
     all: bool = Field(

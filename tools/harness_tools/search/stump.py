@@ -9,12 +9,12 @@ from pydantic import AliasChoices, Field
 
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 
-from ..texts import Line
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
 from .notes import plural, tree_data, tree_notes
 from .target import absolute
 from .treescripts import TreeQuery
+from .words import PathText, Word
 
 __all__ = ["Stump"]
 
@@ -24,11 +24,11 @@ node_modules, vendor, .venv, __pycache__, dist, target and what .gitignore leave
 
 
 class _Arguments(Arguments):
-    dir: Line = Field(description="the directory", validation_alias=AliasChoices("dir", "path", "directory"))
+    dir: PathText = Field(description="the directory", validation_alias=AliasChoices("dir", "path", "directory"))
     depth: int = Field(-1, ge=-1, le=1_000, description="0: what is directly in it; -1: everything")
-    include_ext: tuple[Line, ...] = Field((), description="only files with these endings, such as .py", max_length=100)
-    exclude_ext: tuple[Line, ...] = Field((), description="no files with these endings", max_length=100)
-    exclude_patterns: tuple[Line, ...] = Field(
+    include_ext: tuple[Word, ...] = Field((), description="only files with these endings, such as .py", max_length=100)
+    exclude_ext: tuple[Word, ...] = Field((), description="no files with these endings", max_length=100)
+    exclude_patterns: tuple[Word, ...] = Field(
         (), description="nothing whose path contains one of these texts", max_length=100
     )
     show_size: bool = Field(False, description="with the files' sizes in bytes")
