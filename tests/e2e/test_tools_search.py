@@ -102,27 +102,28 @@ WITH_PROGRAMS: list[Call] = [
 ]
 
 
-async def test_results_are_the_same_whatever_searches_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES[1:])
+async def test_results_are_the_same_whatever_searches_there(tmp_path: Path, engine: str) -> None:
     top = tmp_path / "tree"
     top.mkdir()
     grow(top)
-    told: dict[str, list[str]] = {}
-    used: dict[str, set[str]] = {}
-    for engine in ENGINES:
-        calls = COMMON[::3] if engine == "here" else COMMON + WITH_PROGRAMS  # everything is fetched file by file
-        async with searching(engine, tmp_path) as execution:
-            made = executor(execution, top)
-            done = [await call(made, name, **arguments) for name, arguments in calls]
-        told[engine] = [facts(outcome) for outcome in done]
-        used[engine] = {str(one.result.data.get("engine")) for one in done if isinstance(one.result.data, dict)}
-    for engine in ENGINES[1:]:
-        for number, found in enumerate(told[engine]):
-            place = number * 3 if engine == "here" else number
-            assert found == told["rg"][place], (engine, (COMMON + WITH_PROGRAMS)[place])
-    assert {"rg", "find"} <= used["rg"]
-    assert "grep" in used["busybox"] & used["grep"]
-    assert "rg" not in used["busybox"] | used["grep"] | used["here"]
-    assert "here" in used["here"]
+    calls = COMMON[::3] if engine == "here" else COMMON + WITH_PROGRAMS  # "here" fetches file by file
+    theirs, known = await _told(engine, calls, tmp_path)
+    ours, _ = await _told("rg", calls, tmp_path)
+    for wanted, found, expected in zip(calls, theirs, ours, strict=True):
+        assert found == expected, (engine, wanted)
+    assert engine.replace("busybox", "grep") in known
+    assert "rg" not in known
+
+
+async def _told(engine: str, calls: list[Call], directory: Path) -> tuple[list[str], set[str]]:
+    """What is said of each call, and what searched."""
+    async with searching(engine, directory) as execution:
+        made = executor(execution, directory / "tree")
+        done = [await call(made, name, **arguments) for name, arguments in calls]
+    return [facts(one) for one in done], {
+        str(one.result.data.get("engine")) for one in done if isinstance(one.result.data, dict)
+    }
 
 
 async def test_the_results_are_right(tmp_path: Path) -> None:
