@@ -68,6 +68,7 @@ GOFASTR = [
     step("Read", "a\nb\nc\nd\n", path="{dir}/f.txt"),
     step("Read", "b\nc\nd\n", path="{dir}/f.txt", offset=2),
     step("Read", r"^b\n\[bytes 2 to 4 of 8; go on with offset=4\]$", like=True, path="f.txt", offset=2, limit=1),
+    step("Read", "[bytes 99 to 99 of 8]", path="f.txt", offset=99),
     step("Bash", "-rw-------", cmd="ls -l f.txt | cut -c1-10"),
     step("Write", "wrote 2 bytes to f.txt", path="f.txt", content="e\n"),
     step("Bash", "", cmd="echo x > unread"),
@@ -113,6 +114,7 @@ HEX = [
     step("write_file", "Wrote 1 bytes to digits", path="digits", content="x", mode="overwrite"),
     step("write_file", "Wrote 1 bytes to digits", path="digits", content="y", mode="append"),
     step("read_file", "xy", path="digits"),
+    step("read_file", "[bytes 99 to 99 of 2]", path="digits", offset=99),
     step("read_file", "^Error: .*missing", like=True, error=True, path="missing"),
     step("todo_write", "✅ Write\n⏳ Testing\n☐ Ship", todos=[
         {"content": "Write", "activeForm": "Writing", "status": "completed"},

@@ -216,6 +216,28 @@ async def test_an_answer_for_ever_holds_in_every_profile(here: ExecutionContext,
     assert not (home / "other").exists()
 
 
+async def test_a_long_file_is_shown_as_far_as_the_answer_says(here: ExecutionContext, home: Path) -> None:
+    lines = [f'{number} "quoted" \\ back' for number in range(1, 6_001)]
+    (home / "big").write_text("\n".join(lines))
+    async with toolkit() as kit:
+        for profile, word in (("terse", "file_path"), ("hygge", "path")):
+            seen: list[str] = []
+            async with kit.executor(here, profile=profile, cwd=str(home)) as executor:
+                while len(seen) < len(lines):
+                    given: dict[str, Json] = {word: "big", "offset": len(seen) + 1, "limit": 5_000}
+                    text = (await call(executor, "read", **given)).result.text
+                    if profile == "terse":
+                        found = json.loads(text)
+                        shown = [line.partition("\t")[2] for line in found["content"].splitlines()]
+                        assert (found["from_line"], found["to_line"]) == (len(seen) + 1, len(seen) + len(shown))
+                    else:
+                        shown = [line.partition(": ")[2] for line in text.splitlines() if not line.startswith("[")]
+                    assert shown == lines[len(seen) : len(seen) + len(shown)]
+                    assert shown
+                    seen += shown
+                    assert len(seen) == len(lines) or f"go on with offset={len(seen) + 1}" in text
+
+
 async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: ExecutionContext, home: Path) -> None:
     folder = home / "config" / "harness" / "skills" / "deploy"
     folder.mkdir(parents=True)

@@ -26,7 +26,7 @@ __all__ = [
     "text_of",
 ]
 
-_WIDER = re.compile(r" \(no_default_excludes \w+ them\)(?=\]$)")
+_WIDER = re.compile(r"(?: \(no_default_excludes \w+ them\)|, or raise max_results)(?=\]$)")
 _NO_REASON = "refused by the approver"
 _NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 

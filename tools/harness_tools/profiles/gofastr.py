@@ -51,8 +51,10 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
         return Shown(text)
     # lines were asked for, so only what is missing of them is news; the byte that follows is the next offset
     end, size = facts(result).get("to_byte"), facts(result).get("size")
-    rest = f"[bytes {args.offset} to {end} of {size}; go on with offset={end}]" if end is not None else note
-    return Shown(text if end == size else joined(text, rest))
+    if not isinstance(end, int) or not isinstance(size, int):
+        return Shown(joined(text, note))
+    rest = f"[bytes {args.offset} to {end} of {size}; go on with offset={end}]" if end < size else ""
+    return Shown(joined(text, rest) if rest else text or note)
 
 
 READ = Face(
@@ -229,7 +231,7 @@ def _todos(args: _Tasks) -> JsonObject:
 
 
 def _renamed(task: dict[str, Json]) -> Json:
-    return {"active_form" if name == "activeForm" else name: value for name, value in task.items()}
+    return {"active_form" if name == "activeForm" else name: value or None for name, value in task.items()}
 
 
 TASKS = Face(

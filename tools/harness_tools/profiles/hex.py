@@ -24,6 +24,7 @@ SLICE = 60_000
 READ_SHOWN = 12_000
 TIMEOUT = 30
 LONGEST = 300
+MATCHES = 1_000
 NAMES = 10_000
 NOTHING = "(no output)"
 
@@ -54,7 +55,9 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
     text, note = file_text(result)
     found = facts(result)
     start, end, size = (found.get(name) for name in ("from_byte", "to_byte", "size"))
-    all_of_it = end == size or (args.limit is not None and isinstance(end, int) and end == _wanted(args))
+    if not text and note and end != size:
+        return Shown(note)
+    all_of_it = end == size or (args.limit is not None and end == _wanted(args))
     rest = f"[bytes {start} to {end} of {size}; go on with offset={end}]" if note and not all_of_it else ""
     return Shown((joined(text, rest) if rest else text) or NOTHING)
 
@@ -249,8 +252,9 @@ GREP = Face(
     description="Search files with a regular expression.",
     arguments=_Grep,
     fields=GREP_FIELDS,
+    more=lambda args: {"max_results": MATCHES},
     render=_no_output,
-    limit=OutputLimit(5_000, 0),
+    limit=OutputLimit(5_000, 300),
 )
 
 
@@ -267,7 +271,7 @@ GLOB = Face(
     fields={"pattern": "pattern", "path": "path"},
     more=lambda args: {"max_results": NAMES, "include_hidden": True, "no_default_excludes": True},
     render=_no_output,
-    limit=OutputLimit(3_000, 0),
+    limit=OutputLimit(3_000, 300),
 )
 
 

@@ -75,7 +75,8 @@ class _Todos(Arguments):
 def _listed(args: _Todos) -> JsonObject:
     return {
         "todos": [
-            {"content": todo.content, "active_form": todo.activeForm, "status": todo.status} for todo in args.todos
+            {"content": todo.content, "active_form": todo.activeForm or None, "status": todo.status}
+            for todo in args.todos
         ]
     }
 

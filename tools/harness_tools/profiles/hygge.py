@@ -21,6 +21,8 @@ LINES = 2_000
 TIMEOUT = 30_000
 LONGEST = 600_000
 MEBI = 1 << 20
+TAB = "\t"
+"""Behind the number of a line."""
 
 
 # -- files
@@ -39,7 +41,8 @@ def _numbered(args: _Read, result: ToolResult) -> Shown | None:
     first = facts(result)["from_line"]
     assert isinstance(first, int)
     lines = text.removesuffix("\n").split("\n") if text else []
-    return Shown(joined(*(f"{first + number}: {line}" for number, line in enumerate(lines)), note))
+    shown = (f"{first + number}: {line.partition(TAB)[2]}" for number, line in enumerate(lines))
+    return Shown("\n".join([*shown, *([note] if note else [])]))
 
 
 READ = Face(
@@ -48,6 +51,7 @@ READ = Face(
     description="Read a text file; each line comes with its number. Files are read before they are changed.",
     arguments=_Read,
     fields={name: name for name in _Read.model_fields},
+    more=lambda args: {"line_numbers": True},  # they are longer than ours, so that all that is read is shown
     render=_numbered,
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 from harness.toolkit import Json
 from harness.toolkit.profiles import Shown
 
-__all__ = ["LIMIT", "as_json", "picked"]
+__all__ = ["LIMIT", "as_json", "json_text", "picked"]
 
 LIMIT = 50 << 10
 """Characters of a result."""
@@ -35,26 +35,27 @@ def _says_something(value: Json) -> bool:
 def as_json(value: Json, *, indent: int | None = None) -> Shown:
     """The value as text, and as data. Pure."""
     fitted = _fitted(value, indent)
-    return Shown(_text(fitted, indent), data=fitted)
+    return Shown(json_text(fitted, indent), data=fitted)
 
 
-def _text(value: Json, indent: int | None) -> str:
+def json_text(value: Json, indent: int | None = None) -> str:
+    """The value as JSON, however long it is. Pure."""
     return json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
 
 
 def _fitted(value: Json, indent: int | None) -> Json:
     """The value, or a copy whose longest lists and texts are shorter; ``left_out`` says of what how much is missing."""
-    if len(_text(value, indent)) <= LIMIT:
+    if len(json_text(value, indent)) <= LIMIT:
         return value
     whole: dict[str, Any] = copy.deepcopy(value) if isinstance(value, dict) else {"result": copy.deepcopy(value)}
     missing: dict[str, Json] = {}
     for _ in range(CUTS):
-        excess = len(_text({**whole, "left_out": missing}, indent)) - LIMIT
+        excess = len(json_text({**whole, "left_out": missing}, indent)) - LIMIT
         longest = max(_places(whole, "", indent), key=lambda place: place.size, default=None)
         if excess <= 0 or longest is None:
             break
         missing[longest.path] = _number(missing.get(longest.path)) + _shorten(longest, excess)
-    while whole and len(_text({**whole, "left_out": missing}, indent)) > LIMIT:
+    while whole and len(json_text({**whole, "left_out": missing}, indent)) > LIMIT:
         fewer = dict(islice(whole.items(), len(whole) * 9 // 10))
         missing["members"] = _number(missing.get("members")) + len(whole) - len(fewer)
         whole = fewer
@@ -87,6 +88,6 @@ def _places(value: Any, path: str, indent: int | None) -> Iterator[_Place]:
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         where = f"{path}.{key}" if path else str(key)
-        if isinstance(item, list | dict | str) and item and (size := len(_text(item, indent))) >= SHORTEST:
+        if isinstance(item, list | dict | str) and item and (size := len(json_text(item, indent))) >= SHORTEST:
             yield _Place(where, value, key, size)
         yield from _places(item, where, indent)

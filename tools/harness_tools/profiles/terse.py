@@ -17,7 +17,7 @@ from harness.toolkit.limits import fit_items
 from harness.toolkit.profiles import Face, Profile, Shown
 
 from .forms import facts, file_text, joined, ran
-from .jsonforms import LIMIT, as_json, picked
+from .jsonforms import LIMIT, as_json, json_text, picked
 from .terse_code import CODE_FACES
 from .terse_rewriting import REWRITING_FACES
 
@@ -56,7 +56,7 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
         shown |= {"to_line": last, "content": "".join(lines[:count])}
         return shown | ({"note": said} if said else {})
 
-    kept, _ = fit_items(lines, lambda some: as_json(value(len(some))).text, OutputLimit(LIMIT - 1, 0))
+    kept, _ = fit_items(lines, lambda some: json_text(value(len(some))), OutputLimit(LIMIT, 0))
     return as_json(value(len(kept)))
 
 
