@@ -154,11 +154,13 @@ async def _run(executor: Any, example: Example, home: Path) -> str:
         outcome = await executor.call(ToolCall(call["tool"], _placed(call["arguments"], words)))
         data = outcome.result.data if isinstance(outcome.result.data, dict) else {}
         words |= {"{job}": str(data["job_id"])} if data.get("job_id") else {}
+        if found := re.search(r"output:[0-9a-f]+", outcome.result.text):
+            words["{output}"] = found[0]
     return str(outcome.result.text)
 
 
 def _placed(value: Any, words: dict[str, str]) -> Any:
-    """Arguments with ``{here}`` for the directory of the example, and ``{job}`` for the job that came before."""
+    """Arguments with ``{here}`` for the directory of the example, ``{job}`` and ``{output}`` for what came before."""
     if isinstance(value, str):
         for name, text in words.items():
             value = value.replace(name, text)
@@ -244,7 +246,7 @@ def _tool(tool: Any, shown: list[tuple[Example, str]]) -> Iterator[str]:
         yield ""
     for example, text in shown:
         yield f"{example.about}\n"
-        shown_as = _placed(example.arguments, {"{here}": f"{HOME}/example", "{job}": "7"})
+        shown_as = _placed(example.arguments, {"{here}": f"{HOME}/example", "{job}": "7", "{output}": "output:5e1f"})
         yield f"```json\n{json.dumps(shown_as, ensure_ascii=False)}\n```\n"
         yield f"````text\n{text}\n````\n"
 
