@@ -172,14 +172,18 @@ async def test_new_files_conflicts_ranges_and_bare_repositories(here: ExecutionC
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text("1\n2\n")
     (repo / "binary").write_bytes(b"\0")
+    (repo / "-").write_text("dash\n")
+    (repo / "directory").symlink_to("/etc")
     (repo / "link").symlink_to("/etc/passwd")
     repository(repo / "nested")
     (repo / "nested" / "file").write_text("x")
     data = await diff(made, repo, include_untracked=True)
     assert brief(data) == {
         "a": ("unmerged", []),
+        "-": ("untracked", [([], ["dash"])]),
         "-new": ("untracked", [([], ["1", "2"])]),
         "binary": ("untracked", []),
+        "directory": ("untracked", [([], ["/etc"])]),
         "link": ("untracked", [([], ["/etc/passwd"])]),
         "nested/": ("untracked", []),
         "sub/deep\nname": ("untracked", [([], ["1", "2"])]),

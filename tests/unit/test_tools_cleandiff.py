@@ -14,7 +14,7 @@ from harness.toolkit import ToolCall
 from harness.toolkit.values import Subject
 from harness_tools.dev.cleandiff import CleanDiff
 from harness_tools.dev.cleandiff_command import diff_command, mistake_of
-from harness_tools.dev.cleandiff_parse import changes_of, new_file, quoted
+from harness_tools.dev.cleandiff_parse import changes_of, new_file, new_files, quoted
 
 RAW = ":100644 100644 {old} {new} M\0f\0".format(old="1" * 40, new="0" * 40)
 TEXT = """\
@@ -77,6 +77,21 @@ PIECES += [
 def test_whatever_a_target_prints_is_read_without_a_fault(output: str, complete: bool) -> None:
     changes_of(output, complete=complete)
     new_file("f", output, complete=complete)
+
+
+def test_what_cannot_be_read_gives_no_file_the_lines_of_another() -> None:
+    made = ["", "new file mode 100644\n@@ -0,0 +1 @@\n+1\n", "", "", "new file mode 100644\n@@ -0,0 +1 @@\n+2\n", "+"]
+    found = new_files(["a", "b", "c", "d", "e", "f", "g"], "\0\n".join(made))
+    assert [[line for hunk in one.hunks for line in hunk.lines] for one in found] == [
+        [],
+        ["+1"],
+        [],
+        [],
+        ["+2"],
+        [],
+        [],
+    ]
+    assert [one.whole for one in found] == [False, True, False, False, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +17,6 @@ from harness.toolkit.shellresults import shell_result
 from ..texts import Line
 from .cleandiff_command import (
     FOREIGN_TREE,
-    NEWER,
     NO_GIT,
     NO_REPOSITORY,
     NO_TREE,
@@ -28,7 +26,7 @@ from .cleandiff_command import (
     new_files_command,
     untracked_command,
 )
-from .cleandiff_parse import Change, changes_of, new_file
+from .cleandiff_parse import Change, changes_of, new_files
 from .cleandiff_report import Differences, report
 from .fitted import REPORT, clip
 
@@ -215,14 +213,5 @@ async def _untracked(
         done = await _run(ctx, root, new_files_command(chosen.shown, OUTPUT))
         if done.status is not Status.COMPLETED:
             return shell_result(done)
-        changes += _new_changes(chosen.shown, done.stdout)
+        changes += new_files(chosen.shown, done.stdout)
     return changes, chosen.dropped
-
-
-def _new_changes(names: Sequence[str], output: str) -> list[Change]:
-    parts = ("\n" + output).split("\n" + NEWER.decode())
-    texts = [*parts, *[""] * len(names)]
-    return [
-        new_file(name, text, complete=number < len(parts) - 1)
-        for number, (name, text) in enumerate(zip(names, texts, strict=False))
-    ]

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "FOREIGN_TREE",
-    "NEWER",
     "NO_GIT",
     "NO_REPOSITORY",
     "NO_TREE",
@@ -150,20 +149,27 @@ def untracked_command(files: Sequence[str]) -> str:
     return f'{_START}{_FILTERS}hx_git "$@" ls-files -z --others --exclude-standard --full-name -- {_words(files)}\n'
 
 
-NEWER = b"\0\n"
-"""What ends the difference of each new file: no line of a difference begins with a NUL."""
-
-
 def new_files_command(files: Sequence[str], most: int) -> str:
-    """The script that prints each of these files, named from the work tree's root, as a difference to nothing."""
+    """The script that prints each of these files, named from the work tree's root, as a difference to nothing.
+
+    A NUL on a line of its own ends each: no line of a difference begins with one. Of what cannot be read nothing is
+    printed. git takes ``-`` for its input, and looks behind a link to a directory.
+    """
     options = _words(["--no-index", "-p", *_SHOWN])
     loop = f"""\
-for hx_file in {_words(files)}; do
-  hx_git "$@" diff {options} -- /dev/null "$hx_file"; printf '\\000\\n'
+for hx_file in {_words("./-" if name == "-" else name for name in files)}; do
+  if [ -h "./$hx_file" ] && [ -d "./$hx_file" ]; then
+    printf 'new file mode 120000\\n@@ -0,0 +1 @@\\n'
+    readlink "./$hx_file" | sed 's/^/+/'
+    printf '%s\\n' '\\ No newline at end of file'
+  else
+    hx_git "$@" diff {options} -- /dev/null "$hx_file"
+  fi
+  printf '\\000\\n'
 done"""
     enter = 'CDPATH= cd -- "$hx_top" || exit 1\n'
     return f"{_START}{_FILTERS}{enter}{{\n{loop}\n}} | head -c {most}\n"
 
 
-def _words(words: Sequence[str]) -> str:
+def _words(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(word) for word in words)

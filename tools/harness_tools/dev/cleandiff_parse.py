@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Change", "Hunk", "changes_of", "new_file", "quoted"]
+__all__ = ["Change", "Hunk", "changes_of", "new_file", "new_files", "quoted"]
 
 _STATUS = {
     "A": "added",
@@ -24,6 +24,7 @@ _STATUS = {
 _ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 _HUNK = re.compile(r"@@ -(\d{1,10})(?:,(\d{1,10}))? \+(\d{1,10})(?:,(\d{1,10}))? @@ ?(.*)", re.DOTALL)
 _HEAD = "diff --git "
+_NEXT = re.compile(r"^\0\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +213,16 @@ def new_file(path: str, output: str, *, complete: bool = True) -> Change:
     is_binary = any(line.startswith("Binary files ") for line in lines) and not hunks
     added = None if is_binary else sum(len(hunk.lines) for hunk in hunks)
     return Change(path, path, "untracked", "000000", mode, added, None if is_binary else 0, hunks, complete)
+
+
+def new_files(names: Sequence[str], output: str) -> list[Change]:
+    """One change for each name, from their differences, each ended by a NUL on a line of its own.
+
+    Nothing is printed of what cannot be read, not even an end of a line.
+    """
+    parts = _NEXT.split(output)
+    texts = [*parts, *[""] * len(names)]
+    return [
+        new_file(name, text.removesuffix("\n"), complete=bool(text) and number < len(parts) - 1)
+        for number, (name, text) in enumerate(zip(names, texts, strict=False))
+    ]
