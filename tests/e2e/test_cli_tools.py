@@ -255,3 +255,17 @@ def test_a_call_in_a_terminal_reaches_the_panes(there: Program) -> None:
     assert (code, out.splitlines()[0]) == (0, "exit code: 0"), err
     code, out, err = call(there, "capture-pane")
     assert (code, "pwd" in out) == (0, True), err
+
+
+def test_a_person_can_say_what_he_has_seen(program: Program, tmp_path: Path) -> None:
+    path = tmp_path / "conf"
+    path.write_text("a\nb\n")
+    change = {"path": str(path), "old_string": "b", "new_string": "c"}
+    code, said, _ = call(program, "edit", change, "--json")
+    assert (code, json.loads(said)["error_code"]) == (126, "denied")
+    done = program.run("tools", "call", "edit", json.dumps(change), "--yes")
+    assert (done.returncode, path.read_text()) == (1, "a\nb\n")
+    done = program.run("tools", "call", "edit", json.dumps(change), "--yes", "--seen", str(path))
+    assert (done.returncode, path.read_text()) == (0, "a\nc\n")
+    done = program.run("tools", "call", "time", "--seen", str(tmp_path / "nothing"))
+    assert (done.returncode, b"no such file" in done.stderr) == (125, True)

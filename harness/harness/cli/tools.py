@@ -227,11 +227,17 @@ refused. Ctrl-C cancels the call.
 
 @command("call", help=CALL_HELP)
 @click.option("--yes", is_flag=True, help="Approve the call, if it would be asked about.")
+@click.option(
+    "--seen",
+    multiple=True,
+    metavar="PATH",
+    help="You know what is in this file now: tools change only files that were read; repeatable.",
+)
 @PROFILE
 @click.argument("name")
 @click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
 @click.pass_context
-def call(ctx: click.Context, yes: bool, profile: str | None, name: str, arguments: str) -> int:
+def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | None, name: str, arguments: str) -> int:
     from ..toolkit import ToolCall
     from ..toolkit.assembly import open_toolkit
     from ..toolkit.events import Failure
@@ -259,6 +265,9 @@ def call(ctx: click.Context, yes: bool, profile: str | None, name: str, argument
         ):
             tool = registry.lookup(name)
             await _need(registry.include(tool.name), target)
+            for path in seen:
+                known = await target.read_file(path, limit=0)
+                executor.reads.saw(known.path, known.version, whole=True)
             with executor.events.subscribe() as events:
                 outcome = await executor.call(ToolCall(tool.name, text))
                 failures = [event.message for event in events.drain() if isinstance(event, Failure)]
