@@ -117,7 +117,7 @@ def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recurs
     assert found is not None
     there = {name for name in names if ".git" not in name and "node_modules" not in name}
     assert set(found.names) == (there if recursive else {name for name in there if "/" not in name})
-    assert (found.binary, found.large, found.unreadable) == (1, ("big.py",), 0)
+    assert (found.binary, found.large, found.unreadable) == (("bin.py",), ("big.py",), 0)
     assert found.texts == ({} if recursive else dict.fromkeys(found.names, b"xx -n Needle yy"))
 
 

@@ -41,7 +41,7 @@ class Candidates:
     """
 
     names: tuple[str, ...]
-    binary: int = 0
+    binary: tuple[str, ...] = ()
     large: tuple[str, ...] = ()
     unreadable: int = 0
     texts: Mapping[str, bytes] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def read_candidates(output: bytes, complaints: bytes, ending: str) -> Candidates
             kinds.setdefault(kind, []).append(name)
     unreadable = len(kinds[b"U"]) + complaints.count(b"ermission denied")
     names = sorted([*kinds[b"F"], *kinds[b"T"]])
-    return Candidates(tuple(names), len(kinds[b"B"]), tuple(sorted(kinds[b"Z"])), unreadable, texts)
+    return Candidates(tuple(names), tuple(sorted(kinds[b"B"])), tuple(sorted(kinds[b"Z"])), unreadable, texts)
 
 
 async def candidates_in(

@@ -241,6 +241,7 @@ def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:
     summary = f"{told} {counted(places, 'place')} in {counted(len(done.targets), 'file')}"
     if not plan.targets and not done.problems:
         summary = "no match: nothing to replace"
+        summary += "" if args.file else "; what the policy withholds is not searched"
     lines = [
         f"{target.content.path}: {counted(len(target.found.changes), 'place')} in {counted(target.found.lines, 'line')}"
         for target in done.targets
@@ -259,7 +260,6 @@ def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:
             "binary": plan.binary,
             "large": plan.large,
             "unreadable": plan.unreadable,
-            "withheld": plan.withheld,
             "excluded_matches": plan.excluded,
         },
     }
@@ -299,7 +299,6 @@ def _notes(plan: Plan) -> list[str]:
         (plan.binary, "binary file", "binary files"),
         (plan.large, "file that is too large", "files that are too large"),
         (plan.unreadable, "file or directory that could not be looked into", "files or directories that could not"),
-        (plan.withheld, "file that the policy withholds", "files that the policy withholds"),
         (plan.excluded, "place in a line that was excluded", "places in lines that were excluded"),
     )
     return [f"left alone: {counted(*one)}" for one in counts if one[0]]

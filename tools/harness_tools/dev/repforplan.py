@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from anyio import to_thread
@@ -57,13 +58,12 @@ class Plan:
     binary: int = 0
     large: int = 0
     unreadable: int = 0
-    withheld: int = 0
     excluded: int = 0
 
-    def add(self, candidates: Candidates) -> None:
-        """Count what a search left out."""
-        self.binary += candidates.binary
-        self.large += len(candidates.large)
+    def add(self, candidates: Candidates, kept_back: Collection[str]) -> None:
+        """Count what a search left out, but for what the policy keeps back: that would say what is in it."""
+        self.binary += sum(name not in kept_back for name in candidates.binary)
+        self.large += sum(name not in kept_back for name in candidates.large)
         self.unreadable += candidates.unreadable
 
     def fail(self, path: str, error: Exception) -> None:
@@ -134,11 +134,10 @@ async def _found(
     for directory in directories:
         real = (await ctx.execution.stat(target_path(ctx, directory))).path
         found = await candidates_in(ctx, real, change.part, ending, folds=change.folds, recursive=recursive)
-        plan.add(found)
-        paths = {posixpath.join(real, name): found.texts.get(name) for name in found.names}
-        kept_back = await ctx.withheld(list(paths), top=real)
-        plan.withheld += len(kept_back)
-        names |= {path: text for path, text in paths.items() if path not in kept_back}
+        paths = {posixpath.join(real, name): name for name in (*found.names, *found.binary, *found.large)}
+        kept_back = {paths[path] for path in await ctx.withheld(list(paths), top=real)}
+        plan.add(found, kept_back)
+        names |= {posixpath.join(real, name): found.texts.get(name) for name in found.names if name not in kept_back}
     return names
 
 

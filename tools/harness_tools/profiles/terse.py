@@ -144,7 +144,7 @@ class _Checkfor(Arguments):
 def _matches(args: Arguments, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
-    return as_json(picked(facts(result), ("directories",), ("dropped", "withheld", "not_searched")))
+    return as_json(picked(facts(result), ("directories",), ("dropped", "not_searched")))
 
 
 CHECKFOR = Face(

@@ -86,9 +86,10 @@ class Checkfor(Tool[_Arguments]):
         places = await _looked(args, ctx, literal)
         if len(places) == 1 and places[0].refusal:
             return ToolResult.failure(places[0].code, f"{places[0].given}: {places[0].reason}")
-        withheld = sum([await _without_secrets(ctx, place) for place in places])
+        for place in places:
+            await _leave_out_secrets(ctx, place)
         found = await to_thread.run_sync(_in_files, args, literal, places)
-        return _result(args, places, found, withheld)
+        return _result(args, places, found)
 
 
 async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[Place]:
@@ -104,13 +105,12 @@ async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[
     return places
 
 
-async def _without_secrets(ctx: ToolContext, place: Place) -> int:
-    """Take out what the policy keeps back; how many files that is."""
-    names = {posixpath.normpath(posixpath.join(place.real, plain(name))): name for name in place.contents.texts}
-    kept_back = await ctx.withheld(list(names), top=place.real)
-    for path in kept_back:
-        del place.contents.texts[names[path]]
-    return len(kept_back)
+async def _leave_out_secrets(ctx: ToolContext, place: Place) -> None:
+    """Take out what the policy keeps back. How many files that is would say whether the text is in them."""
+    contents = place.contents
+    found = [*contents.texts, *contents.binary, *contents.large, *contents.unreadable]
+    names = {posixpath.normpath(posixpath.join(place.real, plain(name))): name for name in found}
+    place.contents = contents.without({names[path] for path in await ctx.withheld(list(names), top=place.real)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _in_files(args: _Arguments, literal: Literal, places: list[Place]) -> list[_
     return found
 
 
-def _result(args: _Arguments, places: list[Place], found: list[_InFile], withheld: int) -> ToolResult:
+def _result(args: _Arguments, places: list[Place], found: list[_InFile]) -> ToolResult:
     total = sum(len(one.hits) for one in found)
     shown, left = [], args.max_results
     for one in found:
@@ -145,16 +145,15 @@ def _result(args: _Arguments, places: list[Place], found: list[_InFile], withhel
         left -= len(shown[-1].hits)
     dropped = total - sum(len(one.hits) for one in shown)
     lines = [line for one in shown for hit in one.hits for line in _lines(one.shown, hit)]
-    notes = _notes(args, places, found, withheld)
+    notes = _notes(args, places, found)
     if dropped:
         notes.insert(0, f"{dropped} more of {plural(total, 'match')} are not shown; narrow the search")
     if not total:
-        notes.insert(0, "no match")
+        notes.insert(0, "no match; what the policy withholds is not searched" if args.directories else "no match")
     data: dict[str, Json] = {
         "directories": [_group(args, name, shown) for name in dict.fromkeys(map(_group_name, shown))],
         "count": total,
         "dropped": dropped,
-        "withheld": withheld,
         "not_searched": [{"path": place.given, "reason": place.refusal} for place in places if place.refusal],
         "skipped": _skipped(places),
     }
@@ -208,13 +207,11 @@ def _skipped(places: list[Place]) -> dict[str, Json]:
     }
 
 
-def _notes(args: _Arguments, places: list[Place], found: list[_InFile], withheld: int) -> list[str]:
+def _notes(args: _Arguments, places: list[Place], found: list[_InFile]) -> list[str]:
     skipped = _skipped(places)
     notes = [f"{place.given}: {place.reason}" for place in places if place.refusal]
     if args.exclude:
         notes.append(f"{plural(sum(one.filtered for one in found), 'match')} excluded")
-    if withheld:
-        notes.append(f"{plural(withheld, 'file')} {'is' if withheld == 1 else 'are'} withheld by policy")
     if skipped["large"]:
         notes.append(f"{skipped['large']} with the text larger than {FILE_BYTES >> 20} MiB not searched; use grep")
     if skipped["unreadable"]:

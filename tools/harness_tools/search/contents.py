@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import FileError
@@ -29,6 +29,15 @@ class Contents:
     large: list[bytes] = field(default_factory=list)
     unreadable: list[bytes] = field(default_factory=list)
     is_cut: bool = False
+
+    def without(self, names: Collection[bytes]) -> Contents:
+        """The same without these files."""
+
+        def kept(kind: list[bytes]) -> list[bytes]:
+            return [name for name in kind if name not in names]
+
+        texts = {name: text for name, text in self.texts.items() if name not in names}
+        return Contents(texts, kept(self.binary), kept(self.large), kept(self.unreadable), self.is_cut)
 
 
 def fetch_words() -> str:

@@ -42,14 +42,14 @@ async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Fou
     kept_back = await ctx.withheld(holders, top=listing.tree.real)
     kept = [path for path, real in zip(paths, holders, strict=True) if real not in kept_back]
     contents = await fetch(ctx, listing.tree.real, [_encoded(path) for path in kept])
-    return await to_thread.run_sync(_search, query, listing, contents, len(kept_back))
+    return await to_thread.run_sync(_search, query, listing, contents)
 
 
 def _encoded(path: str) -> bytes:
     return b"./" + path.encode("utf-8", "surrogateescape")
 
 
-def _search(query: GrepQuery, listing: Listing, contents: Contents, withheld: int) -> Found:
+def _search(query: GrepQuery, listing: Listing, contents: Contents) -> Found:
     matcher = Matcher(query.expression)
     files: list[Counted] = []
     lines: dict[str, list[Line]] = {}
@@ -63,7 +63,7 @@ def _search(query: GrepQuery, listing: Listing, contents: Contents, withheld: in
         if total < query.most:
             lines[path] = _beside(contents.texts[name], numbers, query.before, query.after)
         total += count
-    return Found("here", _tree(listing, contents), files, lines, withheld, contents.is_cut)
+    return Found("here", _tree(listing, contents), files, lines, contents.is_cut)
 
 
 def _tree(listing: Listing, contents: Contents) -> Tree:

@@ -23,15 +23,14 @@ Wanted = Callable[[str], bool]
 class Found:
     """What was found: every file with its count, and the lines of the first ones.
 
-    ``withheld`` counts files that the policy keeps back; nothing else is told of them. ``is_cut``: there are more
-    files than could be carried.
+    Of files that the policy keeps back nothing is told, and not how many there are: that would say whether the
+    expression is in them. ``is_cut``: there are more files than could be carried.
     """
 
     engine: str
     tree: Tree
     files: list[Counted]
     lines: dict[str, list[Line]]
-    withheld: int = 0
     is_cut: bool = False
 
     @property
@@ -58,10 +57,10 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
         return None
     engine = text_of(tree.other.get("V", [b""])[0])
     counted, is_cut = counts_of(tree, LISTED)
-    files, withheld = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine))
+    files = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine))
     limit = lines_limit(query)
     lines = lines_of(tree.other.get("C", [b""])[0], limit)
-    found = Found(engine, tree, files, {}, withheld, is_cut)
+    found = Found(engine, tree, files, {}, is_cut)
     missing = [file for file in _needed(files, query) if file.path not in lines] if query.lines else []
     if missing:  # what is left out took the room of what is shown
         again = replace(query, most=query.most)
@@ -89,12 +88,11 @@ def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:
     return taken
 
 
-async def _kept(ctx: ToolContext, tree: Tree, files: list[Counted]) -> tuple[list[Counted], int]:
+async def _kept(ctx: ToolContext, tree: Tree, files: list[Counted]) -> list[Counted]:
     holders = {posixpath.normpath(posixpath.join(tree.real, plain(name))) for name in tree.other.get("A", [])}
     real = {posixpath.join(tree.real, file.path): file for file in files}
     kept_back = await ctx.withheld(list(real), top=tree.real, holders=_certain(holders, files))
-    kept = [file for path, file in real.items() if path not in kept_back]
-    return kept, len(files) - len(kept)
+    return [file for path, file in real.items() if path not in kept_back]
 
 
 def _certain(holders: set[str], files: list[Counted]) -> set[str] | None:

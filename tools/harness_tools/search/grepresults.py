@@ -50,7 +50,6 @@ def grep_result(found: Found, query: GrepQuery, *, base: str, pattern: str, mode
         "mode": mode,
         "matches" if mode == "content" else "results": part.data,
         "dropped": dropped,
-        "withheld": found.withheld,
         "unreadable": found.tree.unreadable,
         "excluded": [*EXCLUDED] if query.tree.excludes else [],
         "engine": found.engine,
@@ -123,8 +122,6 @@ def _between_characters(line: bytes, at: int) -> int:
 
 def _notes(found: Found, query: GrepQuery) -> list[str]:
     notes = []
-    if found.withheld:
-        notes.append(f"{plural(found.withheld, 'file')} {'is' if found.withheld == 1 else 'are'} withheld by policy")
     if found.is_binary:
         notes.append("the file is not text, and was not searched")
     if found.tree.unreadable:
@@ -133,7 +130,8 @@ def _notes(found: Found, query: GrepQuery) -> list[str]:
         notes.append("too many files match: what is beyond was not counted; narrow the search")
     elif not found.tree.is_whole:
         notes.append("the search did not come to its end: there may be more")
-    if query.tree.excludes and not found.files and not found.is_file:
-        hidden = "" if query.tree.hidden else ", names with a dot in front"
-        notes.append(f"not searched: {', '.join(EXCLUDED)}, what .gitignore leaves out{hidden}")
+    if not found.files and not found.is_file:
+        excluded = [*EXCLUDED, "what .gitignore leaves out"] if query.tree.excludes else []
+        hidden = [] if query.tree.hidden else ["names with a dot in front"]
+        notes.append(f"not searched: {', '.join([*excluded, *hidden, 'what the policy withholds'])}")
     return notes
