@@ -185,6 +185,22 @@ async def test_a_harmless_command_with_environment_or_input_is_not_harmless(
     assert denied.status is CallStatus.DENIED, denied.result.text
 
 
+@pytest.mark.parametrize("cwd", ["~/hidden", "hidden", "hidden/link/..", "~/hidden/./sub/..", "./hidden"])
+async def test_the_directory_that_is_judged_is_the_one_that_is_entered(
+    here: ExecutionContext, tmp_path: Path, cwd: str
+) -> None:
+    (tmp_path / "hidden/sub").mkdir(parents=True)
+    (tmp_path / "hidden/link").symlink_to("/usr")
+    (tmp_path / "hidden/.aiexclude").write_text("plan")
+    (tmp_path / "hidden/plan").write_text("nobody reads this")
+    (tmp_path / "hidden/open").write_text("all read this")
+    box = judged(toolbox([RunShell()], execution=here), RulePolicy())
+    box.executor = replace(box.executor, cwd=str(tmp_path))
+    denied = await call(box, command="cat plan", cwd=cwd)
+    assert denied.status is CallStatus.DENIED, denied.result.text
+    assert "all read this" in (await call(box, command="cat open", cwd=cwd)).result.text
+
+
 async def test_a_lasting_answer_covers_the_command_with_that_environment_alone(here: ExecutionContext) -> None:
     approver = says(Scope.EXACT)
     box = judged(toolbox([RunShell()], execution=here), RulePolicy(approver=approver))

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from harness.results import PaneInfo, SessionInfo
 from harness.toolkit import Arguments, Category, Json, MutatingArguments, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.reads import target_path
 
 from .texts import Line
 
@@ -151,7 +152,7 @@ class CreatePane(Tool[_NewPane]):
         refusal = await _elsewhere(args.session, ctx)
         if refusal is not None:
             return refusal
-        made = await ctx.execution.create_pane(args.pane, cwd=args.cwd or ctx.cwd)
+        made = await ctx.execution.create_pane(args.pane, cwd=target_path(ctx, args.cwd) if args.cwd else ctx.cwd)
         return ToolResult.of(f"made pane {made.name} ({made.pane_id})", data=_pane_facts(made))
 
 

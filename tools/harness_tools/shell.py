@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, field_validator, mode
 from harness.command import DEFAULT_TIMEOUT, check_text
 from harness.results import ShellResult
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.reads import target_path
 from harness.toolkit.shellresults import note_job, progress_of, shell_result
 
 from .texts import Content, Duration, Line, seconds_of
@@ -189,7 +190,7 @@ class RunShell(Tool[_Arguments]):
             args.command,
             wait=waiting.wait,
             on_timeout=waiting.on_timeout,
-            cwd=args.cwd or ctx.cwd,
+            cwd=target_path(ctx, args.cwd) if args.cwd else ctx.cwd,
             env=args.env,
             stdin=args.stdin,
             tty=args.tty,

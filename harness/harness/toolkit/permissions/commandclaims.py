@@ -18,7 +18,7 @@ from .globs import has_wildcard
 from .harddenials import HardDenials
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
-from .targetpaths import PathFinder, RealPath, expand_pattern, find_cwd, links_among, reads_like_bash
+from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -98,9 +98,11 @@ class CommandReader:
 
     async def _find_cwd(self, subject: Subject) -> None:
         """A pane keeps its directory: what is granted in one is not granted after a ``cd``, which asks nobody."""
-        if not _rooted(self._cwd):
-            start = await find_cwd(subject.pane, self._execution)
-            self._cwd = self._cwd if start is None else posixpath.join(start, self._cwd)
+        cwd = at_home(self._cwd, self._execution.capabilities.home)
+        if not cwd.startswith("/"):
+            start = await find_cwd(subject.pane, self._execution, named=bool(cwd))
+            cwd = cwd if start is None else posixpath.join(start, cwd)
+        self._cwd = cwd
 
     def _must_ask(self, judgement: CommandJudgement) -> str:
         """A text that shells read in different ways is judged as bash reads it: that must be how it will be read."""
@@ -138,12 +140,14 @@ class CommandReader:
         if matched is None or len(words) > PATHS:
             return None
         files = await self._resolved(words, start or "")
+        if ".." in (start or "").split("/"):  # a shell goes up by the name, and the kernel by the directory
+            files = (*files, *await self._resolved(words, posixpath.normpath(start or "")))
         certain = files if start is not None else tuple(replace(path, is_known=_rooted(path.given)) for path in files)
         return (*certain, *matched)
 
     def _start(self, words: Sequence[str]) -> str | None:
         """The directory that relative words start from; None when nobody knows."""
-        return self._cwd if _rooted(self._cwd) or all(map(_rooted, words)) else None
+        return self._cwd if self._cwd.startswith("/") or all(map(_rooted, words)) else None
 
     async def _matched(self, patterns: Sequence[str], start: str) -> tuple[RealPath, ...] | None:
         """The files that words with wildcards stand for now. Only links among them need a question each."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..reads import target_path
 from ..seams import PermissionRequest
 from ..tool import Intent
 from ..values import JsonObject, Subject
@@ -88,7 +88,7 @@ class _Reader:
 
     def _start(self, subject: Subject) -> str:
         """The directory that the subject starts from, as far as the call says; empty is not at all."""
-        return posixpath.join(self._ctx.cwd or "", subject.cwd or "")
+        return target_path(self._ctx, subject.cwd) if subject.cwd else self._ctx.cwd or ""
 
     def _is_harmless(self) -> bool:
         return not self._request.mutating and not self._request.requires_approval

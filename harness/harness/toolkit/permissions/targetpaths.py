@@ -11,7 +11,7 @@ from ...context import ExecutionContext
 from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
 from ...results import FileStat
 
-__all__ = ["PathFinder", "RealPath", "expand_pattern", "find_cwd", "links_among", "reads_like_bash"]
+__all__ = ["PathFinder", "RealPath", "at_home", "expand_pattern", "find_cwd", "links_among", "reads_like_bash"]
 
 LINKS = 40
 """Links in a row, as kernels follow them."""
@@ -99,9 +99,13 @@ class PathFinder:
         return (await self._real(posixpath.join(posixpath.dirname(link.path), link.target), links - 1))[0]
 
 
+def at_home(path: str, home: str) -> str:
+    """The path with its ``~`` undone, when it is that of the user. Pure."""
+    return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
+
+
 def _absolute(path: str, base: str, home: str) -> str:
-    if home and (path == "~" or path.startswith("~/")):
-        path = home + path[1:]
+    path, base = at_home(path, home), at_home(base, home)
     if path.startswith("~"):
         return path  # another user's home: the target knows
     joined = posixpath.join(base or home or "/", path)
@@ -132,14 +136,25 @@ async def links_among(paths: Sequence[str], execution: ExecutionContext) -> set[
     return found & {path.rstrip("/") for path in paths}
 
 
-async def find_cwd(pane: str | None, execution: ExecutionContext) -> str | None:
-    """Where a command starts that names no directory: where the pane's shell is; None when that is not known."""
+async def find_cwd(pane: str | None, execution: ExecutionContext, *, named: bool = False) -> str | None:
+    """Where a command starts: where the pane's shell is; None when that is not known.
+
+    Args:
+        named: it names a directory, which is then found from there.
+    """
     if not execution.has_terminal:
-        return execution._config.cwd or _start_of(execution)  # the setting of plain commands; no tool needs it
+        return _start_of(execution) if named else _plain_start(execution)
     for info in await execution.list_panes():
         if pane in (info.name, info.pane_id) or (pane is None and info.default):
             return info.cwd or None
     return None
+
+
+def _plain_start(execution: ExecutionContext) -> str | None:
+    """Where a plain command starts that names no directory."""
+    setting = execution._config.cwd or ""  # of plain commands; no tool needs it
+    start, cwd = _start_of(execution), at_home(setting, execution.capabilities.home)
+    return posixpath.join(start, cwd) if start is not None else cwd if cwd.startswith("/") else None
 
 
 def _start_of(execution: ExecutionContext) -> str | None:
