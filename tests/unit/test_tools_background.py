@@ -338,6 +338,29 @@ async def test_calls_at_once_and_sessions_of_their_own_share_nothing(here: Execu
         assert str(again.result.data["stdout"]).startswith("1\n2\n")
 
 
+def test_a_filter_shows_no_line_of_a_private_key() -> None:
+    body = b"".join(b"%064d\n" % number for number in range(4))
+    data = b"1111\n-----BEGIN PRIVATE KEY-----\n" + body + b"-----END PRIVATE KEY-----\n2222\npassword=hunter2hunter2\n"
+    redact = PatternRedactor().text
+    for pattern in ("^[0-9]+$", "."):
+        chosen = choose(data, line_matcher(pattern), PAGE, ended=True, redact=redact)
+        assert b"0000" not in chosen.data
+        assert chosen.data.startswith(b"1111\n")
+        assert b"\n2222\n" in chosen.data
+    chosen = choose(data, line_matcher("password"), PAGE, ended=True, redact=redact)
+    assert chosen.data == b"password=[redacted]\n"
+
+
+async def test_the_list_shows_no_half_of_a_secret() -> None:
+    box = toolbox([RunShell(), *tools()], backend=MemoryBackend(lambda command: Reply()))
+    services = replace(box.executor.services, redactor=PatternRedactor())
+    executor = replace(box.executor, services=services)
+    await call(executor, "run_shell", command=f"{'x' * 100} {TOKEN}", wait=False)
+    listed = (await call(executor, "list_shells")).result
+    assert TOKEN[:12] not in listed.text + str(listed.data)
+    assert "x [redacted]" in listed.text
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "code"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -226,7 +227,8 @@ class ListShells(Tool[_List]):
         found = await ctx.execution.jobs()
         running = [job for job in found if job.status is Status.RUNNING]
         wanted = found if args.include_finished else running
-        return _listed(wanted, len(found), len(running), ctx.clock())
+        clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a half secret is not known
+        return _listed(clean, len(found), len(running), ctx.clock())
 
 
 def _listed(jobs: Sequence[Job], known: int, running: int, now: float) -> ToolResult:

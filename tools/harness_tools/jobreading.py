@@ -212,8 +212,8 @@ async def _chosen(
     while True:
         found = await ctx.execution.read_job(job_id, stdout=out.end, stderr=err.end, limit=MOST_LOOKED)
         ended = found.job.status is not Status.RUNNING
-        out = out.plus(_matching(found.stdout, asked.matches, room - len(out.shown), ended=ended))
-        err = err.plus(_matching(found.stderr, asked.matches, room - len(err.shown), ended=ended))
+        out = out.plus(_matching(found.stdout, asked.matches, room - len(out.shown), ctx, ended=ended))
+        err = err.plus(_matching(found.stderr, asked.matches, room - len(err.shown), ctx, ended=ended))
         looked += len(found.stdout.data) + len(found.stderr.data)
         if max(len(out.shown), len(err.shown)) >= room or looked >= MOST_LOOKED:
             break
@@ -228,9 +228,9 @@ async def _chosen(
     return found.job, out, err
 
 
-def _matching(part: OutputPart, matches: Matcher, room: int, *, ended: bool) -> _Stream:
-    whole = part.end >= part.size
-    chosen = choose(part.data, matches, room, ended=ended and whole, full=len(part.data) >= SCAN)
+def _matching(part: OutputPart, matches: Matcher, room: int, ctx: ToolContext, *, ended: bool) -> _Stream:
+    last, full = ended and part.end >= part.size, len(part.data) >= SCAN
+    chosen = choose(part.data, matches, room, ended=last, full=full, redact=ctx.redactor.text)
     used = _Stream(chosen.data, part.start - part.lost, part.start + chosen.used, part.size, part.lost)
     return replace(used, lines=chosen.lines, matched=chosen.matched)
 

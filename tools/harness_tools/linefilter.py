@@ -16,6 +16,7 @@ MOST_PATTERN = 1_000
 MEMORY = 8 << 20
 """Bytes that RE2 may use for one pattern."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+REDACTED = "[redacted]"
 WITHOUT = "regular expressions need the extra harness-ops[tools]; without it give a text without special characters"
 
 Matcher = Callable[[bytes], bool]
@@ -72,12 +73,22 @@ def _reason(error: Exception) -> str:
     return f"{text} (RE2 knows no lookaround and no backreferences)"
 
 
-def choose(data: bytes, matches: Matcher, room: int, *, ended: bool, full: bool = False) -> Chosen:
+def choose(
+    data: bytes,
+    matches: Matcher,
+    room: int,
+    *,
+    ended: bool,
+    full: bool = False,
+    redact: Callable[[str], str] = str,
+) -> Chosen:
     """The lines of a piece that match, up to ``room`` bytes of them, but one at least. Pure.
 
     A last line without newline is left until its rest comes, unless nothing follows it (``ended``), or it is alone in a
-    piece that can hold no more (``full``).
+    piece that can hold no more (``full``). ``redact`` takes out secrets: a line of a private key is known as a part of
+    one only among the others.
     """
+    known = _known(data, redact)
     shown, used, lines, matched = bytearray(), 0, 0, 0
     for line in _lines(data, ended=ended, full=full):
         hit = matches(line.rstrip(b"\r\n"))
@@ -85,9 +96,23 @@ def choose(data: bytes, matches: Matcher, room: int, *, ended: bool, full: bool 
             break
         used, lines = used + len(line), lines + 1
         if hit:
-            shown += line
+            shown += line if known is None else _clean(line, known, redact)
             matched += 1
     return Chosen(bytes(shown), used, lines, matched)
+
+
+def _known(data: bytes, redact: Callable[[str], str]) -> frozenset[str] | None:
+    """The lines that are left of a piece without its secrets; None when it has none."""
+    text = data.decode("utf-8", "surrogateescape")
+    clean = redact(text)
+    return None if clean == text else frozenset(clean.split("\n"))
+
+
+def _clean(line: bytes, known: frozenset[str], redact: Callable[[str], str]) -> bytes:
+    """A line without its secrets; one that is not left of the piece was inside of one."""
+    clean = redact(line.decode("utf-8", "surrogateescape"))
+    text = clean if clean.rstrip("\n") in known else REDACTED + "\n"
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _lines(data: bytes, *, ended: bool, full: bool) -> Iterable[bytes]:
