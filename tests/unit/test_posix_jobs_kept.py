@@ -12,11 +12,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.support.job_targets import JobTarget, open_job_target, processes_of
+from tests.support.job_targets import SHELLS, JobTarget, open_job_target, path_of, processes_of
 
 from harness.config import Config
 from harness.errors import JobNotFound
 from harness.results import Job, Status
+from harness_backends.posix.jobfollow import _FOLLOW_BOTH
 from harness_backends.posix.jobtable import JobTable, parse_table
 from harness_backends.posix.state import JobRecord, render_record
 
@@ -204,7 +205,7 @@ async def test_cleaning_removes_old_and_big_ended_jobs_only(tmp_path: Path, shel
 
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 async def test_cleaning_that_takes_long_keeps_nobody_waiting(tmp_path: Path, shell: str) -> None:
-    slow = f"find() {{ : >{tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; command find \"$@\"; }}"
+    slow = f'find() {{ : >{tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; command find "$@"; }}'
     with anyio.fail_after(TIME):
         async with open_job_target(shell, tmp_path) as target, anyio.create_task_group() as tasks:
             await target.run("true")
@@ -234,6 +235,24 @@ async def test_jobs_are_cleaned_once_in_ten_minutes_however_many_harnesses_there
             assert await table.clean_if_due() == 0
             os.utime(target.state / "jobs/cleaned", (1, 1))
             assert await table.clean_if_due() == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp_path: Path, shell: str) -> None:
+    out, err = tmp_path / "1.out", tmp_path / "1.err"
+    argv = ["sh", "-c", _FOLLOW_BOTH, "sh", str(out), str(err), "1", "1"]
+    env = {"PATH": path_of(shell)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        err.write_text("late\n")
+        assert reader.stderr.readline() == b"late\n"
+        out.write_text("one\n")
+        assert reader.stdout.readline() == b"one\n"
+        reader.stdin.close()
+        assert (reader.stdout.read(), reader.stderr.read()) == (b"", b"")
 
 
 async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> None:

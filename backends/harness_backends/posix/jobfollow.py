@@ -28,24 +28,41 @@ from .state import JobRecord, JobStore, LogPlace, pane_uid
 
 __all__ = ["CallbackError", "JobFollower", "callbacks_of"]
 
+# hx_tail FILE FIRST: from that byte on, as it grows. On a slow machine it may be there before the file: the job is only
+# being started. What tail says of it is no output of the job.
+_TAIL = r"""
+hx_tail() {
+  hx_n=0
+  until [ -e "$1" ] || [ "$hx_n" -ge 600 ]; do
+    hx_n=$((hx_n + 1))
+    sleep 0.1 || sleep 1
+  done </dev/null >/dev/null 2>&1
+  exec tail -c "+$2" -f -- "$1"
+}
+"""
+
 # $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link. By KILL: mksh's own
 # handler swallows a TERM that comes before the child has become tail, and a tail that is left holds the stream open.
-_FOLLOW_BOTH = r"""
-tail -c "+$3" -f -- "$1" & a=$!
-tail -c "+$4" -f -- "$2" >&2 & b=$!
+_FOLLOW_BOTH = (
+    _TAIL
+    + r"""
+hx_tail "$1" "$3" 2>/dev/null & a=$!
+hx_tail "$2" "$4" >&2 2>/dev/null & b=$!
 cat >/dev/null
 exec 2>/dev/null
 kill -KILL $a $b
 """
+)
 
 # $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane.
 # Ends by itself when the job has ended, or with its input.
 _FOLLOW_JOB = (
     "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
     + jobshell.WATCH
+    + _TAIL
     + r"""
 exec 3<&0 </dev/null
-tail -c "+$2" -f -- "$1" 3<&- & hx_tail=$!
+hx_tail "$1" "$2" 3<&- 2>/dev/null & hx_tail=$!
 ( exec >/dev/null 2>&1; cat <&3; kill -KILL $hx_tail $$ ) & hx_guard=$!
 until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done 2>/dev/null
 exec 2>/dev/null
