@@ -18,7 +18,7 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness_tools.core import tools
 from harness_tools.edit import EDIT_LIMIT, Edit
-from harness_tools.matching import Change, apply_changes, changes_at, find_spans, line_numbers
+from harness_tools.matching import Change, apply_changes, changes_at, find_spans, line_numbers, overlapping
 from harness_tools.nearest import nearest
 from harness_tools.unified import DIFF_SHOWN, diff_of
 
@@ -253,6 +253,34 @@ async def test_edits_of_one_response_follow_each_other(here: ExecutionContext, t
     outcomes = await made.executor.batch(calls)
     assert [outcome.status for outcome in outcomes] == [CallStatus.OK] * 8
     assert file.read_text() == "".join(f"[{number}]\n" for number in range(8))
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "other"),
+    [
+        (b"aaa", b"aa", (1, 3)),
+        (b"aba", b"ab", None),
+        (b"abab", b"ab", None),
+        (b"-\n\n\n-", b"\n\n", (2, 4)),
+        (b"-\r\n\r\n\r\n-", b"\n\n", (3, 7)),
+        (b"-\r\n-", b"\n", None),
+        (b"-}\r\n}\r\n}\r\n-", b"}\n}\n", (4, 10)),
+    ],
+)
+def test_places_that_overlap_are_two(data: bytes, text: bytes, other: tuple[int, int] | None) -> None:
+    assert overlapping(data, find_spans(data, text, 1)[0], text) == other
+
+
+async def test_which_of_two_places_that_overlap_is_meant_is_not_guessed(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here), tmp_path / "file"
+    file.write_text("a\n}\n}\n}\n")
+    twice = (await edit(made, file, "}\n}\n", "}\nb\n}\n")).result
+    assert (twice.error_code, "2 times, in lines 2, 3" in twice.text) == ("ambiguous", True)
+    once = (await edit(made, file, "}\n}\n", "b\n", expected_count=1)).result
+    assert once.error_code == "count_mismatch"
+    assert file.read_text() == "a\n}\n}\n}\n"
+    assert (await edit(made, file, "}\n}\n", "}\n")).status is CallStatus.OK, "both places come to the same"
+    assert file.read_text() == "a\n}\n}\n"
 
 
 async def test_a_place_that_is_not_clear_changes_nothing_and_is_told(here: ExecutionContext, tmp_path: Path) -> None:

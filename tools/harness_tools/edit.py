@@ -14,7 +14,7 @@ from harness.toolkit.reads import Written, guarded_edit
 
 from .encodings import wide_bom
 from .files import PATH
-from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers
+from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers, overlapping
 from .nearest import nearest
 from .texts import Content, Line, SomeContent
 from .unified import diff_of
@@ -85,12 +85,23 @@ def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> 
     old = args.old_string.encode("utf-8", "surrogateescape")
     new = args.new_string.encode("utf-8", "surrogateescape")
     spans = find_spans(content.data, old, MOST)
+    if len(spans) == 1 and not args.replace_all:
+        spans += _other_place(content.data, spans[0], old, new)
     refusal = _refusal(args, content.data, old, spans)
     if refusal is not None:
         return refusal
     changes = changes_at(content.data, spans, old, new)
     made.append(changes)
     return apply_changes(content.data, changes)
+
+
+def _other_place(data: bytes, span: Span, old: bytes, new: bytes) -> list[Span]:
+    """A second place that overlaps the first one, where the replacement would come out otherwise."""
+    other = overlapping(data, span, old)
+    if other is None:
+        return []
+    made = [apply_changes(data, changes_at(data, [place], old, new)) for place in (span, other)]
+    return [other] if made[0] != made[1] else []
 
 
 def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> ToolResult | None:

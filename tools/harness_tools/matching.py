@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Change", "Endings", "Span", "apply_changes", "changes_at", "find_spans", "line_numbers"]
+__all__ = ["Change", "Endings", "Span", "apply_changes", "changes_at", "find_spans", "line_numbers", "overlapping"]
 
 _WORD = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 Span = tuple[int, int]
@@ -30,6 +30,16 @@ def find_spans(data: bytes, text: bytes, most: int, *, words: bool = False) -> l
     if b"\n" not in text or b"\r" in text or b"\r\n" not in data:
         return list(_literal(data, text, most, words=words))
     return _in_original(data, list(_literal(data.replace(b"\r\n", b"\n"), text, most, words=words)))
+
+
+def overlapping(data: bytes, span: Span, text: bytes) -> Span | None:
+    """Another place of ``text`` that begins within ``span``, the first of its places: ``aa`` is twice in ``aaa``."""
+    start, end = span
+    start += 2 if data.startswith(b"\r\n", start) else 1
+    found = find_spans(data[start : end + 2 * len(text)], text, 0)
+    if not found or start + found[0][0] >= end:
+        return None
+    return start + found[0][0], start + found[0][1]
 
 
 def _literal(data: bytes, text: bytes, most: int, *, words: bool) -> Iterator[Span]:
