@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.tool import NAME
 from harness.toolkit.values import Json
+from harness_tools.dev.cleandiff_parse import Change
+from harness_tools.dev.cleandiff_report import Differences, report
 from harness_tools.profiles.forms import head, searched, tail
 from harness_tools.profiles.jsonforms import LIMIT, as_json
 
@@ -285,6 +288,28 @@ def least(tool: FacedTool[Any]) -> dict[str, Json]:
 
 
 # -- the parts of the forms
+
+
+def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:
+    edit = OFFERED["hygge"].lookup("edit")
+    assert isinstance(edit, FacedTool)
+    args = edit.parse({"path": "f", "oldString": "a", "newString": "a"})
+    with pytest.raises(ToolError, match="oldString and newString are the same"):
+        edit.translated(args)
+    failed = ToolResult.failure("ambiguous", "/d/old_string.c holds old_string 2 times: set replace_all. Unchanged")
+    assert edit.shown(args, failed).text == "/d/old_string.c holds oldString 2 times: set replaceAll. Unchanged"
+
+
+def test_a_difference_that_was_not_read_to_its_end_is_no_whole_one() -> None:
+    diff = OFFERED["terse"].lookup("cleanDiff")
+    assert isinstance(diff, FacedTool)
+    cut = Change("f", "f", "modified", "100644", "100644", 1, 1, whole=False)
+    for complete in (True, False):
+        found = report(Differences("/r", [replace(cut, whole=complete)], complete=complete))
+        shown = json.loads(diff.shown(diff.parse({}), found).text)
+        assert (shown.get("complete"), shown["files"][0].get("complete")) == (
+            (None, None) if complete else (False, False)
+        )
 
 
 def test_what_is_cut_keeps_its_head_or_its_tail_and_says_so() -> None:

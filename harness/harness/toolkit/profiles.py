@@ -20,6 +20,7 @@ Packages offer profiles by the entry point ``harness.profiles``.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -138,7 +139,8 @@ class FacedTool(Tool[A]):
         """A result in the profile's form. ``args`` is None when they were wrong."""
         found = self._rendered(args, result) if args is not None else None
         if found is None:
-            found = Shown(self.failed(result.text), is_error=True) if result.is_error else Shown(result.text)
+            said = self.failed(_in_words_of(self.face, result.text)) if result.is_error else result.text
+            found = Shown(said, is_error=result.is_error)
         limit = self.face.limit or self._own.traits.limit
         return found if found.data is not None else replace(found, text=cut(found.text, limit))
 
@@ -157,8 +159,16 @@ def _restated(message: str, own: str, face: Face[Any]) -> str:
     for line in message.removeprefix(f"{own}: ").split(";\n"):
         where, colon, what = line.partition(":")
         head, dot, rest = where.partition(".")
-        lines.append(f"{names.get(head, head)}{dot}{rest}{colon}{what}")
+        lines.append(f"{names.get(head, head)}{dot}{rest}{colon}{_in_words_of(face, what)}")
     return f"{face.name}: " + ";\n".join(lines)
+
+
+def _in_words_of(face: Face[Any], text: str) -> str:
+    """A text with the face's names of our arguments: of those that are no plain words, and no part of a path. Pure."""
+    names = {ours: theirs for theirs, ours in face.fields.items() if "_" in ours and ours != theirs}
+    if not names:
+        return text
+    return re.sub(rf"(?<![\w./-])(?:{'|'.join(names)})(?![\w/-]|\.\w)", lambda match: names[match[0]], text)
 
 
 @dataclass(slots=True)

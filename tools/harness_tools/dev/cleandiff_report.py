@@ -179,6 +179,7 @@ def _file_data(change: Change, hunks: list[Json]) -> Json:
         "binary": change.is_binary,
         "old_mode": change.old_mode,
         "new_mode": change.new_mode,
+        "complete": change.whole,
         "withheld": change.withheld,
         "hunks": hunks,
     }

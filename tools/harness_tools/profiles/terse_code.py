@@ -169,7 +169,12 @@ def _diff(args: _Diff, result: ToolResult) -> Shown | None:
     found = facts(result)
     files: list[Json] = [_changed(one) for one in items(found, "files")]
     rest = picked(found, (), ("left_out", "untracked_left_out", "filters_not_run"))
-    return as_json({**picked(found, ("summary",)), "files": files, **rest})
+    return as_json({**picked(found, ("summary",)), "files": files, **rest, **_incomplete(found)})
+
+
+def _incomplete(found: Mapping[str, Json]) -> dict[str, Json]:
+    """That git had more to say than was read, of the whole or of a file."""
+    return {"complete": False} if found.get("complete") is False else {}
 
 
 def _changed(found: Mapping[str, Json]) -> Json:
@@ -178,7 +183,7 @@ def _changed(found: Mapping[str, Json]) -> Json:
         for one in items(found, "hunks")
     ]
     shown = picked(found, ("path", "status", "insertions", "deletions"), ("old_path", "binary", "withheld"))
-    return {**shown, **({"hunks": hunks} if hunks else {})}
+    return {**shown, **({"hunks": hunks} if hunks else {}), **_incomplete(found)}
 
 
 CLEAN_DIFF = Face(
