@@ -21,6 +21,7 @@ from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.events import JobExited, JobStarted, Subscription
 from harness.toolkit.hooks import Answer as HookAnswer
 from harness.toolkit.hooks import Hooks
+from harness.toolkit.middleware import DenyList
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
@@ -238,6 +239,12 @@ async def test_without_an_approver_nothing_is_changed(execution: ExecutionContex
         looked = await executor.call(ToolCall("run_shell", {"command": "pwd"}))
     assert (refused.status, (home / "f").exists()) == (CallStatus.DENIED, False)
     assert looked.status is CallStatus.OK, looked.result.text
+
+
+async def test_the_middleware_of_a_program_is_around_its_calls(execution: ExecutionContext) -> None:
+    async with open_executor(execution, middleware=(DenyList(["time"]),)) as executor:
+        outcome = await executor.call(ToolCall("time"))
+    assert (outcome.status, outcome.result.text) == (CallStatus.DENIED, "not allowed: time is not allowed")
 
 
 async def test_a_call_is_asked_run_and_written_down(execution: ExecutionContext, home: Path) -> None:

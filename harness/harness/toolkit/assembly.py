@@ -284,8 +284,10 @@ async def open_executor(
     session_id: str = "",
     agent_id: str = "",
     questioner: Questioner | None = None,
+    spawner: Spawner | None = None,
     compactor: Compactor | None = None,
     hooks: Hooks | None = None,
+    middleware: tuple[Middleware, ...] = (),
 ) -> AsyncIterator[Executor]:
     """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
     async with (
@@ -297,8 +299,10 @@ async def open_executor(
             session_id=session_id,
             agent_id=agent_id,
             questioner=questioner,
+            spawner=spawner,
             compactor=compactor,
             hooks=hooks,
+            middleware=middleware,
         ) as executor,
     ):
         yield executor
