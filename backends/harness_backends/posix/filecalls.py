@@ -19,13 +19,16 @@ CALL_TIMEOUT = 120.0
 
 
 class FileCalls:
-    """Runs library functions on one target. The library is sent with the first call, and lives with the shell."""
+    """Runs library functions on one target. The library is sent with the first call, and lives with the shell.
 
-    def __init__(self, shell: HeldShell, transport: Transport, home: str) -> None:
+    ``library`` takes the place of the one for targets with tools.
+    """
+
+    def __init__(self, shell: HeldShell, transport: Transport, home: str, library: str = "") -> None:
         self.transport = transport
         self.home = home
         self._shell = shell
-        self._library = filescript.library(home)
+        self._library = library or filescript.library(home)
         self._defined = False
         self._scheme: Scheme | None = None
 
@@ -69,7 +72,7 @@ class FileCalls:
 
     async def open_script(self, script: str) -> Process | None:
         """A process of its own that runs a script with the library; None when there is no channel for it."""
-        return await self.open_argv(filescript.standalone(self.home, script))
+        return await self.open_argv(filescript.standalone(self._library, script))
 
     async def open_argv(self, argv: Sequence[str]) -> Process | None:
         """A process of its own; None when there is no channel for it, so that the held shell must do."""

@@ -336,9 +336,9 @@ def call(function: str, *words: str | int) -> str:
     return " ".join([function, *(shlex.quote(str(word)) for word in words)])
 
 
-def standalone(home: str, script: str) -> list[str]:
-    """A program that runs a script with the library in a process of its own."""
-    return ["sh", "-c", f"LC_ALL=C; export LC_ALL\n{library(home)}\n{script}"]
+def standalone(functions: str, script: str) -> list[str]:
+    """A program that runs a script with a library in a process of its own."""
+    return ["sh", "-c", f"LC_ALL=C; export LC_ALL\n{functions}\n{script}"]
 
 
 _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"\\'")
