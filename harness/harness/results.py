@@ -160,7 +160,10 @@ FileType = Literal["file", "dir", "link", "other"]
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """One file's metadata. ``mtime`` is in seconds since the epoch; ``target`` is where a link points."""
+    """One file's metadata. ``mtime`` is in seconds since the epoch; ``target`` is where a link points.
+
+    ``size``, ``uid`` and ``gid`` are -1 where a target without tools cannot tell them.
+    """
 
     path: str
     type: FileType
@@ -174,7 +177,10 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True)
 class DirEntry:
-    """One name in a directory (``list_dir``), or one path below it (``walk``, ``glob``)."""
+    """One name in a directory (``list_dir``), or one path below it (``walk``, ``glob``).
+
+    ``size`` is -1 where a target without tools cannot tell it.
+    """
 
     name: str
     type: FileType

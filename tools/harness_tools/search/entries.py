@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.errors import FileError
-from harness.results import DirEntry
+from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
 
 from .frames import Tree, count_of, plain, read_tree, text_of
@@ -18,7 +18,7 @@ from .ignoring import Ignored, parse_ignore
 from .target import ask, can_search
 from .treescripts import EXCLUDED, IGNORE_LIMIT, TreeQuery, enter, find_words, framed_errors, ignore_above
 
-__all__ = ["CAP", "Entry", "Listing", "entries_script", "list_tree", "read_entries"]
+__all__ = ["CAP", "Entry", "Listing", "entries_script", "known_size", "list_tree", "owner_of", "read_entries"]
 
 CAP = 16 << 20
 """Bytes of names that are taken of one tree."""
@@ -148,6 +148,16 @@ def _links(tree: Tree) -> dict[str, str]:
     return {plain(name): text_of(where) for name, where in zip(names, leads, strict=False)}
 
 
+def known_size(found: DirEntry | FileStat) -> int | None:
+    """The size in bytes; None where the target cannot tell it."""
+    return found.size if found.size >= 0 else None
+
+
+def owner_of(stat: FileStat) -> str:
+    """``UID:GID``, empty where the target cannot tell them."""
+    return f"{stat.uid}:{stat.gid}" if stat.uid >= 0 else ""
+
+
 async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: bool = False) -> Listing:
     """Look at a tree. Without ``find`` on the target, its names alone are asked for, and chosen here.
 
@@ -164,7 +174,7 @@ async def _walked(ctx: ToolContext, query: TreeQuery, kinds: str) -> Listing:
     top = await ctx.execution.stat(query.directory)
     if top.type == "file":
         directory, name = posixpath.split(top.path)
-        entry = Entry(name, "f", top.size, int(top.mtime), f"{top.mode:o}", f"{top.uid}:{top.gid}")
+        entry = Entry(name, "f", known_size(top), int(top.mtime), f"{top.mode:o}", owner_of(top))
         return Listing(Tree(real=directory, is_whole=True), [entry], engine="walk", is_file=True)
     if top.type != "dir":
         return Listing(Tree(refusal="special"), [], engine="walk")
@@ -222,7 +232,7 @@ def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) ->
         elif query.hidden or not any(name.startswith(".") for name in names):
             kind = letters.get(entry.type, "o")
             if kind in kinds and (query.depth is None or len(names) <= query.depth):
-                yield Entry(entry.name, kind, entry.size)
+                yield Entry(entry.name, kind, known_size(entry))
     tree.skipped = sorted(skipped)
 
 

@@ -11,7 +11,7 @@ from harness.errors import NotADirectory
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 
-from .entries import Entry, Kind, list_tree
+from .entries import Entry, Kind, known_size, list_tree, owner_of
 from .frames import refusal_of
 from .notes import plural
 from .target import absolute, can_search
@@ -76,12 +76,12 @@ async def _itself(ctx: ToolContext, path: str) -> Entry:
 
 
 def _of_name(entry: DirEntry) -> Entry:
-    return Entry(entry.name, KINDS.get(entry.type, "o"), entry.size)
+    return Entry(entry.name, KINDS.get(entry.type, "o"), known_size(entry))
 
 
 def _of_stat(stat: FileStat, path: str) -> Entry:
     kind = KINDS.get(stat.type, "o")
-    return Entry(posixpath.basename(path), kind, stat.size, int(stat.mtime), f"{stat.mode:o}", f"{stat.uid}:{stat.gid}")
+    return Entry(posixpath.basename(path), kind, known_size(stat), int(stat.mtime), f"{stat.mode:o}", owner_of(stat))
 
 
 def _result(args: _Arguments, found: list[Entry], *, is_file: bool) -> ToolResult:
