@@ -15,7 +15,7 @@ from harness.target import Target
 from harness_backends.container.api import choose_version
 from harness_backends.container.endpoint import Context, EngineName, Snapshot, Tls, candidates
 from harness_backends.container.environment import read_snapshot
-from harness_backends.container.http import EngineError, decode_chunked, parse_head
+from harness_backends.container.http import ChunkedDecoder, EngineError, parse_head
 from harness_backends.container.info import parse_info, refusal
 
 TARGET = Target.parse("docker://app")
@@ -132,11 +132,20 @@ def test_another_protocol_is_refused(data: bytes) -> None:
         parse_head(data)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=50), max_size=10))
-def test_chunks_are_joined_when_all_are_there(chunks: list[bytes]) -> None:
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=10), st.integers(1, 70))
+def test_chunks_are_joined_however_they_come(chunks: list[bytes], step: int) -> None:
     data = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
-    assert decode_chunked(data) == b"".join(chunks)
-    assert decode_chunked(data[: -len(b"0\r\n\r\n")]) is None
+    decoder, taken = ChunkedDecoder(), b""
+    for start in range(0, len(data) - 5, step):
+        taken += decoder.feed(data[start : min(start + step, len(data) - 5)])
+    assert (taken, decoder.ended) == (b"".join(chunks), False)
+    assert (decoder.feed(data[-5:]), decoder.ended) == (b"", True)
+
+
+@pytest.mark.parametrize("data", [b"zz\r\n", b"-1\r\n", b"\r\n", b"3\r\nabcd\r\n", b"1" * 2000, b"1" * 17 + b"\r\n"])
+def test_what_is_not_chunked_is_refused(data: bytes) -> None:
+    with pytest.raises(EngineError, match="HTTP"):
+        ChunkedDecoder().feed(data)
 
 
 def inspected(**state: object) -> object:

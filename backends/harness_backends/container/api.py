@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -107,6 +107,23 @@ class ApiEngine(Engine):
             if not said.get("Running") and said.get("ExitCode") is not None:
                 return int(said["ExitCode"])
         raise ConnectionLost("the connection ended while the program ran", target=self._target)
+
+    async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
+        named = quote(path, safe="/", errors="surrogateescape")
+        query = f"{self._prefix}/containers/{container_id}/archive?path={named}"
+        async with AsyncExitStack() as stack:
+            async with _bounded(self.endpoint, self._target):
+                stream = await stack.enter_async_context(http.connect(self.endpoint, self._timeout))
+                body = await http.open_body(stream, "GET", query)
+            while data := await self._receive(body):
+                await sink(data)
+
+    async def _receive(self, body: http.Body) -> bytes:
+        try:
+            async with _bounded(self.endpoint, self._target):
+                return await body.receive()
+        except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
+            raise ConnectionLost("the engine closed the connection", target=self._target) from error
 
     async def fetch(self, image: str) -> None:
         try:

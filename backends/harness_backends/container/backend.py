@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import NoReturn
 
-from harness.backend import ANY, Any_, Backend, Capabilities, Files, Jobs, Progress, WriteMode
+from harness.backend import Backend, Capabilities, Files, Jobs
 from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
-from harness.results import DirEntry, FileContent, FileStat, Job, JobOutput, ShellResult, WriteResult
+from harness.results import Job, JobOutput, ShellResult
 from harness.tasks import background_tasks
 from harness.terminal import Sessions, Terminal
 
@@ -60,73 +59,14 @@ class ContainerJobs(Jobs):
         return await self._kept.clean() + await self._direct.clean()
 
 
-class NoFiles(Files):
-    """The files of an image that has no tools and no place for state."""
-
-    def __init__(self, transport: ContainerTransport) -> None:
-        self._transport = transport
-
-    def _refuse(self) -> NoReturn:
-        engine = self._transport.engine.name
-        raise UnsupportedOperation(
-            f"the image {self._transport.info.image} has no tools for files",
-            target=self._transport.target,
-            hint=f"copy with {engine} cp, or use an image with cat, stat and mv (busybox has all)",
-        )
-
-    async def read(
-        self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
-    ) -> FileContent:
-        self._refuse()
-
-    async def write(
-        self,
-        path: str,
-        content: bytes,
-        mode: WriteMode = "overwrite",
-        expect: str | Any_ | None = ANY,
-        parents: bool = True,
-        permissions: int | None = None,
-        progress: Progress | None = None,
-    ) -> WriteResult:
-        self._refuse()
-
-    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        self._refuse()
-
-    async def list_dir(self, path: str) -> list[DirEntry]:
-        self._refuse()
-
-    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
-        self._refuse()
-
-    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        self._refuse()
-
-    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
-        self._refuse()
-
-    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
-        self._refuse()
-
-    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
-        self._refuse()
-
-    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
-        self._refuse()
-
-    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
-        self._refuse()
-
-
 class DirectBackend(Backend):
-    """A container in which nothing can be kept: commands only, one exec each."""
+    """A container in which nothing can be kept: commands, one exec each, and files to be read."""
 
-    def __init__(self, transport: ContainerTransport, direct: DirectJobs) -> None:
+    def __init__(self, transport: ContainerTransport, direct: DirectJobs, files: Files) -> None:
         self.target = transport.target
         self.transport = transport
         self.capabilities = Capabilities(user=transport.target.last.user or "", shell="sh", home="/")
-        self.files = NoFiles(transport)
+        self.files = files
         self.jobs = direct
 
     def open_terminal(self, session: str, *, create: bool = True) -> AbstractAsyncContextManager[Terminal]:
@@ -151,7 +91,10 @@ async def open_container_backend(transport: ContainerTransport, config: Config) 
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))
         except NoStateDirectory:
-            yield DirectBackend(transport, direct)
+            from .archivefiles import open_archive_files  # few need it
+
+            files = await stack.enter_async_context(open_archive_files(transport))
+            yield DirectBackend(transport, direct, files)
             return
         backend.jobs = ContainerJobs(backend.jobs, direct)
         yield backend

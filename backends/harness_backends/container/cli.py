@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
@@ -12,6 +13,7 @@ from harness.errors import ConnectError, ConnectionLost
 from harness.target import Target
 from harness.transport import Process, Transport
 
+from ..posix.transfer import drain
 from .api import PULL_TIMEOUT, exec_options
 from .endpoint import EngineName
 from .engine import Engine, Exec
@@ -24,6 +26,7 @@ __all__ = ["CliEngine", "open_cli_engine"]
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 30.0
+_NO_FILE = re.compile(r"could not find|could not be found|no such file|copied no items", re.IGNORECASE)
 
 
 class CliEngine(Engine):
@@ -57,6 +60,13 @@ class CliEngine(Engine):
 
     def _words(self, option: str, request: Exec) -> list[str]:
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
+
+    async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
+        process = await self._base.open_process([self.program, "cp", "--", f"{container_id}:{path}", "-"])
+        reply = await drain(process, sink)
+        if reply.exit_code != 0:
+            said = " ".join(reply.stderr.decode("utf-8", "replace").split())
+            raise EngineError(404 if _NO_FILE.search(said) else 0, said)
 
     async def fetch(self, image: str) -> None:
         try:

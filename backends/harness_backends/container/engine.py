@@ -6,6 +6,7 @@ One implementation talks to the engine's API, the other runs the engine's progra
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harness.transport import Process
@@ -52,6 +53,18 @@ class Engine(ABC):
 
         Raises:
             EngineError: the engine refused.
+            ConnectError, ConnectionLost: the engine cannot be asked (any more).
+        """
+
+    @abstractmethod
+    async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
+        """Give what is at an absolute path, and all that is below it, to ``sink`` as a tar archive, in pieces.
+
+        What ``sink`` raises ends the copy and comes out. Docker shows links as links, Podman what they lead to.
+
+        Raises:
+            EngineError: the engine refused, perhaps after a part of the archive; its status is 404 when the engine
+                sees no such file.
             ConnectError, ConnectionLost: the engine cannot be asked (any more).
         """
 

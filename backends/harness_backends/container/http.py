@@ -7,6 +7,7 @@ each, and takes longer to import than a command takes to run. The protocol itsel
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,9 +24,10 @@ from .endpoint import Endpoint, Tls
 from .tls import wrap_tls
 from .unixsocket import connect_unix
 
-__all__ = ["EngineError", "Reply", "connect", "decode_chunked", "parse_head", "request", "upgrade"]
+__all__ = ["Body", "ChunkedDecoder", "EngineError", "Reply", "connect", "open_body", "parse_head", "request", "upgrade"]
 
 MOST_HEAD = 65536
+MOST_LINE = 1024
 
 
 class EngineError(Exception):
@@ -87,20 +89,50 @@ def parse_head(data: bytes) -> tuple[Head, bytes] | None:
     return Head(int(words[1]), tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)), rest
 
 
-def decode_chunked(data: bytes) -> bytes | None:
-    """The body that a chunked encoding carries; None when it is not whole yet."""
-    body = bytearray()
-    while True:
-        line, end, data = data.partition(b"\r\n")
+class ChunkedDecoder:
+    """Takes a body out of the chunked encoding, as it comes. ``ended`` is True once the last chunk was there. Pure."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._held = b""
+        self._left = 0
+        self._behind = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Add bytes of the encoding; return those of the body.
+
+        Raises:
+            EngineError: this is not the chunked encoding.
+        """
+        self._held += data
+        body = []
+        while not self.ended and self._held:
+            if self._left:
+                body.append(self._held[: self._left])
+                self._held = self._held[self._left :]
+                self._left -= len(body[-1])
+                self._behind = True
+            elif not self._next_size():
+                break
+        return b"".join(body)
+
+    def _next_size(self) -> bool:
+        """Read the size of the next chunk; False when its line is not whole yet."""
+        line, end, rest = self._held.partition(b"\r\n")
         if not end:
-            return None
-        size = int(line.split(b";")[0] or b"0", 16)
-        if size == 0:
-            return bytes(body)
-        if len(data) < size + 2:
-            return None
-        body += data[:size]
-        data = data[size + 2 :]
+            if len(line) > MOST_LINE:
+                raise EngineError(0, "what answers there does not speak HTTP")
+            return False
+        self._held = rest
+        if self._behind and not line:  # the end of the chunk before
+            self._behind = False
+            return True
+        digits = line.partition(b";")[0].strip()
+        if self._behind or not re.fullmatch(rb"[0-9A-Fa-f]{1,16}", digits):
+            raise EngineError(0, "what answers there does not speak HTTP")
+        self._left = int(digits, 16)
+        self.ended = self._left == 0
+        return True
 
 
 @asynccontextmanager
@@ -195,23 +227,74 @@ async def _read_head(stream: ByteStream) -> tuple[Head, bytes]:
     return parsed
 
 
-async def _read_body(stream: ByteStream, head: Head, data: bytes) -> bytes:
-    if head.status in (204, 304):
+class Body:
+    """The body of one response, as it comes. ``data`` is what of it came with the head."""
+
+    def __init__(self, stream: ByteStream, head: Head, data: bytes) -> None:
+        size = head.header("content-length")
+        self._stream = stream
+        self._early = data
+        self._decoder = ChunkedDecoder() if "chunked" in head.header("transfer-encoding").lower() else None
+        self._left = int(size) if size.isdecimal() and self._decoder is None else None
+        if head.status in (204, 304):
+            self._decoder, self._left = None, 0
+
+    async def receive(self) -> bytes:
+        """The next bytes; none at the end.
+
+        Raises:
+            anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError: the connection ended first.
+            EngineError: this is not HTTP.
+        """
+        while not self._ended:
+            data, self._early = self._early, b""
+            try:
+                data = data or await self._stream.receive()
+            except anyio.EndOfStream:
+                if self._decoder is not None or self._left is not None:
+                    raise
+                self._left = 0
+            if found := self._take(data):
+                return found
         return b""
-    if "chunked" in head.header("transfer-encoding").lower():
-        while (body := decode_chunked(data)) is None:
-            data += await stream.receive()
-        return body
-    if head.header("content-length").isdecimal():
-        size = int(head.header("content-length"))
-        while len(data) < size:
-            data += await stream.receive()
-        return data[:size]
-    try:
-        while True:
-            data += await stream.receive()
-    except anyio.EndOfStream:
+
+    @property
+    def _ended(self) -> bool:
+        return self._decoder.ended if self._decoder is not None else self._left == 0
+
+    def _take(self, data: bytes) -> bytes:
+        if self._decoder is not None:
+            return self._decoder.feed(data)
+        if self._left is None:
+            return data
+        data = data[: self._left]
+        self._left -= len(data)
         return data
+
+
+async def open_body(stream: ByteStream, method: str, path: str) -> Body:
+    """Send one request; its response's body is to be read.
+
+    Raises:
+        EngineError, ConnectionLost: as :func:`request`.
+    """
+    try:
+        await stream.send(_render(method, path, None, "Connection: close"))
+        head, data = await _read_head(stream)
+        if head.status < 400:
+            return Body(stream, head, data)
+        reply = Reply(head.status, await _read_body(stream, head, data))
+    except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
+        raise ConnectionLost("the engine closed the connection") from error
+    raise EngineError(reply.status, _message(reply))
+
+
+async def _read_body(stream: ByteStream, head: Head, data: bytes) -> bytes:
+    body = Body(stream, head, data)
+    parts = []
+    while part := await body.receive():
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _message(reply: Reply) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class ContainerInfo:
     """It, or a program in it, was killed for going beyond its memory."""
     label: str = ""
     """Who made it, when it is a throw-away container."""
+    mounts: tuple[str, ...] = ()
+    """Where the volumes and directories are that the engine has mounted in it."""
 
     @property
     def short_id(self) -> str:
@@ -59,7 +61,14 @@ def parse_info(data: Any) -> ContainerInfo:
         exit_code=int(state.get("ExitCode") or 0),
         out_of_memory=bool(state.get("OOMKilled")),
         label=str(_part(_part(data, "Config"), "Labels").get(LABEL, "")),
+        mounts=tuple(_mounts(data.get("Mounts"))),
     )
+
+
+def _mounts(data: Any) -> Iterator[str]:
+    for mount in data if isinstance(data, list) else ():
+        if isinstance(mount, dict) and mount.get("Type") in ("bind", "volume") and mount.get("Destination"):
+            yield str(mount["Destination"])
 
 
 def _part(data: Any, key: str) -> dict[str, Any]:

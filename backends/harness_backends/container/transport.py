@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -30,6 +31,8 @@ T = TypeVar("T")
 START_TIMEOUT = 20.0
 HURRY = 3.0
 """Seconds that a start may still take when nobody waits for it any more."""
+STALL = 60.0
+"""Seconds that an engine may be silent while it copies."""
 KILL_ATTEMPTS = 5
 KILL_PAUSE = 0.2
 
@@ -109,6 +112,29 @@ class ContainerTransport(Transport):
             raise
         await process.aclose()
         raise await self._start_error(said)
+
+    async def copy_out(self, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
+        """Give what is at a path to ``sink`` as a tar archive; see :meth:`.engine.Engine.copy_out`.
+
+        Raises:
+            EngineError: the engine refused, and not for the container's state.
+            ConnectError, ConnectionLost: the container cannot be entered, or the engine not asked (any more).
+        """
+        with anyio.CancelScope(deadline=anyio.current_time() + STALL) as scope:
+
+            async def timed(data: bytes) -> None:
+                scope.deadline = math.inf
+                await sink(data)
+                scope.deadline = anyio.current_time() + STALL
+
+            try:
+                await self.engine.copy_out(self.info.container_id, path, timed)
+                return
+            except EngineError as error:
+                if (fault := await self._look()) is not None:
+                    raise fault from error
+                raise
+        raise ConnectionLost("the engine does not answer", target=self.target)
 
     async def _start_error(self, said: str) -> HarnessError:
         """Why nothing was started: the container's state tells more than the engine's words."""

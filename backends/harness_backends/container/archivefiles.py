@@ -1,0 +1,294 @@
+"""Files of an image that has nothing but ``sh``: looked at by its shell, read from its engine's archive, never written.
+
+* The shell decides, as the container's user: what is there, what may be read, where a directory leads.
+* The engine delivers content and properties, as a tar archive. It reads as root, so it is asked only for what the shell
+  has found readable. It sees the volumes that it has mounted, and not always other mounts: see :mod:`.mounts`.
+* Nothing is changed: without a program that renames, a write could leave half a file under the real name.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import NoReturn
+
+from harness.backend import ANY, Any_, Files, Progress, WriteMode
+from harness.errors import FileError, UnsupportedOperation
+from harness.results import DirEntry, FileContent, FileStat, WriteResult
+
+from ..posix.filecalls import FileCalls
+from ..posix.fileerrors import file_error, shown
+from ..posix.filescript import Refusal
+from ..posix.filetree import Search, glob_paths, list_entries, search
+from ..posix.fileversion import Hasher
+from ..posix.localcopy import replace_local
+from ..posix.shell import HeldShell, open_held_shell
+from ..posix.transfer import Sink
+from .http import EngineError
+from .mounts import hidden_by
+from .poorshell import Place, find_script, parse_place, poor_library
+from .tarentry import Entry, EntryReader, TarError
+from .transport import ContainerTransport
+
+__all__ = ["READ_LIMIT", "ArchiveFiles", "open_archive_files"]
+
+READ_LIMIT = 256 << 20
+"""Most bytes that one read returns. A download has no limit."""
+MOST_LINKS = 40
+
+Check = Callable[[Entry], None]
+
+
+class _Enough(Exception):
+    pass
+
+
+class _Copy:
+    """Takes the first entry out of an archive: ``check`` sees what it is, ``sink`` gets its content."""
+
+    def __init__(self, check: Check, sink: Sink | None) -> None:
+        self.reader = EntryReader()
+        self._check = check
+        self._sink = sink
+
+    async def feed(self, data: bytes) -> None:
+        before = self.reader.entry
+        content = self.reader.feed(data)
+        entry = self.reader.entry
+        if before is None and entry is not None:
+            self._check(entry)
+        if content and self._sink is not None:
+            await self._sink(content)
+        if self.reader.complete or (entry is not None and self._sink is None):
+            raise _Enough
+
+
+class ArchiveFiles(Files):
+    """See :class:`harness.backend.Files` and this module. What cannot be known here is -1: sizes, owners."""
+
+    def __init__(self, transport: ContainerTransport, shell: HeldShell) -> None:
+        self._transport = transport
+        self._calls = FileCalls(shell, transport, "/", poor_library("/"))
+        self._inside: bool | None = None
+
+    # -- looking
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        return await list_entries(self._calls, path)
+
+    async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
+        return await search(self._calls, Search(path, "search"), max_entries)
+
+    async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
+        return await glob_paths(self._calls, pattern, root, max_entries)
+
+    async def stat(self, path: str, *, follow: bool = True) -> FileStat:
+        """One file's metadata. The size of a directory is not known (-1), and times are whole seconds.
+
+        Podman names root as the owner of everything, so that its owners are not known either (-1).
+        """
+        place = await self._locate(path) if follow else await self._find(path, follow=False)
+        await self._check_visible(path, place)
+        entry = await self._head(path, place.real)
+        if entry is None:
+            raise self._not_shown(path, "its engine does not show it")
+        if entry.type != place.type:
+            link = "it is a link, and its engine shows only what it leads to"
+            raise self._not_shown(path, link) if place.type == "link" else self._changed(path)
+        size = {"dir": -1, "link": len(entry.link.encode("utf-8", "surrogateescape"))}.get(entry.type, entry.size)
+        target = entry.link if entry.type == "link" else None
+        uid, gid = (-1, -1) if self._transport.engine.name == "podman" else (entry.uid, entry.gid)
+        return FileStat(place.real, entry.type, size, entry.mode, uid, gid, entry.mtime, target)
+
+    # -- reading
+
+    async def read(
+        self, path: str, offset: int = 0, limit: int | None = None, progress: Progress | None = None
+    ) -> FileContent:
+        """Read a file or a part of it, :data:`READ_LIMIT` bytes at most. The whole file comes from the engine."""
+        if offset < 0 or (limit is not None and limit < 0):
+            raise ValueError("offset and limit may not be negative")
+        place = await self._readable(path)
+        part, hasher = io.BytesIO(), Hasher("sha256")
+        end = None if limit is None else offset + limit
+        done = 0
+
+        async def keep(data: bytes) -> None:
+            nonlocal done
+            hasher.update(data)
+            part.write(data[max(0, offset - done) : None if end is None else max(0, end - done)])
+            done += len(data)
+            if progress is not None:
+                progress(part.tell(), None)
+
+        def check(entry: Entry) -> None:
+            if min(entry.size, entry.size if end is None else end) - offset > READ_LIMIT:
+                raise FileError(
+                    f"{shown(path)}: holds {entry.size} bytes; {READ_LIMIT} are the most that are read at once here",
+                    target=self._transport.target,
+                    hint="read it in parts, or download it",
+                )
+
+        entry = await self._content(path, place, check, keep)
+        return FileContent(part.getvalue(), entry.size, entry.mode, hasher.version(), place.real)
+
+    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+        """Copy a file to this machine with its permissions; as large as it was when the engine opened it."""
+        place = await self._readable(path)
+        done = total = 0
+
+        def check(entry: Entry) -> None:
+            nonlocal total
+            total = entry.size
+
+        async with replace_local(local) as replacement:
+
+            async def keep(data: bytes) -> None:
+                nonlocal done
+                await replacement.write(data)
+                done += len(data)
+                if progress is not None:
+                    progress(done, total)
+
+            entry = await self._content(path, place, check, keep)
+            await replacement.commit(entry.mode & 0o777)
+        return done
+
+    async def _readable(self, path: str) -> Place:
+        """Where a file is that the container's user may read."""
+        place = await self._locate(path)
+        kind = place.type if place.type != "link" else place.leads_to
+        if kind != "file" or not place.readable:
+            reason = {"dir": Refusal.IS_DIRECTORY, "file": Refusal.DENIED}.get(kind, Refusal.SPECIAL)
+            raise file_error(path, reason, b"", self._transport.target)
+        await self._check_visible(path, place)
+        return place
+
+    async def _content(self, path: str, place: Place, check: Check, sink: Sink) -> Entry:
+        def check_type(entry: Entry) -> None:
+            if entry.type != "file":
+                raise self._changed(path)
+            check(entry)
+
+        copy = _Copy(check_type, sink)
+        await self._copy(path, place.real, copy)
+        if copy.reader.entry is None:
+            raise self._not_shown(path, "its engine does not show it")
+        if not copy.reader.complete:
+            raise self._changed(path)
+        return copy.reader.entry
+
+    # -- finding
+
+    async def _find(self, path: str, *, follow: bool) -> Place:
+        return parse_place((await self._calls.run(path, find_script(path, follow=follow))).text)
+
+    async def _locate(self, path: str) -> Place:
+        """Where a path leads. A shell cannot read links: Docker shows where they point, Podman what they lead to.
+
+        The result's type is never ``link``; with Podman its path may be that of a link.
+        """
+        asked = path
+        slash = "/" if path.endswith("/") else ""
+        for _ in range(MOST_LINKS):
+            place = await self._find(asked, follow=True)
+            if place.type != "link":
+                return place
+            await self._check_visible(path, place)
+            entry = await self._head(path, place.real)
+            if entry is None or entry.type != "link":
+                if not await self._sees_all(place):
+                    raise self._not_shown(path, "it is a link, and its engine does not show where it leads")
+                return replace(place, type=place.leads_to)
+            asked = posixpath.join(posixpath.dirname(place.real), entry.link) + slash
+        raise file_error(path, Refusal.LOOP, b"", self._transport.target)
+
+    async def _check_visible(self, path: str, place: Place) -> None:
+        """Refuse what the engine would answer with another file, or with none."""
+        if await self._sees_all(place):
+            return
+        point = hidden_by(place.mounts, place.real, self._transport.info.mounts)
+        if point is not None:
+            raise self._not_shown(path, f"it is on the mount {shown(point)}, which its engine does not show")
+
+    async def _sees_all(self, place: Place) -> bool:
+        """True when the engine looks from inside. It shows nothing of ``/proc`` then, and knows our shell there."""
+        if self._inside is None:
+            copy = _Copy(lambda entry: None, None)
+            try:
+                await self._copy("/proc", f"/proc/{place.pid}", copy)
+            except FileError:
+                self._inside = False
+            else:
+                self._inside = copy.reader.entry is None
+        return self._inside
+
+    async def _head(self, path: str, real: str) -> Entry | None:
+        copy = _Copy(lambda entry: None, None)
+        await self._copy(path, real, copy)
+        return copy.reader.entry
+
+    async def _copy(self, path: str, real: str, copy: _Copy) -> None:
+        try:
+            await self._transport.copy_out(real, copy.feed)
+        except _Enough:
+            return
+        except EngineError as error:
+            if copy.reader.entry is not None:
+                raise self._changed(path) from error
+            what = "its engine does not show it" if error.status == 404 else f"its engine refused: {error.message}"
+            raise self._not_shown(path, what) from error
+        except TarError as error:
+            raise self._not_shown(path, f"what its engine sent is damaged: {error}") from error
+
+    def _not_shown(self, path: str, why: str) -> FileError:
+        return FileError(
+            f"{shown(path)}: cannot be had: {why}", target=self._transport.target, hint="read it with a command"
+        )
+
+    def _changed(self, path: str) -> FileError:
+        return FileError(f"{shown(path)}: changed while it was read", target=self._transport.target, hint="try again")
+
+    # -- what is not done here
+
+    def _refuse(self, path: str) -> NoReturn:
+        engine = self._transport.engine.name
+        raise UnsupportedOperation(
+            f"{shown(path)}: the image {self._transport.info.image} has no tools to change files safely",
+            target=self._transport.target,
+            hint=f"copy with {engine} cp, or use an image with cat, stat and mv (busybox has all) and a writable place",
+        )
+
+    async def write(
+        self,
+        path: str,
+        content: bytes,
+        mode: WriteMode = "overwrite",
+        expect: str | Any_ | None = ANY,
+        parents: bool = True,
+        permissions: int | None = None,
+        progress: Progress | None = None,
+    ) -> WriteResult:
+        self._refuse(path)
+
+    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+        self._refuse(path)
+
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
+        self._refuse(path)
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        self._refuse(path)
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
+        self._refuse(source)
+
+
+@asynccontextmanager
+async def open_archive_files(transport: ContainerTransport) -> AsyncIterator[ArchiveFiles]:
+    """The files of a container that has nothing but ``sh``; its shell is started by the first use."""
+    async with open_held_shell(transport) as shell:
+        yield ArchiveFiles(transport, shell)

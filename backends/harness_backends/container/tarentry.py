@@ -1,0 +1,125 @@
+"""The first entry of a tar archive that comes in pieces: what it is, and its content. Pure; holds a block or two."""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass
+
+from harness.results import FileType
+
+__all__ = ["Entry", "EntryReader", "TarError"]
+
+BLOCK = tarfile.BLOCKSIZE
+MOST_RECORDS = 1 << 20
+"""Bytes of an entry's further properties."""
+_TYPES: dict[bytes, FileType] = {
+    tarfile.REGTYPE: "file",
+    tarfile.AREGTYPE: "file",
+    tarfile.DIRTYPE: "dir",
+    tarfile.SYMTYPE: "link",
+}
+_RECORDS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK, tarfile.GNUTYPE_LONGNAME)
+
+
+class TarError(Exception):
+    """This is no tar archive that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file in an archive. ``size`` counts its content, ``link`` is where a link points."""
+
+    type: FileType
+    mode: int
+    size: int
+    uid: int
+    gid: int
+    mtime: float
+    link: str
+
+
+class EntryReader:
+    """Reads the first entry; ``entry`` is None until it is known, ``empty`` True when the archive has none."""
+
+    def __init__(self) -> None:
+        self.entry: Entry | None = None
+        self.empty = False
+        self._held = b""
+        self._left = 0
+        self._records: dict[str, str] = {}
+
+    @property
+    def complete(self) -> bool:
+        """True when nothing more needs to be fed."""
+        return self.empty or (self.entry is not None and self._left == 0)
+
+    def feed(self, data: bytes) -> bytes:
+        """Add bytes of the archive; return those of the entry's content.
+
+        Raises:
+            TarError: it is no archive, or an unreasonable one.
+        """
+        if self.entry is None:
+            self._held += data
+            while self.entry is None and not self.empty and self._next_header():
+                pass
+            data, self._held = (self._held, b"") if self.entry is not None else (b"", self._held)
+        content = data[: self._left]
+        self._left -= len(content)
+        return content
+
+    def _next_header(self) -> bool:
+        """Read one header with its records; False when it is not whole yet."""
+        block = self._held[:BLOCK]
+        if len(block) < BLOCK:
+            return False
+        if not block.strip(b"\0"):
+            self.empty = True
+            return False
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except (tarfile.HeaderError, ValueError) as error:
+            raise TarError("the archive cannot be read") from error
+        return self._take_records(info) if info.type in _RECORDS else self._take_entry(info)
+
+    def _take_records(self, info: tarfile.TarInfo) -> bool:
+        if not 0 <= info.size <= MOST_RECORDS:
+            raise TarError("the archive cannot be read")
+        end = BLOCK + -(-info.size // BLOCK) * BLOCK
+        if len(self._held) < end:
+            return False
+        body, self._held = self._held[BLOCK : BLOCK + info.size], self._held[end:]
+        if info.type == tarfile.GNUTYPE_LONGLINK:
+            self._records["linkpath"] = body.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        elif info.type != tarfile.GNUTYPE_LONGNAME:
+            self._records |= _parse_records(body)
+        return True
+
+    def _take_entry(self, info: tarfile.TarInfo) -> bool:
+        known = self._records
+        try:
+            size, uid, gid = (int(known.get(name, getattr(info, name))) for name in ("size", "uid", "gid"))
+            mtime = float(known.get("mtime", info.mtime))
+        except ValueError as error:
+            raise TarError("the archive cannot be read") from error
+        kind = _TYPES.get(info.type, "other")
+        if size < 0 or info.type == tarfile.LNKTYPE:
+            raise TarError("the archive cannot be read")
+        self.entry = Entry(kind, info.mode & 0o7777, size, uid, gid, mtime, known.get("linkpath", info.linkname))
+        self._left = size if kind == "file" else 0
+        self._held = self._held[BLOCK:]
+        return True
+
+
+def _parse_records(body: bytes) -> dict[str, str]:
+    """``LENGTH NAME=VALUE`` and a newline, as often as there are records."""
+    found = {}
+    while body:
+        digits, _, _ = body[:20].partition(b" ")
+        size = int(digits) if digits.isdigit() else 0
+        name, equals, value = body[len(digits) + 1 : size - 1].partition(b"=")
+        if not equals or size > len(body) or body[size - 1 : size] != b"\n":
+            raise TarError("the archive cannot be read")
+        found[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        body = body[size:]
+    return found
