@@ -162,7 +162,9 @@ async def test_panes_and_sessions_are_made_listed_and_ended_and_those_in_use_are
         *("capture_pane", "send_keys", "tmux_create_pane", "tmux_create_session"),
         *("tmux_kill_pane", "tmux_kill_session", "tmux_list_panes", "tmux_list_sessions"),
     }
-    made = await facts(box, "tmux_create_pane", name="build", cwd=str(place.home))
+    for cwd, code in (("~/nowhere", "file_not_found"), ("/etc/passwd", "not_a_directory")):
+        assert (await call(box, "tmux_create_pane", name="build", cwd=cwd)).result.error_code == code
+    made = await facts(box, "tmux_create_pane", name="build", cwd="~")
     assert (made["pane"], made["default"]) == ("build", False)
     assert (await facts(box, "run_shell", command="pwd", pane="build"))["stdout"] == f"{place.home}\n"
     listed = await call(box, "tmux_list_panes")

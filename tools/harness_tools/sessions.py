@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
+from harness.errors import NotADirectory
 from harness.results import PaneInfo, SessionInfo
 from harness.toolkit import Arguments, Category, Json, MutatingArguments, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import target_path
@@ -152,8 +153,20 @@ class CreatePane(Tool[_NewPane]):
         refusal = await _elsewhere(args.session, ctx)
         if refusal is not None:
             return refusal
-        made = await ctx.execution.create_pane(args.pane, cwd=target_path(ctx, args.cwd) if args.cwd else ctx.cwd)
+        made = await ctx.execution.create_pane(args.pane, cwd=await _directory(args.cwd, ctx) if args.cwd else ctx.cwd)
         return ToolResult.of(f"made pane {made.name} ({made.pane_id})", data=_pane_facts(made))
+
+
+async def _directory(cwd: str, ctx: ToolContext) -> str:
+    """The directory that is meant, which has to be there: a shell that cannot enter one starts elsewhere, and no word.
+
+    Raises:
+        FileError: there is none.
+    """
+    found = await ctx.execution.stat(target_path(ctx, cwd))
+    if found.type != "dir":
+        raise NotADirectory(f"{cwd} is no directory, so no pane was made", target=ctx.execution.target)
+    return found.path
 
 
 class KillPane(Tool[_Pane]):

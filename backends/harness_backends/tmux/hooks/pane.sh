@@ -4,7 +4,11 @@ set -m
 hx_dir=$1 hx_shell=$2 hx_hooks=$3 hx_failed=0
 read -r hx_nonce <"$hx_dir/nonce"
 printf '\033]133;W;%s;tty=%s:%s\007' "$hx_nonce" "$$" "$(tty)"
-[ -z "$4" ] || cd -- "$4" || :
+case $4 in
+  '') ;;
+  '~' | '~/'*) cd -- "$HOME${4#?}" || : ;;
+  *) cd -- "$4" || : ;;
+esac
 # When the terminal goes, only this process and the foreground group are told. The shell is neither while a program of
 # its own runs, and would go on without a terminal: somebody waits for our end and tells it.
 rm -f "$hx_dir/alive"
