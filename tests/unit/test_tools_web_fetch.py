@@ -24,7 +24,10 @@ from harness.toolkit import CallOutcome, CallStatus, Category, ToolCall
 from harness.toolkit.seams import PermissionRequest, Verdict
 from harness.toolkit.websettings import WebSettings, place_of
 from harness_tools.web import httpget, tools
-from harness_tools.web.fetch import SHOWN
+from harness_tools.web.fetch import SHOWN, FetchUrl, _notes
+from harness_tools.web.headers import Sent
+from harness_tools.web.pages import Answer, Page
+from harness_tools.web.urls import parse_url
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 PLAIN = {"Content-Type": "text/plain"}
@@ -44,6 +47,7 @@ PAGES = {
     "/endless-html": Reply(b"<p>one</p>", endless=b"<p>more</p>" * 1000, headers=HTML),
     "/silent": Reply(stays_silent=True),
     "/empty": Reply(b"", 204),
+    "/deep": Reply(b"<div>" * 5_000 + b"x", headers=HTML),
     "/long": Reply(b"line of text\n" * 10_000),
     "/untyped": Reply(b"<!doctype html><h1>Title</h1>", headers={}),
 }
@@ -116,6 +120,17 @@ async def test_each_form_is_what_it_says(fetch: Fetcher) -> None:
     assert "# Title" in (await fetch("/untyped")).result.text
     assert "plain é" in (await fetch("/text")).result.text
     assert (await fetch("/empty")).result.text.endswith("(no content)")
+    assert 'format="raw" shows its source' in (await fetch("/deep")).result.text
+
+
+def test_why_a_page_is_cut_is_told() -> None:
+    url = parse_url("http://example.com/")
+    page = Page(url, Answer(200, {"content-length": "900"}, b"x" * 8, truncated=True))
+    tool = FetchUrl()
+    (late,) = _notes(tool.parse({"url": str(url)}), page, Sent({}, url.origin))
+    assert late == "only the first 8 of 900 bytes are here; the rest did not come in time"
+    (long,) = _notes(tool.parse({"url": str(url), "max_bytes": 8}), page, Sent({}, url.origin))
+    assert long == "only the first 8 of 900 bytes are here; raise max_bytes for more"
 
 
 async def test_redirects_are_followed_and_told(fetch: Fetcher) -> None:

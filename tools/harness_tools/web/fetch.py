@@ -138,7 +138,7 @@ async def _shown(args: _Arguments, page: Page, sent: Sent) -> ToolResult:
         body = [marked(found.text[:ERROR_SHOWN], str(page.url))] if found.text.strip() else []
         return ToolResult.failure("http_status", "\n".join([*lines, *body]), data=data)
     lines = [_headline(page), *_way(page), *_notes(args, page, sent)]
-    body = [marked(_titled(found), str(page.url))] if found.text.strip() else ["(no content)"]
+    body = [marked(_titled(found), str(page.url))] if found.text.strip() else [_nothing(text)]
     return ToolResult.of("\n".join([*lines, *body]), data=data)
 
 
@@ -146,6 +146,11 @@ async def _readable(form: Form, page: Page, text: str) -> Readable:
     if form == "raw" or not is_html(media_type(page.answer.headers), text):
         return Readable(text)
     return await readable(text, form, str(page.url))
+
+
+def _nothing(source: str) -> str:
+    """What is said of a page that has no text to show. Pure."""
+    return '(nothing in it can be read; format="raw" shows its source)' if source.strip() else "(no content)"
 
 
 def _titled(found: Readable) -> str:
@@ -171,6 +176,7 @@ def _notes(args: _Arguments, page: Page, sent: Sent) -> list[str]:
             else ""
         )
         more = "; raise max_bytes for more" if args.max_bytes < MOST_BYTES else ""
+        more = more if len(page.answer.body) >= args.max_bytes else "; the rest did not come in time"
         notes.append(f"only the first {len(page.answer.body)}{of} bytes are here{more}")
     if sent.kept_back:
         notes.append(f"these headers were not sent: {', '.join(sent.kept_back)}")
