@@ -102,6 +102,8 @@ async def test_only_a_terminal_offers_the_tools_for_panes(here: ExecutionContext
         ("write_file", {"path": "a"}, "content: required"),
         ("send_keys", {}, "nothing to type"),
         ("send_keys", {"enter": True, "delay": "2s", "delay_ms": 2}, "contradict"),
+        ("send_keys", {"enter": True, "delay": "99h"}, "10m at most"),
+        ("capture_pane", {"delay_ms": 600_001}, "10m at most"),
         ("capture_pane", {"delay": "later"}, "delay: "),
         ("capture_pane", {"start": "top"}, "start"),
         ("time", {"format": "stardate"}, "format: "),

@@ -28,6 +28,8 @@ __all__ = ["CapturePane", "SendKeys", "keys_text"]
 
 SCREEN = OutputLimit(8_000, 8_000)
 """The end of a screen says what happens now."""
+LONGEST = 600.0
+"""Seconds that a call waits at most before it looks or types, whatever number was meant."""
 TARGET = AliasChoices("pane", "target")
 JOB = AliasChoices("bash_id", "shell_id", "job_id")
 NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself]"
@@ -51,13 +53,15 @@ class _Delayed(Arguments):
         None, description="a pane's name or tmux's id, instead of the default one", validation_alias=TARGET
     )
     bash_id: JobId | None = Field(None, description="the job whose pane is meant", validation_alias=JOB)
-    delay: Duration | None = Field(None, description="wait this long first: seconds, or a text such as 2s")
+    delay: Duration | None = Field(None, description="wait this long first: seconds, or a text such as 2s; 10m at most")
     delay_ms: int | None = Field(None, ge=0, description="the same in milliseconds")
 
     @model_validator(mode="after")
     def _one_delay(self) -> _Delayed:
         if self.delay is not None and self.delay_ms is not None:
             raise ValueError("delay and delay_ms contradict each other")
+        if self.pause > LONGEST:
+            raise ValueError("it waits for 10m at most: call it again for more")
         if self.bash_id is not None and self.pane is not None:
             raise ValueError("pane and bash_id contradict each other")
         return self
