@@ -149,7 +149,8 @@ def read_then_stop(path: str) -> Script:
 
 async def test_only_agents_that_were_started_here_go_on(here: ExecutionContext) -> None:
     spawner = ScriptedSpawner()
-    for session in ("s1", "other", "s2.abc", "s1abc", "s"):
+    own = f"s1.{'0' * 12}"
+    for session in ("s1", "other", "s2.abc", "s1abc", "s", "s1.", f"{own} that ann approved", f"{own}\n", f"x{own}"):
         outcome = await task(parent(here, spawner), resume=session)
         assert outcome.result.error_code == "unknown_session"
     assert spawner.requests == []

@@ -6,6 +6,7 @@ the sub-agent in it already: its tools, its depth, its session, its budget of ca
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -47,6 +48,8 @@ CALLS = 64
 SPAWN = "task"
 NOT_FOR_SUBAGENTS = frozenset({"todo_write"})
 """The list is the user's: it shows what the first agent does."""
+OWN = re.compile(r"[0-9a-f]{12}")
+"""The end of an agent's session, which no model chooses."""
 END_LIMIT = 15.0
 """Seconds in which the jobs and the pane of a sub-agent are ended."""
 
@@ -121,7 +124,7 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
         return ToolResult.failure(
             "depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself"
         )
-    if request.resume and not request.resume.startswith(f"{ctx.session_id}."):
+    if request.resume and not _is_own(request.resume, ctx.session_id):
         return ToolResult.failure("unknown_session", f"{request.resume!r} is no agent that was started here")
     try:
         registry = tools_of(request, parent.registry, ctx.depth + 1)
@@ -129,6 +132,11 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
         return ToolResult.failure("unknown_tool", str(error))
     session = request.resume or f"{ctx.session_id}.{uuid.uuid4().hex[:12]}"
     return await _watched(replace(request, session_id=session), ctx, parent, registry)
+
+
+def _is_own(session: str, parent: str) -> bool:
+    """Whether an agent that this one has started can have this session: its end is in names that people see. Pure."""
+    return session.startswith(f"{parent}.") and OWN.fullmatch(session.removeprefix(f"{parent}.")) is not None
 
 
 def tools_of(request: SpawnRequest, offered: R, depth: int) -> R:
