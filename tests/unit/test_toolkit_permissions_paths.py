@@ -12,7 +12,7 @@ from tests.support.permits import Desk, desk, says
 from harness.context import ExecutionContext
 from harness.errors import ConnectionLost, ToolError
 from harness.results import FileStat
-from harness.testing.memory import MemoryBackend
+from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit.permissions.aiexclude import excluded, parse_lines
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
@@ -49,6 +49,23 @@ async def test_the_real_path_is_what_the_target_says(here: ExecutionContext, tmp
         path = await PathFinder(here).find(given, f"{root}/d")
         assert (path.real, path.is_known) == (real, True), given
     assert not (await PathFinder(here).find(f"{root}/loop", "/")).is_known
+
+
+@pytest.mark.parametrize("there", [0, 1, 2, 3, 7])
+async def test_what_is_not_there_is_found_from_the_deepest_directory_that_is(there: int) -> None:
+    backend = MemoryBackend()
+    execution = memory_context(backend)
+    await execution.mkdir("/top" + "/n" * there, parents=True)
+    for missing in (1, 2, 5, 2000):
+        path = "/top" + "/n" * there + "/m" * missing + "/../f"
+        found = await PathFinder(execution).find(path, "/")
+        assert (found.real, found.is_known) == (os.path.normpath(path), True)
+
+
+async def test_a_path_too_deep_to_be_judged_is_denied(here: ExecutionContext) -> None:
+    made = desk(mode=Mode.AUTO, execution=here)
+    verdict = await made.decide("write_file", "/nowhere" + "/n" * 2000)
+    assert (verdict.allowed, verdict.by, "too many" in verdict.reason) == (False, "hard denial", True)
 
 
 async def test_a_link_to_a_secret_is_a_secret(here: ExecutionContext, tmp_path: Path) -> None:

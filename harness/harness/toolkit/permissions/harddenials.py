@@ -13,6 +13,9 @@ from .targetpaths import RealPath
 
 __all__ = ["HardDenials"]
 
+DEPTH = 256
+"""Directories above a path: in each an ``.aiexclude`` is looked for."""
+
 
 class HardDenials:
     """The hard denials of paths.
@@ -47,6 +50,8 @@ class HardDenials:
             if reason := self.hidden(form, home) or (self.locked(form, home) if writes else ""):
                 return reason
         for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # a shell's cd goes by the names
+            if form.count("/") > DEPTH:
+                return f"it is in more than {DEPTH} directories, too many to be judged"
             if reason := await self._aiexclude.reason(_rooted(form), execution):
                 return reason
         return ""

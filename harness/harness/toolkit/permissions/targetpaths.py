@@ -87,8 +87,29 @@ class PathFinder:
         if directory in ("", path):
             return path
         if directory not in self._directories:
-            self._directories[directory], _ = await self._real(directory, links)
+            self._directories[directory] = await self._made(directory, links)
         return posixpath.normpath(posixpath.join(self._directories[directory], name))
+
+    async def _made(self, directory: str, links: int) -> str:
+        """What a directory is, or would be once it was made: the deepest one that is there is found by halving."""
+        names = directory.split("/")
+        low, high = 1, len(names)
+        count = high
+        while high - low >= 1:
+            if await self._is_there("/".join(names[:count]) or "/"):
+                low = count
+            else:
+                high = count - 1
+            count = (low + high + 1) // 2
+        real, _ = await self._real("/".join(names[:low]) or "/", links)
+        return posixpath.normpath(posixpath.join(real, *names[low:])) if names[low:] else real
+
+    async def _is_there(self, path: str) -> bool:
+        try:
+            await self._execution.stat(path.rstrip("/") or "/", follow=False)
+        except (FileNotFound, NotADirectory):
+            return False
+        return True
 
     async def _behind(self, link: FileStat, links: int) -> str:
         """Where a file would come to be by a link that leads to none."""
