@@ -82,6 +82,11 @@ async def check_reads(ctx: ExecutionContext, here: Path) -> None:
     assert stat.S_IMODE((here / "copy").stat().st_mode) == 0o640
 
 
+async def check_root(ctx: ExecutionContext) -> None:
+    root = await ctx.stat("/")
+    assert (root.path, root.type) == ("/", "dir")
+
+
 async def check_looks(ctx: ExecutionContext) -> None:
     found = await ctx.stat("/d/two")
     assert (found.type, found.size, found.mode, found.mtime) == ("file", len(LARGE), 0o640, 1_600_000_000)
@@ -136,7 +141,7 @@ async def check_errors(ctx: ExecutionContext, here: Path) -> None:
         ctx.rename("/d/empty", "/d/new"),
         ctx.upload(__file__, "/d/new"),
     ):
-        with pytest.raises(UnsupportedOperation, match=r"no tools to change files safely.* cp"):
+        with pytest.raises(UnsupportedOperation, match=r"cannot be changed safely.* cp"):
             await refused
     assert (await ctx.run_shell("[ -e /d/new ] || [ -s /d/empty ]")).exit_code == 1
 
@@ -160,6 +165,7 @@ async def test_files_are_read_exactly_where_the_image_has_a_shell_alone(way: Way
         async with way.connect(one) as ctx:
             with anyio.fail_after(120):
                 await check_reads(ctx, tmp_path)
+                await check_root(ctx)
                 await check_looks(ctx)
                 await check_errors(ctx, tmp_path / "downloads")
                 await check_mounts(ctx, one)
@@ -211,3 +217,4 @@ async def test_files_are_read_from_a_container_of_another_machine(
         async with connect(f"{host.target}+{one.target}", config=host.config()) as ctx:
             with anyio.fail_after(60):
                 await check_reads(ctx, tmp_path)
+                await check_root(ctx)

@@ -201,6 +201,7 @@ def test_an_entry_is_read_however_it_comes(content: bytes, step: int, name: str,
     assert reader.complete
     assert taken == content
     assert (reader.entry.type, reader.entry.mode, reader.entry.uid) == ("file", 0o4755, 3_000_000)
+    assert reader.entry.name == name
     assert reader.entry.mtime == pytest.approx(mtime)
 
 

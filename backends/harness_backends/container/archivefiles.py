@@ -2,7 +2,8 @@
 
 * The shell decides, as the container's user: what is there, what may be read, where a directory leads.
 * The engine delivers content and properties, as a tar archive. It reads as root, so it is asked only for what the shell
-  has found readable. It sees the volumes that it has mounted, and not always other mounts: see :mod:`.mounts`.
+  has found readable; who renames files of the container in that moment may make it read another one of the container.
+  It sees the volumes that it has mounted, and not always other mounts: see :mod:`.mounts`.
 * Nothing is changed: without a program that renames, a write could leave half a file under the real name.
 """
 
@@ -66,6 +67,11 @@ class _Copy:
             raise _Enough
 
 
+def _is_at(entry: Entry, place: Place) -> bool:
+    """True when an archive begins with what was asked for, and not with what is in it."""
+    return place.followed or entry.name == posixpath.basename(place.real)
+
+
 class ArchiveFiles(Files):
     """See :class:`harness.backend.Files` and this module. What cannot be known here is -1: sizes, owners."""
 
@@ -93,11 +99,12 @@ class ArchiveFiles(Files):
         place = await self._locate(path) if follow else await self._find(path, follow=False)
         await self._check_visible(path, place)
         entry = await self._head(path, place.real)
-        if entry is None:
-            raise self._not_shown(path, "its engine does not show it")
+        if entry is not None and place.type == "link" != entry.type:
+            raise self._not_shown(path, "it is a link, and its engine shows only what it leads to")
+        if entry is None or not _is_at(entry, place):
+            raise self._not_shown(path, "its engine does not show it itself")
         if entry.type != place.type:
-            link = "it is a link, and its engine shows only what it leads to"
-            raise self._not_shown(path, link) if place.type == "link" else self._changed(path)
+            raise self._changed(path)
         size = {"dir": -1, "link": len(entry.link.encode("utf-8", "surrogateescape"))}.get(entry.type, entry.size)
         target = entry.link if entry.type == "link" else None
         uid, gid = (-1, -1) if self._transport.engine.name == "podman" else (entry.uid, entry.gid)
@@ -169,7 +176,7 @@ class ArchiveFiles(Files):
 
     async def _content(self, path: str, place: Place, check: Check, sink: Sink) -> Entry:
         def check_type(entry: Entry) -> None:
-            if entry.type != "file":
+            if entry.type != "file" or not _is_at(entry, place):
                 raise self._changed(path)
             check(entry)
 
@@ -202,7 +209,7 @@ class ArchiveFiles(Files):
             if entry is None or entry.type != "link":
                 if not await self._sees_all(place):
                     raise self._not_shown(path, "it is a link, and its engine does not show where it leads")
-                return replace(place, type=place.leads_to)
+                return replace(place, type=place.leads_to, followed=True)
             asked = posixpath.join(posixpath.dirname(place.real), entry.link) + slash
         raise file_error(path, Refusal.LOOP, b"", self._transport.target)
 
@@ -257,9 +264,10 @@ class ArchiveFiles(Files):
     def _refuse(self, path: str) -> NoReturn:
         engine = self._transport.engine.name
         raise UnsupportedOperation(
-            f"{shown(path)}: the image {self._transport.info.image} has no tools to change files safely",
+            f"{shown(path)}: cannot be changed safely: the image {self._transport.info.image} has no tools for it, "
+            "or nothing in the container is writable",
             target=self._transport.target,
-            hint=f"copy with {engine} cp, or use an image with cat, stat and mv (busybox has all) and a writable place",
+            hint=f"copy with {engine} cp; an image with cat, stat and mv (busybox has all) and a writable /tmp does it",
         )
 
     async def write(

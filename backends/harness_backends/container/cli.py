@@ -62,7 +62,8 @@ class CliEngine(Engine):
         return [self.program, "exec", option, *exec_options(request), request.container_id, *request.argv]
 
     async def copy_out(self, container_id: str, path: str, sink: Callable[[bytes], Awaitable[None]]) -> None:
-        process = await self._base.open_process([self.program, "cp", "--", f"{container_id}:{path}", "-"])
+        source = "//" if path == "/" else path  # of one slash, podman shows what is in the root and not the root itself
+        process = await self._base.open_process([self.program, "cp", "--", f"{container_id}:{source}", "-"])
         reply = await drain(process, sink)
         if reply.exit_code != 0:
             said = " ".join(reply.stderr.decode("utf-8", "replace").split())

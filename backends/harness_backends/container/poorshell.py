@@ -100,7 +100,7 @@ def poor_library(home: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is at a path. ``real`` has no links in it but for the last, when ``type`` is that.
+    """What is at a path. ``real`` has no links in it but for the last, when ``type`` is that, or it was ``followed``.
 
     ``leads_to`` is what a link leads to, and ``readable`` is said of that, for the container's user. ``pid`` is the
     shell's, and ``mounts`` are the lines of ``/proc/self/mountinfo``, none when that cannot be read.
@@ -112,6 +112,7 @@ class Place:
     real: str
     pid: int
     mounts: tuple[str, ...]
+    followed: bool = False
 
 
 def find_script(path: str, *, follow: bool) -> str:

@@ -27,8 +27,12 @@ class TarError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file in an archive. ``size`` counts its content, ``link`` is where a link points."""
+    """One file in an archive. ``size`` counts its content, ``link`` is where a link points.
 
+    ``name`` is the last part of its path, empty for the root of all.
+    """
+
+    name: str
     type: FileType
     mode: int
     size: int
@@ -91,7 +95,9 @@ class EntryReader:
         body, self._held = self._held[BLOCK : BLOCK + info.size], self._held[end:]
         if info.type == tarfile.GNUTYPE_LONGLINK:
             self._records["linkpath"] = body.rstrip(b"\0").decode("utf-8", "surrogateescape")
-        elif info.type != tarfile.GNUTYPE_LONGNAME:
+        elif info.type == tarfile.GNUTYPE_LONGNAME:
+            self._records["path"] = body.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        else:
             self._records |= _parse_records(body)
         return True
 
@@ -105,7 +111,17 @@ class EntryReader:
         kind = _TYPES.get(info.type, "other")
         if size < 0 or info.type == tarfile.LNKTYPE:
             raise TarError("the archive cannot be read")
-        self.entry = Entry(kind, info.mode & 0o7777, size, uid, gid, mtime, known.get("linkpath", info.linkname))
+        name = known.get("path", info.name).rstrip("/").rpartition("/")[2]
+        self.entry = Entry(
+            "" if name == "." else name,
+            kind,
+            info.mode & 0o7777,
+            size,
+            uid,
+            gid,
+            mtime,
+            known.get("linkpath", info.linkname),
+        )
         self._left = size if kind == "file" else 0
         self._held = self._held[BLOCK:]
         return True
