@@ -269,6 +269,21 @@ async def test_a_client_that_can_ask_and_fails_has_not_answered() -> None:
     assert "the user did not answer" in result.model_dump_json()
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_an_answer_that_the_protocol_does_not_know_is_none_and_is_not_repeated() -> None:
+    async def reply(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult.model_construct(action="accept", content={"answer_1": {"typed": "by a person"}})
+
+    def made(approver: ClientApprover) -> Executor:
+        return executor(ClientQuestioner())
+
+    async with connected(made, elicitation_callback=reply) as client:
+        result = await client.call_tool("ask_user_question", {"questions": [FULL]})
+    text = result.model_dump_json()
+    assert "the user did not answer" in text
+    assert "by a person" not in text
+
+
 @pytest.mark.parametrize(
     ("action", "code"), [("accept", ""), ("decline", "cancelled"), ("cancel", "cancelled"), (None, "no_user")]
 )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from ..toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from .elicitation import CURRENT, can_ask, one_line
@@ -43,6 +44,9 @@ class ClientQuestioner(Questioner):
             result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
         except MCPError as error:  # it said that it can, and cannot show this one
             log.warning("the client could not ask its user: %s", error)
+            return None
+        except ValidationError as error:  # whose words may hold what the user has typed
+            log.warning("the client's answer is none that the protocol knows: %d mistakes", error.error_count())
             return None
         return replies_of(asked.questions, result.content) if result.action == "accept" else None
 
