@@ -186,7 +186,8 @@ def test_the_arguments_are_those_of_the_product(profile: str, tool: str) -> None
 TRANSLATED: list[tuple[str, str, dict[str, Json], dict[str, Json]]] = [
     ("gofastr", "Bash", {"cmd": "x", "timeout_ms": 900_000}, {"timeout": 600.0, "on_timeout": "kill", "tty": False}),
     ("gofastr", "Read", {"path": "x"}, {"byte_offset": 0}),
-    ("gofastr", "Read", {"path": "x", "limit": 3}, {"path": "x", "offset": 1, "limit": 3}),
+    ("gofastr", "Read", {"path": "x", "limit": 3}, {"path": "x", "byte_offset": 0, "limit": 3}),
+    ("gofastr", "Read", {"path": "x", "limit": 2000}, {"byte_offset": 0, "limit": 1999}),
     ("gofastr", "Read", {"path": "x", "limit": 3, "offset": 9}, {"byte_offset": 9, "limit": 3}),
     ("gofastr", "Write", {"path": "x", "content": "", "mode": 420}, {"permissions": "0644"}),
     ("gofastr", "Glob", {"pattern": "*"}, {"sort": "name", "include_hidden": True, "no_default_excludes": True}),

@@ -37,9 +37,9 @@ class _Read(Arguments):
 
 
 def _part(args: _Read) -> JsonObject:
-    if args.offset == 0 and args.limit is not None:
-        return {"offset": 1, "limit": args.limit}
-    lines: dict[str, Json] = {} if args.limit is None else {"limit": args.limit}
+    """By bytes in any case, or the answer would go on with the number of a line."""
+    fewer = LINES - 1  # as many as LINES are no limit to a reading by bytes, because that is our default
+    lines: dict[str, Json] = {} if args.limit is None else {"limit": fewer if args.limit == LINES else args.limit}
     return {"byte_offset": args.offset, "byte_limit": SLICE, **lines}
 
 
@@ -71,7 +71,9 @@ READ = Face(
 class _Write(Arguments):
     path: str = Field(description="Path of the file")
     content: str = Field(description="What it is to hold")
-    mode: int | None = Field(None, ge=0, le=0o777, description="Permission bits of a new file; 420 is 0644")
+    mode: int | None = Field(
+        None, ge=0, le=0o777, description="Permission bits; 420 is 0644. Without them an old file keeps its own"
+    )
 
 
 def _written(args: _Write, result: ToolResult) -> Shown | None:
