@@ -271,6 +271,21 @@ def test_places_that_overlap_are_two(data: bytes, text: bytes, other: tuple[int,
     assert overlapping(data, find_spans(data, text, 1)[0], text) == other
 
 
+@pytest.mark.parametrize(
+    ("data", "old", "new", "made"),
+    [
+        (b"a\r\nb\nc\r\n", b"a\nb\nc", b"a\nX\nc", b"a\r\nX\nc\r\n"),
+        (b"a\r\nb\nc\r\n", b"a\nb\n", b"1\n2\n", b"1\r\n2\nc\r\n"),
+        (b"a\nb\r\nc\n", b"a\nb\nc\n", b"a\nb\nX\nc\n", b"a\nb\r\nX\nc\n"),
+        (b"a\nb\r\nc\n", b"a\nb\nc\n", b"", b""),
+        (b"a\nb\r\n", b"a\nb\n", b"a\nb\na\nb\n", b"a\nb\r\na\r\nb\r\n"),
+        (b"a\nb\r\n", b"a\nb\n", b"a\r\nb", b"a\r\nb"),
+    ],
+)
+def test_lines_of_the_text_that_do_not_change_keep_their_ends(data: bytes, old: bytes, new: bytes, made: bytes) -> None:
+    assert apply_changes(data, changes_at(data, find_spans(data, old, 1), old, new)) == made
+
+
 async def test_which_of_two_places_that_overlap_is_meant_is_not_guessed(here: ExecutionContext, tmp_path: Path) -> None:
     made, file = box(here), tmp_path / "file"
     file.write_text("a\n}\n}\n}\n")

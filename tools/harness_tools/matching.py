@@ -100,7 +100,28 @@ def changes_at(data: bytes, spans: Iterable[Span], old: bytes, new: bytes) -> li
     if b"\r" in old:
         return [Change(start, end, new) for start, end in spans]
     endings = Endings(data)
-    return [Change(start, end, endings.fitted(new, start)) for start, end in spans]
+    before = _common(old, new)
+    kept = before, _common(old[before:][::-1], new[before:][::-1])
+    return [Change(start, end, _in_place(endings, data[start:end], start, new, kept)) for start, end in spans]
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes two texts begin with alike."""
+    both = enumerate(zip(one, other, strict=False))
+    return next((at for at, (first, second) in both if first != second), min(len(one), len(other)))
+
+
+def _in_place(endings: Endings, piece: bytes, start: int, new: bytes, kept: tuple[int, int]) -> bytes:
+    """What a piece becomes. Where its lines end in both ways, those that do not change keep their ends.
+
+    ``kept`` says how much of ``new`` is as it was, at its beginning and at its end.
+    """
+    pairs = piece.count(b"\r\n")
+    if b"\r" in new or pairs in (0, piece.count(b"\n")):
+        return endings.fitted(new, start)
+    before, after = kept
+    ((first, last),) = _in_original(piece, [(before, len(piece) - pairs - after)])
+    return piece[:first] + endings.fitted(new[before : len(new) - after], start + first) + piece[last:]
 
 
 def apply_changes(data: bytes, changes: Iterable[Change]) -> bytes:
