@@ -42,6 +42,14 @@ async def sent(handoff: float | None = None, **arguments: Any) -> tuple[CallOutc
 
 
 @pytest.mark.parametrize(
+    ("cwd", "entered"), [("~", "/home/user"), ("~/a", "/home/user/a"), ("~ann", "~ann"), ("a", "a"), ("", None)]
+)
+async def test_the_home_is_the_one_that_the_judge_knows(cwd: str, entered: str | None) -> None:
+    _, command = await sent(**({"cwd": cwd} if cwd else {}))
+    assert command.cwd == entered
+
+
+@pytest.mark.parametrize(
     ("arguments", "waiting", "seconds", "policy"),
     [
         ({}, True, 120.0, "kill"),

@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, field_validator, mode
 from harness.command import DEFAULT_TIMEOUT, check_text
 from harness.results import ShellResult
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.permissions.targetpaths import at_home
 from harness.toolkit.reads import target_path
 from harness.toolkit.shellresults import note_job, progress_of, shell_result
 
@@ -190,7 +191,7 @@ class RunShell(Tool[_Arguments]):
             args.command,
             wait=waiting.wait,
             on_timeout=waiting.on_timeout,
-            cwd=target_path(ctx, args.cwd) if args.cwd else ctx.cwd,
+            cwd=_directory(args.cwd, ctx),
             env=args.env,
             stdin=args.stdin,
             tty=args.tty,
@@ -200,6 +201,12 @@ class RunShell(Tool[_Arguments]):
         )
         note_job(done, ctx)
         return _told(done, waiting)
+
+
+def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
+    """Where it runs: ``~`` is the home by which it was judged, whatever ``HOME`` has become in the pane."""
+    place = target_path(ctx, cwd) if cwd else ctx.cwd
+    return at_home(place, ctx.execution.capabilities.home) if place else None
 
 
 def _told(done: ShellResult, waiting: Waiting) -> ToolResult:
