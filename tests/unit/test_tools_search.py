@@ -337,6 +337,7 @@ def test_an_expression_means_the_same_to_rg() -> None:
         ("[z-a]", "a range"),
         ("[[:foo:]]", "known are"),
         ("\\q", "not known"),
+        ("\\<word", "edge of a word"),
         ("\\", "ends too early"),
         ("a++", "possessive"),
         ("^*", "cannot be repeated"),

@@ -295,6 +295,8 @@ class _Reader:
             return Assertion("b" if char == "b" else "B")
         if char == "n":
             return self.character("\n")
+        if char in "<>":
+            raise self.wrong(f"\\{char} is not known here; write \\b for the edge of a word, {char} for the character")
         byte = self.named_byte(char)
         return self.character(char) if byte is None else Bytes(frozenset({byte}))
 
