@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import anyio.lowlevel
 import pytest
 from tests.support.own_home import here
 from tests.support.permits import Desk, desk, says
 
 from harness.context import ExecutionContext
 from harness.errors import ConnectionLost, ToolError
-from harness.results import FileStat
+from harness.results import FileContent, FileStat
 from harness.testing.memory import MemoryBackend, memory_context
-from harness.toolkit.permissions.aiexclude import excluded, parse_lines
+from harness.toolkit.permissions.aiexclude import AiExclude, excluded, parse_lines
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
@@ -60,6 +61,25 @@ async def test_what_is_not_there_is_found_from_the_deepest_directory_that_is(the
         path = "/top" + "/n" * there + "/m" * missing + "/../f"
         found = await PathFinder(execution).find(path, "/")
         assert (found.real, found.is_known) == (os.path.normpath(path), True)
+
+
+async def test_calls_at_the_same_time_do_not_take_from_each_other_what_they_learn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.toolkit.permissions.aiexclude.KEPT", 0)
+    found = AiExclude(60.0, lambda: 0.0)
+    execution = memory_context(MemoryBackend())
+    read_file = execution.read_file
+
+    async def read_slowly(path: str, *, limit: int | None = None) -> FileContent:
+        if path.startswith("/a/"):
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            await found.reason("/", execution)  # forgets what is known
+        return await read_file(path, limit=limit)
+
+    monkeypatch.setattr(execution, "read_file", read_slowly)
+    assert await found.reason("/a/b/c", execution) == ""
 
 
 async def test_a_path_too_deep_to_be_judged_is_denied(here: ExecutionContext) -> None:

@@ -78,10 +78,9 @@ class AiExclude:
             HarnessError: the link was lost.
         """
         directories = _above(path)
-        await self._learn(directories, execution)
+        known = await self._learn(directories, execution)
         for directory in directories:
-            patterns = self._known[execution.identity, directory].patterns
-            found = excluded(patterns, path[len(directory.rstrip("/")) :])
+            found = excluded(known[directory], path[len(directory.rstrip("/")) :])
             if found:
                 return f"{posixpath.join(directory, NAME)} excludes it ({found})"
         return ""
@@ -98,28 +97,26 @@ class AiExclude:
         every = {directory for directories in above.values() for directory in directories}
         outside = frozenset(_above(top)) if holders is not None else frozenset()
         looked = [name for name in every if holders is None or name in holders or name in outside]
-        await self._learn(looked, execution)
-        known = {name: self._known.get((execution.identity, name)) for name in looked}
-        patterns = {name: found.patterns if found is not None else EVERYTHING for name, found in known.items()}
-        told = {name: lines for name, lines in patterns.items() if lines}
+        told = {name: lines for name, lines in (await self._learn(looked, execution)).items() if lines}
         return {path for path in paths if told and _is_excluded(path, above[posixpath.dirname(path)], told)}
 
-    async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> None:
+    async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> dict[str, tuple[str, ...]]:
+        """The patterns of each directory. They are handed on, as another call may forget all that is remembered."""
         if len(self._known) > KEPT:
             self._known.clear()
         now = self._clock()
-        old = [name for name in directories if not self._holds(execution.identity, name, now)]
+        remembered = {name: self._known.get((execution.identity, name)) for name in directories}
+        told = {name: found.patterns for name, found in remembered.items() if found is not None and now < found.until}
         async with anyio.create_task_group() as tasks:
-            for directory in old:
-                tasks.start_soon(self._read, directory, execution, now)
+            for directory in remembered.keys() - told.keys():
+                tasks.start_soon(self._read, directory, execution, now, told)
+        return told
 
-    def _holds(self, identity: str, directory: str, now: float) -> bool:
-        known = self._known.get((identity, directory))
-        return known is not None and now < known.until
-
-    async def _read(self, directory: str, execution: ExecutionContext, now: float) -> None:
-        patterns = await _patterns(posixpath.join(directory, NAME), execution)
-        self._known[execution.identity, directory] = _Known(patterns, now + self._seconds)
+    async def _read(
+        self, directory: str, execution: ExecutionContext, now: float, told: dict[str, tuple[str, ...]]
+    ) -> None:
+        told[directory] = await _patterns(posixpath.join(directory, NAME), execution)
+        self._known[execution.identity, directory] = _Known(told[directory], now + self._seconds)
 
 
 def _is_excluded(path: str, directories: Sequence[str], told: Mapping[str, Sequence[str]]) -> bool:
