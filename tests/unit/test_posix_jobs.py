@@ -111,6 +111,8 @@ async def test_a_missing_directory_is_an_error_and_nothing_runs(target: JobTarge
         await target.run(f"touch {marker}", cwd="/no/such/place")
     with pytest.raises(NotADirectory):
         await target.run(f"touch {marker}", cwd="/etc/passwd", wait=False)
+    with pytest.raises(FileNotFoundError):
+        await target.run(f"touch {marker}", cwd="-")  # not the directory before
     assert not marker.exists()
     assert await target.jobs.list() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -102,6 +103,16 @@ async def test_a_directory_may_be_relative_or_below_the_home(pane: PaneShell) ->
         assert (await run(pane, "pwd", cwd=cwd)).stdout == f"{place}\n"
     await pane.run(f"cd '{home}'")
     assert (await run(pane, "pwd", cwd="a b")).stdout == f"{home}/a b\n"
+
+
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+def test_a_relative_directory_is_not_looked_for_in_other_places(shell: str) -> None:
+    """Neither in ``CDPATH``, nor is ``-`` the directory before."""
+    for cwd in ("a", "-", "~ann", "../b"):
+        body = compose(Command("true", cwd=cwd), "7", STORE, "ash" if shell == "busybox" else shell, "t")
+        assert body.run is not None
+        (entered,) = re.findall("cd -- '?(.*?)'?(?:;|\n)", body.run.split("cd -- $hxpwd")[0])
+        assert entered == f"./{cwd}"
 
 
 async def test_the_environment_is_the_commands_alone(pane: PaneShell) -> None:

@@ -228,7 +228,7 @@ class PosixJobs(Jobs):
         home = self._probe.capabilities.home
         if cwd == "~" or (cwd or "").startswith("~/"):
             return home + (cwd or "")[1:]
-        return cwd or ""
+        return f"./{cwd}" if cwd and not cwd.startswith("/") else cwd or ""  # "-" is a directory of that name
 
     async def _acknowledge(self, run: _Run) -> ShellResult:
         try:

@@ -71,7 +71,7 @@ def _posix(command: Command, inner: str, redirect: str) -> str:
 def _directory(cwd: str, quote: Callable[[str], str]) -> str:
     if cwd == "~" or cwd.startswith("~/"):
         return f'"$HOME"{quote(cwd[1:]) if cwd[1:] else ""}'
-    return quote(cwd)
+    return quote(cwd if cwd.startswith("/") else f"./{cwd}")  # no shell looks for that in CDPATH, or takes it for "-"
 
 
 def _enter(cwd: str | None) -> str:
