@@ -241,6 +241,17 @@ async def test_without_an_approver_nothing_is_changed(execution: ExecutionContex
     assert looked.status is CallStatus.OK, looked.result.text
 
 
+async def test_files_start_where_commands_do(execution: ExecutionContext, home: Path) -> None:
+    (home / "here").write_text("x")
+    async with open_executor(execution) as executor:
+        assert (await executor.call(ToolCall("read_file", {"path": "here"}))).result.text == "x"
+        assert str(home) in (await executor.call(ToolCall("run_shell", {"command": "pwd"}))).result.text
+    (home / "sub").mkdir()
+    (home / "sub/there").write_text("y")
+    async with connect("local:", cwd=str(home / "sub")) as below, open_executor(below) as executor:
+        assert (await executor.call(ToolCall("read_file", {"path": "there"}))).result.text == "y"
+
+
 async def test_the_middleware_of_a_program_is_around_its_calls(execution: ExecutionContext) -> None:
     async with open_executor(execution, middleware=(DenyList(["time"]),)) as executor:
         outcome = await executor.call(ToolCall("time"))

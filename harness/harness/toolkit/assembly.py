@@ -40,6 +40,7 @@ from .permissions.guard import SecretGuard
 from .permissions.policy import RulePolicy
 from .permissions.settings import PermissionSettings, settings_of
 from .permissions.store import RuleFile, rule_file_path
+from .permissions.targetpaths import tools_start
 from .permissions.timed import TimedApproval
 from .plugins import HOOKS, find, load_hooks
 from .questions import Questioner
@@ -135,6 +136,7 @@ class Toolkit:
                 for calls without ``registry``.
             timed: what was approved in advance.
             session_id: empty makes a new one.
+            cwd: where its files and commands start; the default is where plain commands do, and the home of a login.
             spawner: who brings the model of sub-agents; without one no tool for them is offered.
             questioner: who asks the user what a tool wants to know; None: there is no user to ask.
             compactor: who can shorten the conversation; without one no tool for it is offered by default.
@@ -147,6 +149,7 @@ class Toolkit:
         """
         session = session_id or uuid.uuid4().hex
         events = EventBus(session)
+        cwd = cwd or tools_start(execution)
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)

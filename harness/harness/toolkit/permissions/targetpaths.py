@@ -11,7 +11,16 @@ from ...context import ExecutionContext
 from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
 from ...results import FileStat
 
-__all__ = ["PathFinder", "RealPath", "at_home", "expand_pattern", "find_cwd", "links_among", "reads_like_bash"]
+__all__ = [
+    "PathFinder",
+    "RealPath",
+    "at_home",
+    "expand_pattern",
+    "find_cwd",
+    "links_among",
+    "reads_like_bash",
+    "tools_start",
+]
 
 LINKS = 40
 """Links in a row, as kernels follow them."""
@@ -169,6 +178,20 @@ async def find_cwd(pane: str | None, execution: ExecutionContext, *, named: bool
         if pane in (info.name, info.pane_id) or (pane is None and info.default):
             return info.cwd or None
     return None
+
+
+def tools_start(execution: ExecutionContext) -> str | None:
+    """Where the files of tools start: where plain commands do, here in our own directory. None is the home.
+
+    In a terminal commands start where the pane's shell is, which moves.
+    """
+    here = execution.target.hops[-1].scheme == "local"
+    if execution.has_terminal or not (here or execution._config.cwd):
+        return None
+    try:
+        return _plain_start(execution)
+    except OSError:  # our own directory is gone
+        return None
 
 
 def _plain_start(execution: ExecutionContext) -> str | None:
