@@ -41,12 +41,19 @@ async def gone(home: Path) -> None:
 async def waiting_shell(target: JobTarget) -> int:
     """The process that waits for the next command, once it is there."""
     await target.run("true")
-    await target.run("true")
     while True:
-        for path in (target.state / "jobs").glob("*.pid"):
-            if path.with_suffix(".cmd").stat().st_size == 0 and (text := path.read_text()):
-                return int(text.split()[0])
-        await anyio.lowlevel.checkpoint()
+        await target.run("true")  # one for which no id was at hand prepares nothing
+        with anyio.move_on_after(2):
+            while (found := waiting_pid(target.state / "jobs")) is None:  # noqa: ASYNC110  # a process makes it
+                await anyio.sleep(0.01)
+            return found
+
+
+def waiting_pid(jobs: Path) -> int | None:
+    for path in jobs.glob("*.pid"):
+        if path.with_suffix(".cmd").stat().st_size == 0 and (text := path.read_text()):
+            return int(text.split()[0])
+    return None
 
 
 @pytest.mark.parametrize("shell", SHELLS)
