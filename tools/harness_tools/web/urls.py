@@ -100,9 +100,13 @@ def _address6(text: str) -> str:
     if not text.endswith("]"):
         raise ValueError(f"{text[:80]!r} is no host")
     try:
-        return str(ipaddress.IPv6Address(_unscoped(text[1:-1])))
+        address = ipaddress.IPv6Address(_unscoped(text[1:-1]))
     except ValueError:
         raise ValueError(f"{text[:80]!r} is no IPv6 address") from None
+    if address.ipv4_mapped is None:
+        return str(address)
+    low = int(address) & 0xFFFFFFFF  # of these, each version of Python has its own spelling
+    return f"::ffff:{low >> 16:x}:{low & 0xFFFF:x}"
 
 
 def _unscoped(text: str) -> str:
