@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import anyio
 import pytest
 
 from harness import Config, ExecutionContext, connect
+from harness.errors import TerminalError
 
 CONTEXTS = 4
 COMMANDS = 25
@@ -46,3 +47,23 @@ async def test_commands_sent_at_the_same_moment_stay_with_their_own_panes(config
                 for ctx, name in zip(contexts, names, strict=True):
                     tasks.start_soon(talk, ctx, name)
     assert wrong == []
+
+
+async def test_harnesses_that_make_panes_at_the_same_moment_stay_within_the_limit(config: Config) -> None:
+    made: list[str] = []
+
+    async def make(ctx: ExecutionContext, name: str) -> None:
+        with suppress(TerminalError):
+            made.append((await ctx.create_pane(name)).name)
+
+    with anyio.fail_after(90):
+        async with AsyncExitStack() as stack:
+            contexts = [await stack.enter_async_context(connect("local:", tmux="s", config=config)) for _ in range(3)]
+            async with anyio.create_task_group() as tasks:
+                for number, ctx in enumerate(contexts):
+                    for name in ("same", f"own-{number}", f"more-{number}"):
+                        tasks.start_soon(make, ctx, name)
+            names = [pane.name for pane in await contexts[0].list_panes()]
+            assert len(names) <= config.max_panes
+            assert sorted(names) == sorted({"main", *made})
+            assert len(made) == len(set(made))

@@ -40,6 +40,11 @@ START_GRACE = 1.0
 LONG_TEXT = 4000
 
 
+def number_of(window_id: str) -> int:
+    """``@12`` → 12: tmux counts up."""
+    return int(window_id.removeprefix("@"))
+
+
 class PaneTaken(TerminalError):
     """There is a pane of that name."""
 
@@ -216,12 +221,34 @@ class PaneTable:
                     return pane
                 raise PaneTaken(f"there is a pane {name!r} already", target=self._link.transport.target)
             if len(rows) >= limit:
-                raise PaneBusy(
-                    f"the limit of {limit} managed panes is reached",
-                    target=self._link.transport.target,
-                    hint="end one (harness panes kill NAME), or raise max_panes",
-                )
-            return await self._create(self.new_pane(name, cwd))
+                raise self._full(limit)
+            pane = await self._create(self.new_pane(name, cwd))
+            return await self._alone(pane, limit)
+
+    def _full(self, limit: int) -> PaneBusy:
+        return PaneBusy(
+            f"the limit of {limit} managed panes is reached",
+            target=self._link.transport.target,
+            hint="end one (harness panes kill NAME), or raise max_panes",
+        )
+
+    async def _alone(self, made: Pane, limit: int) -> Pane:
+        """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
+        rows = await self.rows()
+        earlier = [
+            row for row in rows if row.name == made.name and number_of(row.window_id) < number_of(made.window_id)
+        ]
+        if not earlier and len(rows) <= limit:
+            return made
+        self.by_id.pop(made.pane_id, None)
+        await self._link.request(("kill-window", "-t", made.window_id))
+        if not earlier:
+            raise self._full(limit)
+        await self.refresh()
+        pane = self.by_name(made.name)
+        if pane is None or made.name not in self.kept:
+            raise PaneTaken(f"there is a pane {made.name!r} already", target=self._link.transport.target)
+        return pane
 
     async def _create(self, new: NewPane) -> Pane:
         setup = self._link.setup
