@@ -40,12 +40,15 @@ def shell_true(ctx: ExecutionContext, command: str = "true") -> Action:
 # -- local
 
 
+WOKEN = "no program is started for it, but tmux and the harness wake each other five times"
+
+
 async def local_row(world: World, size: Size, peers: Peers) -> Row:
     """``run_shell("true")`` on this machine, beside libtmux and the tmux terminals of two agent frameworks."""
     lines = await _local_shells(world, size, peers)
     lines += await _local_sleepers(world, size)
     checks = [
-        at_most(f"run_shell in a local pane, {shell}: at most 1 ms", median_of(lines, LOCAL, shell), 1.0)
+        at_most(f"run_shell in a local pane, {shell}: at most 1 ms", median_of(lines, LOCAL, shell), 1.0, reason=WOKEN)
         for shell in ("bash", "dash", "zsh")
         if any(line.group == shell for line in lines)
     ]
