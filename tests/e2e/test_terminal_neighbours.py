@@ -6,7 +6,9 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -49,7 +51,11 @@ async def test_commands_sent_at_the_same_moment_stay_with_their_own_panes(config
     assert wrong == []
 
 
-async def test_harnesses_that_make_panes_at_the_same_moment_stay_within_the_limit(config: Config) -> None:
+@pytest.mark.parametrize("control_mode", ["auto", "never"])
+async def test_harnesses_that_make_panes_at_the_same_moment_stay_within_the_limit(
+    config: Config, control_mode: Literal["auto", "never"]
+) -> None:
+    config = replace(config, control_mode=control_mode)
     made: list[str] = []
 
     async def make(ctx: ExecutionContext, name: str) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "PANE_FORMAT",
     "PaneRow",
     "check_name",
+    "first_named",
     "listed",
     "pane_info",
     "parse_panes",
@@ -84,6 +85,12 @@ def parse_panes(text: str) -> list[PaneRow]:
                 PaneRow(pane_id, window_id, name, uid, busy, int(width), int(height), foreground, cwd, tty, int(pid))
             )
     return rows
+
+
+def first_named(rows: Iterable[PaneRow], name: str) -> PaneRow | None:
+    """The pane of that name that was made first: tmux counts its windows up."""
+    same = (row for row in rows if row.name == name)
+    return min(same, key=lambda row: int(row.window_id.removeprefix("@")), default=None)
 
 
 def pane_info(row: PaneRow, session: str) -> PaneInfo:

@@ -20,7 +20,7 @@ from .job import PaneJob
 from .keyboard import release, type_text
 from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
-from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
+from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .output import OutputCollector
 from .pane import Pane
 from .refusals import files_gone
@@ -38,11 +38,6 @@ LOG_LAG = 2.0
 START_GRACE = 1.0
 """How long a typed job may take to start."""
 LONG_TEXT = 4000
-
-
-def number_of(window_id: str) -> int:
-    """``@12`` → 12: tmux counts up."""
-    return int(window_id.removeprefix("@"))
 
 
 class PaneTaken(TerminalError):
@@ -235,9 +230,8 @@ class PaneTable:
     async def _alone(self, made: Pane, limit: int) -> Pane:
         """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
         rows = await self.rows()
-        earlier = [
-            row for row in rows if row.name == made.name and number_of(row.window_id) < number_of(made.window_id)
-        ]
+        first = first_named(rows, made.name)
+        earlier = first is not None and first.uid != made.uid
         if not earlier and len(rows) <= limit:
             return made
         self.by_id.pop(made.pane_id, None)

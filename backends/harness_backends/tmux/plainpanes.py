@@ -10,7 +10,7 @@ import anyio
 from harness.errors import PaneBusy, PaneGone, ShellNotReady, TerminalError
 from harness.results import PaneInfo
 
-from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, listed, pane_info, parse_panes
+from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
 from .refusals import files_gone, session_refusal
@@ -140,14 +140,26 @@ class PlainPanes:
             self._check_new(name, rows)
             new = new_pane(name, self.login_shell, cwd)
             await self._create(new)
-            for row in await self.rows():
+            rows = await self.rows()
+            for row in rows:
                 if row.uid == new.uid:
-                    return self._take(row)
+                    return await self._alone(row, rows)
             raise TerminalError(
                 f"tmux made no pane {name!r}",
                 target=self.tmux.transport.target,
                 hint="harness doctor looks for a reason",
             )
+
+    async def _alone(self, made: PaneRow, rows: list[PaneRow]) -> PlainPane:
+        """Give a new pane up when another harness has made one at the same moment, and neither saw the other's."""
+        first = first_named(rows, made.name) or made
+        if first.uid == made.uid and len(rows) <= self.tmux.setup.config.max_panes:
+            return self._take(made)
+        await self.tmux.request(("kill-window", "-t", made.window_id))
+        if first.uid != made.uid and made.name in self.kept:
+            return self._take(first)
+        self._check_new(made.name, [row for row in rows if row.uid != made.uid])
+        raise AssertionError("a pane is given up for one of its name, or for the limit")
 
     def _check_new(self, name: str, rows: list[PaneRow]) -> None:
         limit = self.tmux.setup.config.max_panes
