@@ -245,7 +245,7 @@ async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: E
     async with toolkit() as kit:
         async with kit.executor(here, profile="hex") as executor:
             text = (await call(executor, "Skill", command="deploy")).result.text
-            assert text.startswith('<skill name="deploy">\n')
-            assert "First, test." in text
+            assert text.startswith('<skill name="deploy" from="user">\n')
+            assert text.count("<skill") == text.count("</skill>") == text.count("First, test.") == 1
         async with kit.executor(here, profile="hygge") as executor:
             assert "First, test." in (await call(executor, "skill", name="deploy")).result.text

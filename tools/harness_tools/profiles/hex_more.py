@@ -106,17 +106,12 @@ class _Skill(Arguments):
     command: str = Field(description="The skill's name")
 
 
-def _wrapped(args: _Skill, result: ToolResult) -> Shown | None:
-    return None if result.is_error else Shown(f'<skill name="{args.command}">\n{result.text}\n</skill>')
-
-
 SKILL = Face(
     tool="skill",
     name="Skill",
     description="Load the instructions of a skill.",
     arguments=_Skill,
     fields={"command": "name"},
-    render=_wrapped,
 )
 
 
