@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,9 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
+from harness.toolkit.permissions.policy import RulePolicy
+from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
 from harness.toolkit.reads import ReadTracker
 from harness_tools.dev.rewriting import tools
 from harness_tools.dev.trash import (
@@ -196,6 +200,40 @@ async def test_what_is_protected_stays(here: ExecutionContext, home: Path) -> No
     assert (await delete(made, "a\0b")).result.error_code == "invalid_args"
     assert (await delete(made, "")).result.error_code == "invalid_args"
     assert (home / trashed).exists()
+
+
+async def test_files_that_would_become_readable_in_the_trash_stay_with_their_directory(
+    here: ExecutionContext, home: Path
+) -> None:
+    made = box(here, home)
+    denied = ({"argument": f"{home}/ruled/**"}, {"tool": "delete", "argument": "**/precious"})
+    rules = tuple(Rule(Action.DENY, match=Match.GLOB, **one) for one in denied)
+    policy = RulePolicy(PermissionSettings(mode=Mode.AUTO, rules=rules))
+    made.executor = replace(made.executor, services=replace(made.executor.services, policy=policy))
+    kept = {
+        "excluded/deep/plan.secret": "*.secret",
+        "named/deep/x\ny": "named/deep/*",
+        "own/.aiexclude": "",
+        "ruled/x": "",
+        ".aws/credentials": "",
+        "conf/.config/harness/config.toml": "",
+        "some/precious": "",
+    }
+    (home / ".aiexclude").write_text("\n".join(pattern for pattern in kept.values() if pattern))
+    for name in (*kept, "plain/.env", "plain/sub/a.pem", "plain/file"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("x")
+    for name in kept:
+        top = name.partition("/")[0]
+        outcome = await delete(made, top)
+        assert outcome.status is not CallStatus.OK, (name, outcome.result.text)
+        assert (home / name).exists()
+    done = await delete(made, "excluded")
+    assert done.result.error_code == "protected"
+    assert "excluded does not go to the trash: the policy keeps files in it where they are (deep/plan.secret)" in (
+        done.result.text
+    )
+    assert Path(data_of(await delete(made, "plain"))["trash_path"], ".env").exists()
 
 
 async def test_a_trash_that_cannot_be_used_is_not_and_another_one_is(

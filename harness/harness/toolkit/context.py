@@ -140,6 +140,12 @@ class ToolContext:
             return frozenset()
         return await self.executor.services.policy.withheld(paths, self, top=top, holders=holders)
 
+    async def locked(self, paths: Collection[str], *, tool: str) -> frozenset[str]:
+        """Those of some files, found in a directory, that a tool may not change or move: :meth:`Policy.locked`."""
+        if self.executor is None or not paths:
+            return frozenset()
+        return await self.executor.services.policy.locked(paths, self, tool=tool)
+
     def publish(self, event: Event) -> None:
         """Publish an event of this session."""
         self.events.publish(event)

@@ -98,6 +98,14 @@ class Policy(ABC):
         """
         return frozenset()
 
+    async def locked(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
+        """Those of some files, by their real paths, that ``tool`` may not change or move, whoever allows it.
+
+        For tools that are allowed to move a directory, and find in it what nobody was asked about. The default locks
+        nothing.
+        """
+        return frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class CallEntry:

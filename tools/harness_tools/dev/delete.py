@@ -11,6 +11,7 @@ from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, To
 from harness.toolkit.reads import target_path
 
 from ..texts import Line
+from .staying import kept_in
 from .trash import Place, Places, facts_script, move_script, parse_facts, protection, restore
 
 __all__ = ["Delete"]
@@ -55,6 +56,8 @@ class Delete(Tool[_Arguments]):
         if reason:
             text = f"{stat.path} does not go to the trash: {reason}. Use a command if you mean it"
             return ToolResult.failure("protected", text)
+        if stat.type == "dir" and (kept := await kept_in(ctx, stat.path, places.trashes)):
+            return kept
         for place in places.trashes:
             done = await _script(ctx, move_script(stat.path, place, secrets.token_hex(8)))
             if done.exit_code not in NO_PLACE:

@@ -30,7 +30,7 @@ from .settings import PermissionSettings
 from .store import RuleFile, Stored
 from .targetpaths import RealPath
 from .timed import TimedApproval
-from .withholding import found_among
+from .withholding import found_among, locked_among
 
 if TYPE_CHECKING:
     from ..context import ToolContext
@@ -132,11 +132,19 @@ class RulePolicy(Policy):
         Raises:
             HarnessError: the link was lost.
         """
+        forbidding = await self._forbidding(ctx)
+        return await found_among(paths, ctx.execution, self._denials, forbidding, top, holders)
+
+    async def locked(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
+        """Files that give rights, and what rules deny this tool; see :meth:`Policy.locked`."""
+        return await locked_among(paths, tool, ctx.execution, self._denials, await self._forbidding(ctx))
+
+    async def _forbidding(self, ctx: ToolContext) -> tuple[RuleIndex, ...]:
+        """The rules of which some deny."""
         await self._look()
         self._know(ctx.registry)
         indexes = (self._session(ctx).rules, self._stored_index, self._profile)
-        forbidding = tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
-        return await found_among(paths, ctx.execution, self._denials, forbidding, top, holders)
+        return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
         """What was answered in a session, the latest first."""
