@@ -109,8 +109,8 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
-TOOLKIT_TABLES = frozenset({"audit", "hooks", "mcp", "permissions", "tools", "web"})
-"""Tables of the same files that the toolkit reads by itself, with :func:`load_tables`: commands do not pay for them."""
+TOOLKIT_TABLES = frozenset({"agent", "audit", "hooks", "mcp", "models", "permissions", "tools", "web"})
+"""Tables of the same files for the toolkit and the agent, which read them with :func:`load_tables` when they start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,17 +29,30 @@ OWNERS = {
     "libtmux": ("backends/harness_backends/tmux/",),
     "click": ("harness/harness/cli/",),
     "rich": ("harness/harness/cli/",),
+    "prompt_toolkit": ("harness/harness/cli/prompt/",),
+    "pydantic_ai": (
+        "harness/harness/agent/conversation/",
+        "harness/harness/agent/models/opening.py",
+        "harness/harness/agent/models/scripted.py",
+        "harness/harness/agent/subagents.py",
+        "harness/harness/agent/turn.py",
+        "harness/harness/agent/requesting.py",
+    ),
     "pydantic": (
         "harness/harness/settings",
         "harness/harness/toolkit/",
         "tools/harness_tools/",
         "harness/harness/mcp/",
+        "harness/harness/agent/",
     ),
     "mcp": ("harness/harness/mcp/",),
     "mcp_types": ("harness/harness/mcp/",),
     "uvicorn": ("harness/harness/mcp/",),
 }
-HEAVY = ("pydantic", "asyncssh", "pexpect", "click", "rich", "harness_backends", "harness_tools", "mcp")
+HEAVY = (
+    *("pydantic", "asyncssh", "pexpect", "click", "rich", "prompt_toolkit", "pydantic_ai"),
+    *("harness_backends", "harness_tools", "mcp"),
+)
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
