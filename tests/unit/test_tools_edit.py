@@ -370,6 +370,15 @@ async def test_large_files_are_edited_and_huge_ones_are_not_fetched(here: Execut
     assert refused.result.error_code == "too_big"
 
 
+async def test_a_file_does_not_grow_beyond_what_is_edited(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here), tmp_path / "grows"
+    file.write_text("x" * 1_000)
+    await call(made, "read_file", file)
+    refused = await call(made, "edit", file, old_string="x", new_string="y" * 100_000, replace_all=True)
+    assert (refused.result.error_code, file.read_text()) == ("too_big", "x" * 1_000)
+    assert "would grow to 100000000 bytes" in refused.result.text
+
+
 def test_the_approver_sees_both_texts() -> None:
     tool = Edit()
     args = tool.parse({"path": "a", "old_string": "x\ny", "new_string": "z"})

@@ -277,6 +277,13 @@ async def test_files_that_are_named_report_each_what_is_wrong(here: ExecutionCon
     assert (await repfor(made, "old", "new", dir="d.txt")).result.is_error
 
 
+async def test_a_file_that_would_grow_without_bounds_is_left_alone(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here, str(tmp_path)), tmp_path / "grows"
+    file.write_text("x" * 1_000)
+    outcome = await repfor(made, "x", "y" * 100_000, file=["grows"], dry_run=True)
+    assert "grows would grow to 100000000 bytes" in outcome.result.text
+
+
 async def test_a_file_that_cannot_be_written_keeps_no_other_from_it(here: ExecutionContext, tree: Path) -> None:
     made = box(here, str(tree))
     (tree / "\uff46\uff55\uff4c\uff4c.txt").write_text("Linux\n")

@@ -389,6 +389,37 @@ async def test_an_encoding_that_is_not_certain_has_to_be_told(here: ExecutionCon
     assert (done["encoding"], done["backup"], file.read_text()) == ("cp1252", None, "café \u201c\n")
 
 
+async def test_what_is_utf_8_already_is_not_encoded_twice(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here, tmp_path), tmp_path / "file"
+    file.write_text("café ☃\n")
+    await call(made, "read_file", path=file)
+    refused = await call(made, "utf8", file=file, from_encoding="latin-1")
+    assert (code(refused), file.read_text()) == ("already_utf8", "café ☃\n")
+    assert "UTF-8 already: taken for latin-1 it would be encoded twice" in refused.result.text
+    assert data_of(await call(made, "utf8", file=file, from_encoding="utf-8"))["status"] == "already_utf8"
+    file.write_text("plain\n")
+    await call(made, "read_file", path=file)
+    assert data_of(await call(made, "utf8", file=file, from_encoding="latin-1"))["status"] == "already_utf8"
+    file.write_bytes("茅".encode("gb18030"))  # these bytes mean something in UTF-8, too
+    await call(made, "read_file", path=file)
+    assert code(await call(made, "utf8", file=file, from_encoding="gb18030", backup=False)) == "already_utf8"
+    data_of(await call(made, "utf8", file=file, from_encoding="gb18030", backup=False, force=True))
+    assert file.read_text() == "茅"
+    file.write_bytes("plain\n".encode("utf-16-le"))  # each byte of it is one of UTF-8
+    await call(made, "read_file", path=file, encoding="utf-16-le")
+    data_of(await call(made, "utf8", file=file, from_encoding="utf-16-le", backup=False))
+    assert file.read_text() == "plain\n"
+
+
+async def test_tabs_do_not_make_a_file_larger_than_is_taken(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here, tmp_path), tmp_path / "tabs"
+    file.write_bytes(b"\t" * (5 << 20))
+    await call(made, "read_file", path=file, byte_limit=1)
+    refused = await call(made, "notab", file=file, spaces=16)
+    assert (code(refused), file.stat().st_size) == ("too_big", 5 << 20)
+    assert code(await call(made, "notab", file=file, spaces=16, tabs=True)) == ""
+
+
 async def test_what_no_tool_takes_is_told_by_its_kind(here: ExecutionContext, tmp_path: Path) -> None:
     made = box(here, tmp_path)
     (tmp_path / "bin").write_bytes(b"a\0b")

@@ -14,7 +14,7 @@ from harness.toolkit.reads import Written, guarded_edit
 
 from .encodings import wide_bom
 from .files import PATH
-from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers, overlapping
+from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers, overlapping, size_after
 from .nearest import nearest
 from .texts import Content, Line, SomeContent
 from .unified import diff_of
@@ -22,7 +22,7 @@ from .unified import diff_of
 __all__ = ["EDIT_LIMIT", "Edit"]
 
 EDIT_LIMIT = 64 << 20
-"""Bytes of a file that is edited: it is fetched as a whole."""
+"""Bytes of a file that is edited, before and after: it is fetched and written as a whole."""
 MOST = 100_000
 """Places that are replaced in one call."""
 NAMED = 20
@@ -90,6 +90,10 @@ def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> 
     refusal = _refusal(args, content.data, old, spans)
     if refusal is not None:
         return refusal
+    size = size_after(content.size, spans, new)
+    if size > EDIT_LIMIT:
+        text = f"{args.path} would grow to {size} bytes, more than the {EDIT_LIMIT} that are changed here"
+        return ToolResult.failure("too_big", f"{text}. Nothing was changed")
     changes = changes_at(content.data, spans, old, new)
     made.append(changes)
     return apply_changes(content.data, changes)

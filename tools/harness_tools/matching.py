@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Change", "Endings", "Span", "apply_changes", "changes_at", "find_spans", "line_numbers", "overlapping"]
+__all__ = [
+    "Change",
+    "Endings",
+    "Span",
+    "apply_changes",
+    "changes_at",
+    "find_spans",
+    "line_numbers",
+    "overlapping",
+    "size_after",
+]
 
 _WORD = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 Span = tuple[int, int]
@@ -66,6 +76,11 @@ def _in_original(data: bytes, spans: Sequence[Span]) -> list[Span]:
         return place + removed
 
     return [(original(start), original(end)) for start, end in spans]
+
+
+def size_after(size: int, spans: Sequence[Span], new: bytes) -> int:
+    """How many bytes a content has with ``new`` at each place; the ``\\r`` that some line ends get are not counted."""
+    return size + len(spans) * len(new) - sum(end - start for start, end in spans)
 
 
 class Endings:

@@ -85,6 +85,10 @@ def _changed(args: _Arguments, made: list[Respaced], content: FileContent) -> by
     refusal = no_text(args.file, content.data)
     if refusal is not None:
         return refusal
+    size = content.size + content.data.count(b"\t") * (args.spaces - 1)
+    if not args.tabs and size > LIMIT:
+        text = f"{args.file} would grow to {size} bytes, more than {LIMIT}: use a command. Nothing was changed"
+        return ToolResult.failure("too_big", text)
     made.append(respaced(content.data, args.spaces, tabs=args.tabs))
     return made[0].data if made[0].replacements else ToolResult.of(content.path)
 

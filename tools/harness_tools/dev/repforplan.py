@@ -160,7 +160,7 @@ async def _read(
         if target is None:
             continue
         plan.targets.append(target)
-        room -= content.size
+        room -= max(content.size, target.found.size)
         if room < 0 or len(plan.targets) > FILES:
             text = (
                 f"more than {FILES} files, or {ALL_BYTES >> 20} MiB, would change: name fewer files, or a smaller "
@@ -183,6 +183,9 @@ async def _target(plan: Plan, change: Replacement, given: str, content: FileCont
         return None
     found = await to_thread.run_sync(change.find, content.data)
     plan.excluded += found.excluded
+    if found.too_big:
+        plan.problems.append(Problem(given, "too_big", f"{given} would grow to {found.size} bytes"))
+        return None
     if found.too_many:
         plan.problems.append(Problem(given, "too_many", f"{given} holds the text too often"))
         return None

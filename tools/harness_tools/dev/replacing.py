@@ -7,26 +7,37 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..matching import Change, Span, changes_at, find_spans, line_numbers
+from ..matching import Change, Span, changes_at, find_spans, line_numbers, size_after
 
-__all__ = ["MOST", "Found", "Replacement", "folded"]
+__all__ = ["MADE", "MOST", "Found", "Replacement", "folded"]
 
 MOST = 100_000
 """Places of one file that are replaced."""
+MADE = 64 << 20
+"""Bytes of a file after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The changes of one content, the lines that they touch, and how many places were left out by ``exclude``."""
+    """The changes of one content, the lines that they touch, and how many places were left out by ``exclude``.
+
+    ``size`` is what the content comes to, in bytes; there are no changes when that is too much.
+    """
 
     changes: tuple[Change, ...]
     lines: int
     excluded: int = 0
+    size: int = 0
 
     @property
     def too_many(self) -> bool:
         """There are more than can be replaced."""
         return len(self.changes) > MOST
+
+    @property
+    def too_big(self) -> bool:
+        """The file would be too large afterwards."""
+        return self.size > MADE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +77,11 @@ class Replacement:
         else:
             spans = find_spans(data, self.search, MOST, words=self.words)
         kept = list(_allowed(data, spans, self.exclude)) if self.exclude else spans
+        size, excluded = size_after(len(data), kept, self.replace), len(spans) - len(kept)
+        if size > MADE:
+            return Found((), 0, excluded, size)
         changes = changes_at(data, kept, self.search, self.replace)
-        return Found(tuple(changes), _touched(data, kept), len(spans) - len(kept))
+        return Found(tuple(changes), _touched(data, kept), excluded, size)
 
 
 def _ascii_runs(line: bytes) -> list[bytes]:

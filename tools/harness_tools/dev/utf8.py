@@ -30,6 +30,9 @@ class _Arguments(MutatingArguments):
         description="what it is written in, when that cannot be told from its bytes, such as latin-1; mixed is UTF-8 "
         "with pieces of UTF-16",
     )
+    force: bool = Field(
+        False, description="take it for from_encoding also when its bytes are UTF-8 already, which encodes UTF-8 twice"
+    )
 
 
 class Utf8(Tool[_Arguments]):
@@ -81,8 +84,17 @@ def _recoded(args: _Arguments, content: FileContent) -> Recoded | ToolResult:
         )
         return made or ToolResult.failure("low_confidence", text)
     given = recoded_from(content.data, args.from_encoding)
-    text = f"{args.file} holds bytes that mean nothing in {args.from_encoding}. Nothing was changed"
-    return given or ToolResult.failure("wrong_encoding", text)
+    if given is None:
+        text = f"{args.file} holds bytes that mean nothing in {args.from_encoding}. Nothing was changed"
+        return ToolResult.failure("wrong_encoding", text)
+    known = recoded(content.data)
+    if args.force or known is None or known.data != content.data or given.data == content.data:
+        return given
+    text = (
+        f"{args.file} is UTF-8 already: taken for {args.from_encoding} it would be encoded twice. Nothing was changed; "
+        "force=true converts it all the same"
+    )
+    return ToolResult.failure("already_utf8", text)
 
 
 async def _convert(args: _Arguments, ctx: ToolContext, expected: Expected, done: _Converted) -> ToolResult:
