@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -169,6 +168,8 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
 
 def _advice(model: type[BaseModel] | None, name: str) -> str:
     known = list(model.model_fields) if model is not None else []
+    from difflib import get_close_matches  # for mistakes only
+
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
 

@@ -24,7 +24,7 @@ TYPES: dict[Kind, Any] = {"string": str, "integer": int, "number": float, "boole
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Parameter(_Strict):

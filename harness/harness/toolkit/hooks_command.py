@@ -33,7 +33,7 @@ _PREFIX = "HARNESS_HOOK_"
 
 
 class _Said(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     decision: Literal["allow", "deny", "modify"]
     reason: str = ""

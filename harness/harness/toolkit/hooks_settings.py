@@ -19,7 +19,7 @@ LONGEST = 300.0
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     command: str | list[str] = Field(min_length=1)
     tools: list[str] = []

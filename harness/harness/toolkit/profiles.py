@@ -29,7 +29,7 @@ from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
 from .limits import cut
-from .registry import BUILTIN, Registry
+from .registry import Registry, is_builtin
 from .tool import OutputLimit, Tool, Traits
 from .values import Block, CallOutcome, CallStatus, Image, Json, JsonObject, Subject, Text, ToolCall, ToolResult
 
@@ -227,7 +227,7 @@ class Profile:
         found = Registry()
         for face in self.faces:
             tool, source = registry.get(face.tool), registry.source_of(face.tool) or ""
-            if tool is not None and tool.name == face.tool and source.partition(":")[0] == BUILTIN:
+            if tool is not None and tool.name == face.tool and is_builtin(source):
                 found.register(FacedTool(tool, face, self.failed), source)
         return found
 

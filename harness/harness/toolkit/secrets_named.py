@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from .secrets_names import MARK, is_secret_name
-from .secrets_tokens import Span
+from .secrets_tokens import Span, compiled
 
 __all__ = ["TRIGGER", "lowered", "named_spans"]
 
@@ -21,14 +21,12 @@ _STRONG = (
 _WEAK = ("token",)
 """A word of parsers and pages, too."""
 _CALLED = r"\\?[\"']?[ \t]{0,4}(?:=>|:=|=|:)[ \t]{0,4}"
-_NAMED = tuple((word, re.compile(re.escape(word) + _CALLED)) for word in (*_STRONG, *_WEAK))
+_NAMED = tuple((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK))
 _VALUE = re.compile(
     r"""\\"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
     r"""|(?P<mark>\[redacted\])|(?P<bare>[^\s"'`,;&|<>(){}\[\]]+)"""
 )
-_OPTION = tuple(
-    (f"-{word}", re.compile(f"{word}(?<=-{word})[ \t]{{1,4}}")) for word in ("password", "token", "secret", "api-key")
-)
+_OPTION = tuple((f"-{word}", f"{word}(?<=-{word})[ \t]{{1,4}}") for word in ("password", "token", "secret", "api-key"))
 _OPTION_START = re.compile(r"--[A-Za-z0-9-]*\Z")
 _TYPES = ("string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "any", "self")
 _LITERALS = ("true", "false", "yes", "no", "none", "null", "nil", "undefined", "optional", "required", "default")
@@ -55,15 +53,13 @@ _NETRC = re.compile(r"password[ \t]{1,4}(?P<value>\S+)")
 _BEFORE = 200
 """How far before an option its program is looked for."""
 
-TRIGGER = re.compile(
-    "|".join(
-        [
-            rf"(?:{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))}){_CALLED}",
-            r"-(?:password|token|secret|api-key)[ \t]",
-            r"authorization|bearer[ \t]|basic[ \t]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
-            *_TOOLS,
-        ]
-    )
+TRIGGER = "|".join(
+    [
+        rf"(?:{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))}){_CALLED}",
+        r"-(?:password|token|secret|api-key)[ \t]",
+        r"authorization|bearer[ \t]|basic[ \t]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
+        *_TOOLS,
+    ]
 )
 """In a line (lowered) that has not ended: what follows may be a secret, and only the line's end shows where it ends."""
 
@@ -79,10 +75,10 @@ def named_spans(text: str) -> Iterator[Span]:
     low = lowered(text)
     for word, pattern in _NAMED:
         if word in low:
-            yield from _assignments(text, low, pattern, strong=word not in _WEAK)
+            yield from _assignments(text, low, compiled(pattern), strong=word not in _WEAK)
     for word, pattern in _OPTION:
         if word in low:
-            yield from _options(text, low, pattern)
+            yield from _options(text, low, compiled(pattern))
     yield from _headers(text, low)
     if "://" in text:
         yield from (match.span("password") for match in _URL.finditer(text) if match["password"] != MARK)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .secrets_named import TRIGGER, lowered
 from .secrets_names import MARK
+from .secrets_tokens import compiled
 
 if TYPE_CHECKING:
     from .seams import Redactor
@@ -32,7 +33,7 @@ def safe_end(text: str) -> int:
     line = text.rfind("\n") + 1
     tail = text[line:]
     word = max(tail.rfind(" "), tail.rfind("\t"), tail.rfind("\r")) + 1
-    trigger = TRIGGER.search(lowered(tail))
+    trigger = compiled(TRIGGER).search(lowered(tail))
     end = line + (min(word, trigger.end()) if trigger else word)
     begin = text.rfind("-----BEGIN")
     if begin >= 0 and (begin >= line or _OPEN_KEY.match(text, begin)):

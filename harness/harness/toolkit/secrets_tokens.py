@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
-__all__ = ["Span", "private_key_spans", "token_spans"]
+__all__ = ["Span", "compiled", "private_key_spans", "token_spans"]
 
 Span = tuple[int, int]
 """From and to, in characters."""
 
+compiled = cache(re.compile)
+"""Patterns are compiled when a text first needs them: all of them at once would cost every start."""
+
 _WORD = "A-Za-z0-9_-"
 
 
-def _token(prefix: str, rest: str, inside: str = _WORD) -> tuple[str, re.Pattern[str]]:
-    """A token with that prefix, which does not begin in the middle of a word."""
-    return prefix, re.compile(f"{re.escape(prefix)}(?<![{inside}]{re.escape(prefix)}){rest}")
+def _token(prefix: str, rest: str, inside: str = _WORD) -> tuple[str, str]:
+    """A token with that prefix, which does not begin in the middle of a word, and the pattern of it."""
+    return prefix, f"{re.escape(prefix)}(?<![{inside}]{re.escape(prefix)}){rest}"
 
 
 _AWS = r"[A-Z0-9]{16}(?![A-Za-z0-9])(?:[ \t,:|\"']{1,8}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))?"
@@ -62,7 +66,7 @@ def token_spans(text: str) -> Iterator[Span]:
     """Where keys and tokens are."""
     for prefix, pattern in _TOKENS:
         if prefix in text:
-            yield from (match.span() for match in pattern.finditer(text))
+            yield from (match.span() for match in compiled(pattern).finditer(text))
 
 
 _BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")

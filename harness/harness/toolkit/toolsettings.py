@@ -75,7 +75,7 @@ class ToolSettings:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     packs: list[str] | None = None
     extra_packs: list[str] | None = None

@@ -9,17 +9,17 @@ import ipaddress
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from ..errors import ConfigError
-from ..settings import SettingsTable
+
+if TYPE_CHECKING:
+    from ..settings import SettingsTable
+    from .webtable import Provider, SearchTable, WebTable
 
 __all__ = ["Place", "SearchSettings", "WebSettings", "place_of", "web_settings_of"]
 
-Provider = Literal["ddgs", "searxng", "brave"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -64,26 +64,6 @@ class WebSettings:
         return tuple(secret for secret in found if secret)
 
 
-class _Search(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    provider: Provider = "ddgs"
-    url: str = ""
-    key: str = ""
-    key_variable: str = ""
-    engines: list[str] = Field(["duckduckgo"], min_length=1)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    allow: list[str] | None = None
-    credentials: list[str] | None = None
-    proxy: str | None = None
-    timeout: float | None = Field(None, gt=0, le=600, strict=False)
-    search: _Search | None = None
-
-
 def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] | None = None) -> WebSettings:
     """The settings of all files, in their order: what comes later counts, and lists add up.
 
@@ -93,6 +73,8 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
     Raises:
         ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets something.
     """
+    from .webtable import checked  # every program imports this module, and few files set anything
+
     settings = WebSettings()
     for table in tables:
         if not table.trusted:
@@ -100,11 +82,11 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
                 f"{table.origin}: [web] may only be set by files that are trusted",
                 hint="add the directory to trusted_dirs in your own settings, or set it there",
             )
-        settings = _with(settings, _checked(table), table.origin, os.environ if environ is None else environ)
+        settings = _with(settings, checked(table), table.origin, os.environ if environ is None else environ)
     return settings
 
 
-def _with(settings: WebSettings, table: _Table, origin: str, environ: Mapping[str, str]) -> WebSettings:
+def _with(settings: WebSettings, table: WebTable, origin: str, environ: Mapping[str, str]) -> WebSettings:
     return WebSettings(
         allow=(*settings.allow, *_places(table.allow, origin, "allow")),
         credentials=(*settings.credentials, *_places(table.credentials, origin, "credentials")),
@@ -156,7 +138,7 @@ def _proxy(text: str, origin: str) -> str:
     return text
 
 
-def _search(table: _Search, origin: str, environ: Mapping[str, str]) -> SearchSettings:
+def _search(table: SearchTable, origin: str, environ: Mapping[str, str]) -> SearchSettings:
     if table.url and not table.url.startswith(("http://", "https://")):
         raise ConfigError(f"{origin}: web.search.url: write http://host or https://host")
     if table.provider == "searxng" and not table.url:
@@ -167,12 +149,3 @@ def _search(table: _Search, origin: str, environ: Mapping[str, str]) -> SearchSe
     if table.provider == "brave" and not key:
         raise ConfigError(f"{origin}: web.search: brave needs a key", hint="set key, or key_variable")
     return SearchSettings(table.provider, table.url.rstrip("/"), key, tuple(table.engines))
-
-
-def _checked(table: SettingsTable) -> _Table:
-    try:
-        return _Table.model_validate(dict(table.values))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(["web", *(str(part) for part in first["loc"])])
-        raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None

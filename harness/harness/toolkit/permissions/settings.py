@@ -59,7 +59,7 @@ class PermissionSettings:
 class _RuleTable(BaseModel):
     """A rule as a file writes it: ``"git *"`` is one for commands, a table says more."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     target: str = ANYTHING
     tool: str = ANYTHING
@@ -68,7 +68,7 @@ class _RuleTable(BaseModel):
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     mode: Mode | None = None
     allow: list[_RuleTable | str] = Field(default_factory=list)

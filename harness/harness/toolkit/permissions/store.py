@@ -52,7 +52,7 @@ class _NewerVersion(ValueError):
 
 
 class _RuleEntry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     action: str
     target: str
@@ -66,7 +66,7 @@ class _RuleEntry(BaseModel):
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     version: int
     rules: list[_RuleEntry]

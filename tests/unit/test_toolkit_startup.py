@@ -1,0 +1,50 @@
+"""What a start pays for: models are built, and patterns compiled, when something first needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SPY = """
+import json, sys
+from pydantic._internal import _model_construction as construction
+original, built = construction.complete_model_class, []
+
+def complete(cls, *args, **more):
+    done = original(cls, *args, **more)
+    built.append(f"{cls.__module__}.{cls.__qualname__}")
+    return done
+
+construction.complete_model_class = complete
+"""
+
+
+def reported(script: str, home: Path) -> dict[str, list[str]]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    argv = [sys.executable, "-c", SPY + script]
+    done = subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, check=True, timeout=120)
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_importing_the_toolkit_and_all_tools_builds_no_model(tmp_path: Path) -> None:
+    found = reported(
+        """
+import harness.toolkit
+first = sorted({"difflib", "importlib.metadata", "pydantic.plugin._loader"} & set(sys.modules))
+from harness.toolkit.assembly import load_toolkit_settings
+from harness.toolkit.catalogue import load_catalogue
+catalogue = load_catalogue(load_toolkit_settings().tools)
+early = list(built)
+catalogue.registry.lookup("read_file").schema
+print(json.dumps({"first": first, "early": early, "late": built, "problems": list(catalogue.problems)}))
+""",
+        tmp_path,
+    )
+    assert found["first"] == []
+    assert found["early"] == []
+    assert found["late"] == ["harness_tools.files._Read"]
+    assert found["problems"] == []
