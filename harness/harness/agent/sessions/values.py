@@ -1,0 +1,106 @@
+"""What is stored of conversations, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...errors import HarnessError
+from ...toolkit.values import JsonObject
+from ..events import Origin, TurnStatus
+
+__all__ = [
+    "NewSession",
+    "SessionInUse",
+    "SessionNote",
+    "SessionNotFound",
+    "SessionSummary",
+    "StoredConversation",
+    "StoredTurn",
+]
+
+
+class SessionNotFound(HarnessError):
+    """No stored conversation has that id, or more than one could be meant."""
+
+
+class SessionInUse(HarnessError):
+    """Another process goes on with that conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """What is known of a conversation when it begins."""
+
+    target: str
+    """The target's URL."""
+    identity: str
+    """``ExecutionContext.identity``: another container of the same name has another."""
+    tmux: str = ""
+    """The tmux session; empty is a target without one."""
+    pane: str = ""
+    model: str = ""
+    """The name of the model's profile."""
+    name: str = ""
+    """What the operator calls it."""
+    options: JsonObject = field(default_factory=dict)
+    """How the target was chosen on the command line, to choose it so again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """One conversation in a list. Times are seconds since the epoch."""
+
+    session_id: str
+    created: float
+    changed: float
+    target: str
+    identity: str
+    tmux: str = ""
+    pane: str = ""
+    model: str = ""
+    name: str = ""
+    title: str = ""
+    """The beginning of the first prompt, in one line."""
+    turns: int = 0
+    messages: int = 0
+    """How many there are now; those that were put together into a summary do not count."""
+    unfinished: bool = False
+    """Its last turn has no end: it runs, or the harness that ran it is gone."""
+    options: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """One turn. ``status`` is empty as long as it has no end."""
+
+    turn_id: str
+    prompt: str
+    origin: Origin = "operator"
+    started: float = 0.0
+    ended: float | None = None
+    status: TurnStatus | None = None
+    usage: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionNote:
+    """Something else that happened in a conversation: ``kind`` is one word (``compacted``, ``model``, ``paused``)."""
+
+    at: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredConversation:
+    """One conversation as it is on the disk. ``messages`` are texts as they were handed over, oldest first."""
+
+    session: SessionSummary
+    messages: tuple[str, ...] = ()
+    turns: tuple[StoredTurn, ...] = ()
+    notes: tuple[SessionNote, ...] = ()
+
+    @property
+    def unfinished(self) -> StoredTurn | None:
+        """The turn that was going on when its harness died; None when the last one has an end."""
+        return self.turns[-1] if self.turns and self.turns[-1].status is None else None
