@@ -1,22 +1,43 @@
-"""The slash commands of the prompt: what they are called, how they are read, and what completes them.
+"""The slash commands of the prompt: which there are, how a line is read, and what completes it.
 
 ::
 
-    parsed = parse("/kill 12")                 # Parsed, or Mistake with a sentence for the operator
-    await parsed.command.run(context, parsed.args)
-    completions("/mod", context)               # what could stand there: Completion(text, start, about)
+    if is_command(line):
+        parsed = parse(line)                     # Parsed, or Mistake with a sentence for the operator
+        await run_command(parsed, context)       # prints through context.output; mistakes too
+    completions("/mod", context)                 # what could stand there: Completion(text, start, about)
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ...errors import HarnessError
+from .commands_base import BadArguments, Choice, SlashCommand, no_arguments, one_of
+from .commands_notes import Memory, Todos
+from .commands_safety import Approve, Pause, Permissions, Resume
+from .commands_session import Compact, Model, SessionCommand, Theme
+from .commands_state import Context, Status, Tools
+from .commands_work import Attach, Jobs, Kill, Ps, Timeout
 
 if TYPE_CHECKING:
     from .context import PromptContext
 
-__all__ = ["Completion", "Mistake", "Parsed", "SlashCommand", "completions", "parse"]
+__all__ = [
+    "COMMANDS",
+    "Completion",
+    "Mistake",
+    "Parsed",
+    "SlashCommand",
+    "completions",
+    "is_command",
+    "parse",
+    "run_command",
+]
+
+BEGINS_A_PROMPT = "to begin a prompt with a slash, put a space before it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +56,6 @@ class Mistake:
     message: str
 
 
-class SlashCommand(ABC):
-    """One command."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-    usage: str = ""
-    """Its arguments, as help shows them."""
-    about: str
-    """One line of help."""
-    during_turn: bool = True
-    """Whether it can run while a turn does."""
-
-    @abstractmethod
-    async def run(self, context: PromptContext, args: str) -> None:
-        """Do it. ``args`` is what stands after the name.
-
-        Raises:
-            HarnessError: it could not be done; whoever called it shows why.
-        """
-
-    def choices(self, context: PromptContext, words: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        """What the next word could be, after these: texts, and what each is. Never waits."""
-        return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """A command, and what stands after its name."""
@@ -68,11 +64,114 @@ class Parsed:
     args: str
 
 
+# -- the last two
+
+
+class Help(SlashCommand):
+    """``/help``."""
+
+    name, aliases, usage = "help", ("?",), "[COMMAND]"
+    about = "List the commands, or say what one does."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Print it."""
+        if args:
+            command = NAMES[one_of(args.removeprefix("/"), NAMES, "command")]
+            others = f"  (also /{', /'.join(command.aliases)})" if command.aliases else ""
+            context.output.say(f"{command.synopsis}{others}", f"  {command.about}", *command.details)
+            return
+        context.output.table(("COMMAND", "WHAT IT DOES"), [(one.synopsis, one.about) for one in COMMANDS])
+        context.output.say("!COMMAND runs on the target, as you. Everything else goes to the model.")
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """The commands."""
+        return () if words else [Choice(one.name, one.about) for one in COMMANDS]
+
+
+class Quit(SlashCommand):
+    """``/quit``."""
+
+    name, aliases = "quit", ("exit", "q")
+    about = "Leave. Sessions and jobs on the target live on."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Leave."""
+        no_arguments(args)
+        context.front.leave()
+
+
+COMMANDS: tuple[SlashCommand, ...] = (
+    *(Status(), Context(), Ps(), Kill(), Timeout(), Approve(), Permissions(), SessionCommand(), Compact(), Model()),
+    *(Theme(), Tools(), Jobs(), Attach(), Pause(), Resume(), Todos(), Memory(), Help(), Quit()),
+)
+"""In the order of the help."""
+NAMES: Mapping[str, SlashCommand] = {name: one for one in COMMANDS for name in (one.name, *one.aliases)}
+
+
+# -- reading
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is a command, and not a prompt that begins with a path. Pure."""
+    return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
+
+
 def parse(line: str) -> Parsed | Mistake:
     """Read a line that begins with a slash. Pure."""
-    return Mistake(f"there is no command {line.split()[0] if line.split() else line!r}")
+    word, _, args = line[1:].strip().replace("\t", " ").partition(" ")
+    if not word:
+        return Mistake(f"/help lists the commands; {BEGINS_A_PROMPT}")
+    command = NAMES.get(word.lower())
+    if command is None:
+        from difflib import get_close_matches  # for mistakes only
+
+        close = get_close_matches(word.lower(), NAMES, n=1)
+        advice = f"did you mean /{close[0]}?" if close else "/help lists them"
+        return Mistake(f"there is no command /{word}; {advice} ({BEGINS_A_PROMPT})")
+    return Parsed(command, args.strip())
+
+
+async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_turn: bool = False) -> bool:
+    """Run a command, or say why not; whether it did what it should.
+
+    Args:
+        in_turn: a turn is running, or waits for an answer.
+    """
+    if isinstance(parsed, Mistake):
+        context.output.warn(parsed.message)
+        return False
+    command = parsed.command
+    if in_turn and command.waits_for_turn(parsed.args):
+        context.output.warn(f"/{command.name} waits for the end of the turn: C-c cancels it")
+        return False
+    try:
+        await command.run(context, parsed.args)
+    except BadArguments as error:
+        context.output.warn(f"/{command.name}: {error.message} (usage: {command.synopsis})")
+    except HarnessError as error:
+        context.output.warn(f"/{command.name}: {error}")
+    else:
+        return True
+    return False
+
+
+# -- completing
 
 
 def completions(line: str, context: PromptContext) -> list[Completion]:
     """What could stand at the end of a line that begins with a slash. Never waits."""
-    return []
+    if not line.startswith("/"):
+        return []
+    word, space, rest = line[1:].partition(" ")
+    if not space:
+        found = [one for one in COMMANDS if one.name.startswith(word.lower())]
+        aliased = [one for one in COMMANDS if one not in found and word and word.lower() in one.aliases]
+        return [Completion(f"/{one.name}", 0, one.about) for one in (*found, *aliased)]
+    command = NAMES.get(word.lower())
+    if command is None:
+        return []
+    *before, current = rest.split(" ")
+    words = [one for one in before if one]
+    start = len(line) - len(current)
+    choices = command.choices(context, words)
+    return [Completion(one.text, start, one.about) for one in choices if one.text.startswith(current)]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ...agent.agent import Agent
+    from ...agent.models import ModelProfile, ModelTable
+    from ...agent.sessions import SessionStore
     from ...context import ExecutionContext
-    from ...tasks import BackgroundTasks
     from ...toolkit.assembly import Toolkit
     from ...toolkit.executor import Executor
     from ...toolkit.permissions.timed import TimedApproval
+    from .deadlines import Deadlines
 
 __all__ = ["Front", "Output", "PromptContext"]
 
@@ -49,6 +52,14 @@ class Front(ABC):
         """
 
     @abstractmethod
+    async def use_model(self, profile: ModelProfile) -> None:
+        """Begin a conversation with a model, where there was none to talk to.
+
+        Raises:
+            HarnessError: it cannot be opened.
+        """
+
+    @abstractmethod
     async def attach(self, *, read_only: bool = False) -> None:
         """Give the terminal to a client of the tmux session until it detaches.
 
@@ -75,7 +86,7 @@ class Front(ABC):
 class PromptContext:
     """The session at the prompt, as it is when a command begins. The loop makes one for each command.
 
-    Without a model ``agent`` and ``models`` are None; ``executor`` is then that of the operator's own commands.
+    Without a model ``agent`` is None; ``executor`` is then that of the operator's own commands.
     """
 
     execution: ExecutionContext
@@ -84,11 +95,10 @@ class PromptContext:
     timed: TimedApproval
     output: Output
     front: Front
-    tasks: BackgroundTasks
-    """For what goes on after a command has returned; they end with the prompt."""
-    agent: Any = None
-    """The :class:`harness.agent.agent.Agent`, or None."""
-    models: Any = None
-    """The :class:`harness.agent.models.ModelTable`, or None when it could not be loaded."""
-    store: Any = None
-    """The :class:`harness.agent.sessions.SessionStore`, or None when conversations are not stored."""
+    deadlines: Deadlines
+    """One for the life of the prompt."""
+    agent: Agent | None = None
+    models: ModelTable | None = None
+    """None when the settings of models are wrong."""
+    store: SessionStore | None = None
+    """None when conversations are not stored."""

@@ -1,0 +1,324 @@
+"""Slash commands for what runs: the turn, its calls, jobs on the target, the session to attach to."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from ...command import parse_duration
+from ...errors import HarnessError, JobNotFound
+from ...results import Job, Status
+from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
+
+if TYPE_CHECKING:
+    from .context import PromptContext
+
+__all__ = ["Attach", "Jobs", "Kill", "Ps", "Timeout", "Victim", "parse_timeout", "parse_victims"]
+
+LAST_JOBS = 20
+TAIL = 4096
+"""Bytes of a job's output that are shown."""
+LONGEST = 7 * 86400.0
+"""Seconds that a deadline may be away."""
+_NUMBER = re.compile(r"#?([1-9][0-9]{0,8})", re.ASCII)
+
+
+# -- what runs
+
+
+class Ps(SlashCommand):
+    """``/ps``."""
+
+    name = "ps"
+    about = "Show what runs: the turn, queued prompts, and commands on the target."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Print it."""
+        if args:
+            raise BadArguments(f"it takes no arguments, and {args!r} is one")
+        rows = [*_turn_rows(context), *await _job_rows(context)]
+        if not rows:
+            context.output.say("nothing runs")
+            return
+        context.output.table(("WHAT", "ID", "STATE", "SINCE", "PANE", "COMMAND"), rows)
+        now = anyio.current_time()
+        for deadline in context.deadlines.all:
+            context.output.say(f"{deadline.what} is ended in {duration(deadline.at - now)} (/timeout)")
+
+
+def _turn_rows(context: PromptContext) -> list[tuple[str, ...]]:
+    if context.agent is None:
+        return []
+    state = context.agent.state
+    turn = [("turn", "turn", state.doing, "", "", "")] if state.turn_id else []
+    queue = [("prompt", f"#{one.place}", "queued", "", "", brief(one.prompt)) for one in state.queue]
+    return [*turn, *queue]
+
+
+async def _job_rows(context: PromptContext) -> list[tuple[str, ...]]:
+    running = [job for job in await context.execution.jobs() if job.status is Status.RUNNING]
+    redact = context.toolkit.redactor.text
+    return [
+        ("job", job.job_id, job.status.value, moment(job.started), job.pane or "", brief(redact(job.command)))
+        for job in running
+    ]
+
+
+# -- ending it
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Something that is to end. ``ident`` is a job's id, or a queued prompt's number."""
+
+    kind: Literal["turn", "prompt", "job"]
+    ident: str = ""
+
+    def __str__(self) -> str:
+        return {"turn": "the turn", "prompt": f"prompt #{self.ident}", "job": f"job {self.ident}"}[self.kind]
+
+
+def parse_victims(args: str) -> tuple[Victim, ...]:
+    """``turn``, ``#2`` (a queued prompt), or a job's id; several are several. Pure.
+
+    Raises:
+        BadArguments: there is none.
+    """
+    words = tuple(dict.fromkeys(args.split()))
+    if not words:
+        raise BadArguments("say what is to end: turn, a job's ID, or #N for a queued prompt; /ps lists them")
+    return tuple(_victim(word) for word in words)
+
+
+def _victim(word: str) -> Victim:
+    if word == "turn":
+        return Victim("turn")
+    if word.startswith("#"):
+        match = _NUMBER.fullmatch(word)
+        if match is None:
+            raise BadArguments(f"{word!r} is no number of a queued prompt")
+        return Victim("prompt", match[1])
+    return Victim("job", word)
+
+
+class Kill(SlashCommand):
+    """``/kill``."""
+
+    name = "kill"
+    usage = "turn|ID|#N..."
+    about = "End the turn, a job on the target (TERM, then KILL), or a prompt that is queued."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """End each of them; a failure keeps none of the others alive."""
+        failures = []
+        for victim in parse_victims(args):
+            try:
+                context.output.say(await end(victim, context))
+            except HarnessError as error:
+                failures.append(error.message)
+        if failures:
+            raise HarnessError("; ".join(failures))
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """The turn and the queued prompts; jobs are known to the target alone."""
+        rows = _turn_rows(context)
+        return [Choice(row[1], row[5] or row[2]) for row in rows if row[1] not in words]
+
+
+async def end(victim: Victim, context: PromptContext) -> str:
+    """End something; returns what became of it.
+
+    Raises:
+        HarnessError: it is not there, or could not be ended.
+    """
+    if victim.kind == "job":
+        return await _end_job(victim.ident, context)
+    if victim.kind == "turn":
+        if context.agent is None or not context.agent.cancel():
+            raise HarnessError("no turn runs")
+        return "the turn is cancelled"
+    if not agent_of(context).withdraw(int(victim.ident)):
+        raise HarnessError(f"no prompt #{victim.ident} is queued; /ps lists them")
+    return f"prompt #{victim.ident} is withdrawn"
+
+
+async def _end_job(job_id: str, context: PromptContext) -> str:
+    try:
+        before = await context.execution.job(job_id)
+        if before.status is not Status.RUNNING:
+            return f"job {job_id} had ended already: {_ending(before)}"
+        return f"job {job_id}: {_ending(await context.execution.kill(job_id))}"
+    except JobNotFound:
+        raise HarnessError(f"there is no job {job_id!r} on the target; /ps lists what runs") from None
+
+
+def _ending(job: Job) -> str:
+    code = "no exit code" if job.exit_code is None else f"exit code {job.exit_code}"
+    return f"{job.status.value}, {code}"
+
+
+# -- ending it later
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A deadline that is set; ``seconds`` None takes it back."""
+
+    victim: Victim
+    seconds: float | None
+
+
+def parse_timeout(args: str) -> Wanted:
+    """``10m``, ``10m 12`` (a job), ``none``, ``none 12``. Pure.
+
+    Raises:
+        BadArguments: it means nothing, or more than a week.
+    """
+    time, *rest = args.split()
+    if len(rest) > 1:
+        raise BadArguments("give a time, and at most one job")
+    victim = _victim(rest[0]) if rest else Victim("turn")
+    if victim.kind == "prompt":
+        raise BadArguments("a queued prompt does not run yet: it takes no time")
+    if time in ("none", "off"):
+        return Wanted(victim, None)
+    try:
+        seconds = parse_duration(time)
+    except ValueError:
+        raise BadArguments(f"{time!r} is no time: write 90, 30s, 10m, 1h, or none") from None
+    if not 0 < seconds <= LONGEST:
+        raise BadArguments(f"{time!r} is not between nothing and a week")
+    return Wanted(victim, seconds)
+
+
+class Timeout(SlashCommand):
+    """``/timeout``."""
+
+    name = "timeout"
+    usage = "[TIME|none [ID]]"
+    about = "End the running turn, or a job, when TIME is over; none takes that back."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Set, take back or list deadlines."""
+        if not args:
+            self._list(context)
+            return
+        wanted = parse_timeout(args)
+        what = str(wanted.victim)
+        if wanted.seconds is None:
+            dropped = context.deadlines.drop(what)
+            context.output.say(f"{what} has no deadline any more" if dropped else f"{what} had no deadline")
+            return
+        await self._check(wanted.victim, context)
+        turn_id = context.agent.state.turn_id if context.agent is not None else ""
+
+        async def over() -> None:
+            await _over(wanted.victim, turn_id, context)
+
+        context.deadlines.set(what, wanted.seconds, over)
+        context.output.say(f"{what} is ended in {duration(wanted.seconds)}")
+
+    def _list(self, context: PromptContext) -> None:
+        now = anyio.current_time()
+        lines = [f"{one.what} is ended in {duration(one.at - now)}" for one in context.deadlines.all]
+        context.output.say(*lines or ["there is no deadline"])
+
+    async def _check(self, victim: Victim, context: PromptContext) -> None:
+        if victim.kind == "turn":
+            if context.agent is None or not context.agent.state.turn_id:
+                raise HarnessError("no turn runs")
+            return
+        try:
+            job = await context.execution.job(victim.ident)
+        except JobNotFound:
+            raise HarnessError(f"there is no job {victim.ident!r} on the target; /ps lists what runs") from None
+        if job.status is not Status.RUNNING:
+            raise HarnessError(f"job {victim.ident} has ended: {_ending(job)}")
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """Usual times."""
+        return () if words else [Choice(text) for text in ("1m", "10m", "1h", "none")]
+
+
+async def _over(victim: Victim, turn_id: str, context: PromptContext) -> None:
+    """A deadline has come; a later turn is not meant by that of an earlier one."""
+    if victim.kind == "turn" and (context.agent is None or context.agent.state.turn_id != turn_id):
+        return
+    try:
+        context.output.warn(f"time is over (/timeout): {await end(victim, context)}")
+    except HarnessError as error:
+        context.output.warn(f"time is over (/timeout), but {victim} could not be ended: {error.message}")
+
+
+# -- looking at it
+
+
+class Jobs(SlashCommand):
+    """``/jobs``."""
+
+    name = "jobs"
+    usage = "[ID]"
+    about = "List the last jobs on the target, or show one and the end of its output."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Print it."""
+        if args:
+            await self._show(context, args)
+            return
+        jobs = await context.execution.jobs()
+        recent = {job.job_id for job in jobs[-LAST_JOBS:]}
+        shown = [job for job in jobs if job.status is Status.RUNNING or job.job_id in recent]
+        if not shown:
+            context.output.say("there are no jobs on the target")
+            return
+        redact = context.toolkit.redactor.text
+        context.output.table(
+            ("ID", "STATUS", "CODE", "STARTED", "PANE", "COMMAND"), [_row(job, redact(job.command)) for job in shown]
+        )
+
+    async def _show(self, context: PromptContext, job_id: str) -> None:
+        redact = context.toolkit.redactor.text
+        try:
+            job = await context.execution.job(job_id)
+        except JobNotFound:
+            raise HarnessError(f"there is no job {job_id!r} on the target; /jobs lists them") from None
+        size = (await context.execution.read_job(job_id, limit=0)).stdout.size
+        part = (await context.execution.read_job(job_id, stdout=max(0, size - TAIL), limit=TAIL)).stdout
+        text = redact(part.data.decode("utf-8", "replace")).rstrip("\n")
+        context.output.say(*(redact(line) for line in job_facts(job)))
+        if part.start:
+            context.output.say(f"output, the last {len(part.data)} of {part.size} bytes (harness jobs tail {job_id}):")
+        elif text:
+            context.output.say("output:")
+        context.output.say(*text.split("\n") if text else ["(no output)"])
+
+
+def _row(job: Job, command: str) -> tuple[str, ...]:
+    code = "" if job.exit_code is None else str(job.exit_code)
+    return job.job_id, job.status.value, code, moment(job.started), job.pane or "", brief(command)
+
+
+class Attach(SlashCommand):
+    """``/attach``."""
+
+    name = "attach"
+    usage = "[read-only]"
+    about = "Enter the tmux session, to watch or to take over; C-b d comes back here."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Give the terminal away, after saying how to do the same from elsewhere."""
+        if args not in ("", "read-only", "-r"):
+            raise BadArguments(f"{args!r} means nothing here")
+        execution = context.execution
+        command = execution.attach_command_read_only if args else execution.attach_command
+        context.output.say(f"from another terminal: {shlex.join(command)}")
+        await context.front.attach(read_only=bool(args))
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """To watch only."""
+        return () if words else [Choice("read-only", "watch, and type nothing")]
