@@ -292,3 +292,17 @@ async def test_permissions_are_set_and_shown_to_who_approves(here: ExecutionCont
     assert tool.preview(tool.parse({"path": "a", "content": "b"})) == "b"
     shown = tool.preview(tool.parse({"path": "a", "content": "b", "mode": "append", "permissions": 420}))
     assert shown == "[mode append, permissions 0644]\nb"
+
+
+async def test_permissions_of_a_new_file_leave_one_that_exists_as_it_is(here: ExecutionContext, tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    wrote = await call(made := box(here), "write_file", path=str(file), content="a", permissions_if_new="0750")
+    assert (file.stat().st_mode & 0o7777, facts(wrote)["permissions"]) == (0o750, "0750")
+    again = await call(made, "write_file", path=str(file), content="b", permissions_if_new="0644")
+    assert (file.read_text(), file.stat().st_mode & 0o7777) == ("b", 0o750)
+    assert "permissions" not in facts(again)
+    assert again.result.text == f"Wrote 1 bytes to the file {file}"
+    both = await call(made, "write_file", path=str(file), content="c", permissions_if_new="0644", permissions="0600")
+    assert both.result.error_code == "invalid_args"
+    shown = WriteFile().preview(WriteFile().parse({"path": "a", "content": "b", "permissions_if_new": 420}))
+    assert shown == "[permissions of a new file 0644]\nb"

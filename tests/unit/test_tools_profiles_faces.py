@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from harness.errors import ToolError
 from harness.toolkit import Registry, ToolResult
 from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.contract import NAME
 from harness.toolkit.presets import schema_gaps
 from harness.toolkit.profiles import FacedTool, load_profile
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
-from harness.toolkit.tool import NAME
 from harness.toolkit.values import Json
 from harness_tools.dev.cleandiff_parse import Change
 from harness_tools.dev.cleandiff_report import Differences, report
@@ -189,7 +189,7 @@ TRANSLATED: list[tuple[str, str, dict[str, Json], dict[str, Json]]] = [
     ("gofastr", "Read", {"path": "x", "limit": 3}, {"path": "x", "byte_offset": 0, "limit": 3}),
     ("gofastr", "Read", {"path": "x", "limit": 2000}, {"byte_offset": 0, "limit": 1999}),
     ("gofastr", "Read", {"path": "x", "limit": 3, "offset": 9}, {"byte_offset": 9, "limit": 3}),
-    ("gofastr", "Write", {"path": "x", "content": "", "mode": 420}, {"permissions": "0644"}),
+    ("gofastr", "Write", {"path": "x", "content": "", "mode": 420}, {"permissions_if_new": "0644"}),
     ("gofastr", "Glob", {"pattern": "*"}, {"sort": "name", "include_hidden": True, "no_default_excludes": True}),
     ("gofastr", "TaskList", {"tasks": []}, {"todos": []}),
     ("hex", "bash", {"command": "x"}, {"timeout": 30.0}),

@@ -224,6 +224,15 @@ class _Write(MutatingArguments):
     permissions: Permissions | None = Field(
         None, description="its permission bits in octal, such as '0644'; without them an old file keeps its own"
     )
+    permissions_if_new: Permissions | None = Field(
+        None, description="the same for a new file alone: one that exists keeps its own"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> _Write:
+        if self.permissions is not None and self.permissions_if_new is not None:
+            raise ValueError("permissions and permissions_if_new contradict each other: give one of them")
+        return self
 
 
 class WriteFile(Tool[_Write]):
@@ -243,17 +252,22 @@ class WriteFile(Tool[_Write]):
         told = [] if args.mode == "overwrite" else [f"mode {args.mode}"]
         if args.permissions is not None:
             told.append(f"permissions {mode_of(args.permissions):04o}")
+        if args.permissions_if_new is not None:
+            told.append(f"permissions of a new file {mode_of(args.permissions_if_new):04o}")
         return f"[{', '.join(told)}]\n{args.content}" if told else args.content
 
     async def run(self, args: _Write, ctx: ToolContext) -> ToolResult:
         data = args.content.encode("utf-8", "surrogateescape")
-        bits = None if args.permissions is None else mode_of(args.permissions)
-        done = await guarded_write(ctx, args.path, data, mode=args.mode, permissions=bits)
-        return _written(done, bits) if isinstance(done, Written) else done
+        always, new = (
+            None if given is None else mode_of(given) for given in (args.permissions, args.permissions_if_new)
+        )
+        done = await guarded_write(ctx, args.path, data, mode=args.mode, permissions=always, permissions_if_new=new)
+        return _written(done, always, new) if isinstance(done, Written) else done
 
 
-def _written(done: Written, bits: int | None) -> ToolResult:
+def _written(done: Written, always: int | None, new: int | None) -> ToolResult:
     result = done.result
+    bits = new if always is None and result.created else always
     made = "a new file" if result.created else "the file"
     facts: dict[str, Json] = {"path": done.path, "bytes_written": result.bytes_written, "created": result.created}
     if bits is not None:

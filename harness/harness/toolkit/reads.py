@@ -199,11 +199,12 @@ async def guarded_write(
     mode: WriteMode = "overwrite",
     parents: bool = True,
     permissions: int | None = None,
+    permissions_if_new: int | None = None,
 ) -> Written | ToolResult:
     """Write ``content`` over a file, to a new one, or at its end; or the refusal.
 
     To overwrite needs that all of it was read, to append that a part was, and ``create`` that there is none. The writer
-    has then seen what it wrote.
+    has then seen what it wrote. A file that exists does not get the mode bits ``permissions_if_new``.
 
     Raises:
         FileError: it cannot be written; ``FileExists`` with ``create``.
@@ -211,11 +212,12 @@ async def guarded_write(
     expected = await _expected(ctx, path, mode)
     if isinstance(expected, ToolResult):
         return expected
+    bits = permissions_if_new if permissions is None and expected.version is None else permissions
     whole = mode != "append" or expected.version is None or ctx.reads.seen(expected.path, whole=True) is not None
 
     async def write() -> WriteResult:
         return await ctx.execution.write_file(
-            expected.path, content, mode=mode, expect=expected.version, parents=parents, permissions=permissions
+            expected.path, content, mode=mode, expect=expected.version, parents=parents, permissions=bits
         )
 
     return await _write(ctx, path, expected, write, whole=whole)

@@ -72,7 +72,7 @@ class _Write(Arguments):
     path: str = Field(description="Path of the file")
     content: str = Field(description="What it is to hold")
     mode: int | None = Field(
-        None, ge=0, le=0o777, description="Permission bits; 420 is 0644. Without them an old file keeps its own"
+        None, ge=0, le=0o777, description="Permission bits of a new file; 420 is 0644. One that exists keeps its own"
     )
 
 
@@ -88,7 +88,7 @@ WRITE = Face(
     description="Write a file with the directories above it. One that exists must have been read.",
     arguments=_Write,
     fields={"path": "path", "content": "content"},
-    more=lambda args: {} if args.mode is None else {"permissions": f"{args.mode:04o}"},
+    more=lambda args: {} if args.mode is None else {"permissions_if_new": f"{args.mode:04o}"},
     render=_written,
 )
 
