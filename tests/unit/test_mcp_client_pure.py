@@ -22,7 +22,7 @@ from harness.mcp.client_schema import ArgumentSchema, SchemaMistake, usable_sche
 from harness.mcp.client_store import Known, changed_tools
 from harness.mcp.client_tools import is_mutating
 from harness.mcp.supervise import RestartBudget, Supervision
-from harness.toolkit.tool import NAME
+from harness.toolkit.contract import NAME
 
 # -- lines
 

@@ -11,9 +11,9 @@ from tests.support.toolbox import ALLOWED, Toolbox, Trace, toolbox
 
 from harness.errors import ConnectError, ConnectionLost, FileNotFound, ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult, Traits
+from harness.toolkit.contract import OutputLimit
 from harness.toolkit.events import Event, Failure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
 from harness.toolkit.seams import Hook, Middleware, Next, PermissionRequest, Verdict
-from harness.toolkit.tool import OutputLimit
 from harness.toolkit.values import JsonObject, Subject
 
 MUTATING = Traits(mutating=True, aliases=("speak",))

@@ -33,7 +33,7 @@ def reported(script: str, home: Path) -> dict[str, list[str]]:
 def test_importing_the_toolkit_and_all_tools_builds_no_model(tmp_path: Path) -> None:
     found = reported(
         """
-import harness.toolkit
+from harness.toolkit import *
 first = sorted({"difflib", "importlib.metadata", "pydantic.plugin._loader"} & set(sys.modules))
 from harness.toolkit.assembly import load_toolkit_settings
 from harness.toolkit.catalogue import load_catalogue
@@ -48,3 +48,25 @@ print(json.dumps({"first": first, "early": early, "late": built, "problems": lis
     assert found["early"] == []
     assert found["late"] == ["harness_tools.files._Read"]
     assert found["problems"] == []
+
+
+def test_the_ledger_and_the_values_are_loaded_without_models_of_tools(tmp_path: Path) -> None:
+    found = reported(
+        """
+del sys.modules["pydantic"]
+import harness.toolkit.ledger
+from harness.toolkit import CallStatus, ToolCall
+print(json.dumps({"loaded": sorted({"pydantic", "harness.toolkit.contract"} & set(sys.modules))}))
+""",
+        tmp_path,
+    )
+    assert found["loaded"] == []
+
+
+def test_the_toolkit_has_the_names_that_it_lists_and_no_others() -> None:
+    import harness.toolkit
+
+    for name in harness.toolkit.__all__:
+        assert getattr(harness.toolkit, name) is not None
+    assert not hasattr(harness.toolkit, "nothing")
+    assert {"Executor", "tool"} <= set(dir(harness.toolkit))

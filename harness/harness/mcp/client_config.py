@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ConfigError, ToolError
 from ..toolkit.arguments import parse_arguments
-from ..toolkit.tool import Arguments
+from ..toolkit.contract import Arguments
 from ..toolkit.values import Category, Json
 from .client_values import Template
 

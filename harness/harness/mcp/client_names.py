@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from ..toolkit.tool import NAME
+from ..toolkit.contract import NAME
 
 __all__ = ["is_nameable", "local_name"]
 

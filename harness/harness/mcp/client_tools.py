@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..errors import ConnectError, ConnectionLost, ToolError
+from ..toolkit.contract import Arguments, Tool, Traits
 from ..toolkit.failures import MAYBE, timed_out
-from ..toolkit.tool import Arguments, Tool, Traits
 from ..toolkit.values import JsonObject, Subject, ToolResult
 from .client import Connection, ServerRefusal
 from .client_config import ServerConfig

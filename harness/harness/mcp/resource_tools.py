@@ -12,8 +12,8 @@ from pydantic import Field
 from ..errors import UnsupportedOperation
 from ..results import Status
 from ..toolkit.context import ToolContext
+from ..toolkit.contract import Arguments, OutputLimit, tool
 from ..toolkit.registry import Registry
-from ..toolkit.tool import Arguments, OutputLimit, tool
 from ..toolkit.values import Category, Json, ToolResult
 
 if TYPE_CHECKING:

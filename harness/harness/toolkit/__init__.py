@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from .context import ToolContext
-from .executor import Executor
-from .registry import Registry
-from .services import Services
-from .tool import Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, Traits, tool
-from .values import (
-    Block,
-    CallOutcome,
-    CallStatus,
-    Category,
-    Image,
-    Json,
-    JsonObject,
-    Subject,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+    from .contract import Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, Traits, tool
+    from .executor import Executor
+    from .registry import Registry
+    from .services import Services
+    from .values import (
+        Block,
+        CallOutcome,
+        CallStatus,
+        Category,
+        Image,
+        Json,
+        JsonObject,
+        Subject,
+        Text,
+        ToolCall,
+        ToolResult,
+    )
 
 __all__ = [
     "Arguments",
@@ -45,3 +48,27 @@ __all__ = [
     "Traits",
     "tool",
 ]
+
+_NAMES = {
+    "context": ("ToolContext",),
+    "contract": ("Arguments", "FunctionTool", "MutatingArguments", "OutputLimit", "Tool", "Traits", "tool"),
+    "executor": ("Executor",),
+    "registry": ("Registry",),
+    "services": ("Services",),
+}
+"""Where the names are defined; those that are not here are values."""
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """Names are loaded when they are first asked for: the audit and the rules need no model of a tool."""
+        from importlib import import_module
+
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = next((module for module, names in _NAMES.items() if name in names), "values")
+        value = globals()[name] = getattr(import_module(f".{home}", __name__), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

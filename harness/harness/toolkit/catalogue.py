@@ -13,12 +13,12 @@ from ..errors import ConfigError
 from ..settings import user_config_path
 from .commandspec import parse_specs
 from .commandtool import CommandTool
+from .contract import Tool
 from .outputs import OutputStore
 from .outputtool import ReadOutput
 from .plugins import TOOLS, find, load_tools
 from .profiles import load_profile
 from .registry import Registry
-from .tool import Tool
 from .toolsettings import NO_PROFILE, ToolSettings
 
 __all__ = ["Catalogue", "command_tools_directory", "load_catalogue", "offered"]

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from ..errors import ConfigError
-from .tool import NAME, Arguments, MutatingArguments
+from .contract import NAME, Arguments, MutatingArguments
 
 __all__ = ["CommandSpec", "Parameter", "arguments_model", "parse_specs"]
 

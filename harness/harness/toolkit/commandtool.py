@@ -38,9 +38,9 @@ from ..errors import ToolError
 from ..results import ShellResult
 from .commandspec import CommandSpec, Parameter, arguments_model
 from .context import ToolContext
+from .contract import Tool, Traits
 from .limits import BLOCK_LIMIT
 from .shellresults import note_job, progress_of, shell_result
-from .tool import Tool, Traits
 from .values import Category, Json, JsonObject, Subject, Text, ToolResult
 
 __all__ = ["CommandTool", "command_words", "quote_word"]

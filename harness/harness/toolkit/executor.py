@@ -21,6 +21,7 @@ from ..errors import ToolError
 from .arguments import decode
 from .batch import CONCURRENCY, Order, run_batch
 from .context import CallNotes, ToolContext
+from .contract import Tool
 from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
 from .failures import cancelled, failure_of, redacted, status_of
 from .locks import PathLocks
@@ -29,7 +30,6 @@ from .profiles import FacedCall, FacedTool
 from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
-from .tool import Tool
 from .typed import without_typed
 from .values import CallOutcome, CallStatus, ToolCall
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from .contract import OutputLimit
 from .seams import Outputs
-from .tool import OutputLimit
 from .values import Block, Text, ToolResult
 
 __all__ = ["BLOCK_LIMIT", "cut", "cut_result", "fit_items"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from .context import ToolContext
+from .contract import Arguments, OutputLimit, Tool, Traits
 from .outputs import OutputStore
-from .tool import Arguments, OutputLimit, Tool, Traits
 from .values import ToolResult
 
 __all__ = ["ReadOutput"]

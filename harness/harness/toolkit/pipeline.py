@@ -11,13 +11,13 @@ import anyio
 from ..errors import HarnessError, ToolError
 from .arguments import decode
 from .context import ToolContext
+from .contract import Intent, OutputLimit, Tool, Traits
 from .events import Failure
 from .failures import MAYBE, cancelled, failure_of, not_the_tool, redacted, refused, status_of, timed_out
 from .limits import BLOCK_LIMIT, cut_result
 from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
-from .tool import Intent, OutputLimit, Tool, Traits
 from .typed import panes_typed_into, without_typed
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 

@@ -23,8 +23,8 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from .context import ToolContext
+from .contract import Tool, Traits
 from .seams import Hook
-from .tool import Tool, Traits
 from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 
 __all__ = [

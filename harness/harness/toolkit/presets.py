@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tool import Tool
+from .contract import Tool
 from .values import Category
 
 __all__ = ["ALWAYS", "OPT_IN", "harmless", "in_packs", "only_reads", "opt_in", "schema_gaps"]

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
+from .contract import OutputLimit, Tool, Traits
 from .limits import cut
 from .registry import Registry, is_builtin
-from .tool import OutputLimit, Tool, Traits
 from .values import Block, CallOutcome, CallStatus, Image, Json, JsonObject, Subject, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ToolError
+from .contract import NAME, Tool
 from .presets import harmless, in_packs, only_reads, schema_gaps
 from .sources import ToolSource
-from .tool import NAME, Tool
 from .values import JsonObject, ToolResult
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, Tool
 if TYPE_CHECKING:
     from ..context import ExecutionContext
     from .context import ToolContext
+    from .contract import Tool
     from .executor import Executor
     from .spawning import AgentType, SpawnRequest, SpawnResult
-    from .tool import Tool
 
 __all__ = [
     "CallEntry",

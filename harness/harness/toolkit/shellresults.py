@@ -8,9 +8,9 @@ from typing import Literal
 
 from ..results import ShellResult, Status
 from .context import ToolContext
+from .contract import OutputLimit
 from .events import JobStarted
 from .limits import BLOCK_LIMIT, cut
-from .tool import OutputLimit
 from .values import Json, ToolResult
 
 __all__ = ["note_job", "progress_of", "shell_result"]

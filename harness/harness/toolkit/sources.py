@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .tool import Tool
+from .contract import Tool
 
 __all__ = ["FixedSource", "ToolSource"]
 

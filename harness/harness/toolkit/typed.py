@@ -23,8 +23,8 @@ def without_typed(arguments: JsonObject, panes: frozenset[str] | None) -> JsonOb
     """
     if panes is None:
         return arguments
+    from .contract import Intent
     from .redaction import MARK, redact_object
-    from .tool import Intent
 
     typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
     return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}

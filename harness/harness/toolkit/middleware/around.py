@@ -10,10 +10,10 @@ from functools import partial
 import anyio
 
 from ..context import ToolContext
+from ..contract import OutputLimit
 from ..failures import timed_out
 from ..limits import cut_result
 from ..seams import Next, Outputs, Redactor
-from ..tool import OutputLimit
 from ..values import CallOutcome, CallStatus, JsonObject, ToolCall
 
 __all__ = ["Logging", "Redaction", "Timeout", "Truncation"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ..contract import Intent
 from ..events import PermissionAsked, PermissionReplied
 from ..seams import PermissionRequest
-from ..tool import Intent
 from ..values import JsonObject
 from .answers import Answer, Question, Scope, may_be_kept
 from .approver import Approver

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..contract import Intent
 from ..reads import target_path
 from ..seams import PermissionRequest
-from ..tool import Intent
 from ..values import JsonObject, Subject
 from .claims import Claim, Piece
 from .commandclaims import CommandReader, extras_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ToolError
-from ..tool import Tool
+from ..contract import Tool
 from ..values import CallOutcome, CallStatus, Image, Json, JsonObject, Text, ToolCall, ToolResult
 
 __all__ = [

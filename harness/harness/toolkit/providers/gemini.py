@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..tool import Tool
+from ..contract import Tool
 from ..values import CallOutcome, Json, JsonObject, ToolCall
 from .base import Provider, Turn, arguments_of, ended, member, objects, pieces, required, turn
 from .gemini_schema import gemini_schema, restored

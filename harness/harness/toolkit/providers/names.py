@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..tool import Tool
+from ..contract import Tool
 
 __all__ = ["Names", "names_of"]
 

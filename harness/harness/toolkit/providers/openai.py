@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import ToolError
-from ..tool import Tool
+from ..contract import Tool
 from ..values import CallOutcome, Image, Json, JsonObject, ToolCall, ToolResult
 from .base import Provider, Turn, arguments_of, ended, member, objects, pieces, required, turn
 from .names import Names, names_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import ToolError
-from ..tool import Tool
+from ..contract import Tool
 from ..values import CallOutcome, Json, JsonObject, ToolCall
 from .base import CUT, Provider, Turn, arguments_of, ended, failure_in, member, not_run, objects, required, turn
 from .names import names_of

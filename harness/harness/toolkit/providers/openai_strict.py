@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ..tool import Tool
+from ..contract import Tool
 from ..values import CallOutcome, JsonObject, ToolCall
 from .base import Provider, Turn
 from .openai import OpenAI
