@@ -14,7 +14,9 @@
 from __future__ import annotations
 
 from .log import ConversationLog, MemoryLog
-from .store import SessionStore, StoredLog
+from .retention import SessionRetention
+from .store import SessionStore
+from .stored import StoredLog
 from .values import (
     NewSession,
     SessionInUse,
@@ -30,8 +32,9 @@ __all__ = [
     "MemoryLog",
     "NewSession",
     "SessionInUse",
-    "SessionNote",
     "SessionNotFound",
+    "SessionNote",
+    "SessionRetention",
     "SessionStore",
     "SessionSummary",
     "StoredConversation",

@@ -2,86 +2,231 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
+from time import time
+from typing import TypeVar
 
-from ...toolkit.values import JsonObject
-from ..events import Origin, TurnStatus
-from .log import ConversationLog
-from .values import NewSession, SessionSummary, StoredConversation
+import anyio
+from anyio import to_thread
 
-__all__ = ["SessionStore", "StoredLog"]
+from ...errors import HarnessError
+from . import rows
+from .files import SessionFiles, sessions_directory
+from .ids import is_session_id, new_session_id, prefix_of
+from .locking import locked
+from .portable import Imported, parsed, portable
+from .retention import SessionRetention, freed, outdated
+from .stored import CLOSE_LIMIT, StoredLog
+from .values import NewSession, SessionInUse, SessionNotFound, SessionSummary, StoredConversation
+
+__all__ = ["SessionStore"]
+
+SHOWN = 5
+"""Conversations that are named when one is asked for that could be any of them."""
+
+T = TypeVar("T")
 
 
 class SessionStore:
     """Stored conversations.
 
-    Every method raises :class:`~harness.errors.HarnessError` when the database cannot be read or written.
+    Every method raises :class:`~harness.errors.HarnessError` when the database cannot be read or written. Nothing is
+    made on the disk before the first conversation is created.
 
     ::
 
         summary = await store.create(NewSession(target=str(ctx.target), identity=ctx.identity))
         async with store.writing(summary.session_id) as log:      # SessionInUse: another process goes on with it
             await log.append([dumped(message)])
+
+    Args:
+        directory: the default is ``$XDG_STATE_HOME/harness/sessions``.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._directory = directory
+        self._files = SessionFiles(directory or sessions_directory())
+
+    # -- one that is written
 
     async def create(self, start: NewSession) -> SessionSummary:
         """Begin a conversation; returns it with its id."""
-        raise NotImplementedError
+        at = time()
+
+        return await self._write(lambda db: rows.insert(db, new_session_id(), start, at))
 
     @asynccontextmanager
     async def writing(self, session_id: str) -> AsyncIterator[StoredLog]:
-        """The log of a conversation, for this process alone as long as it is open."""
-        raise NotImplementedError
-        yield
+        """The log of a conversation, for this process alone as long as it is open.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            SessionInUse: another process goes on with it; the message names it.
+        """
+        held = ExitStack()
+        try:
+            log = await to_thread.run_sync(self._open, session_id, held)
+            try:
+                yield log
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+                    await log.finish()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+                await to_thread.run_sync(held.close, abandon_on_cancel=True)
+
+    def _open(self, session_id: str, held: ExitStack) -> StoredLog:
+        if not is_session_id(session_id):
+            raise self._missing(session_id)
+        db = held.enter_context(closing(self._files.open()))
+        held.enter_context(locked(self._files, session_id))
+        try:
+            number = rows.number_of(db, session_id)
+        except sqlite3.Error as error:
+            raise self._files.unusable(error) from error
+        if number is None:
+            raise self._missing(session_id)
+        return StoredLog(session_id, self._files, db, number)
+
+    # -- finding them
 
     async def list(
         self, *, identity: str | None = None, limit: int | None = None, text: str = ""
     ) -> tuple[SessionSummary, ...]:
-        """Conversations, the one that was changed last first; of one target, and with a text in title or name."""
-        raise NotImplementedError
+        """Conversations, the one that was changed last first.
+
+        Args:
+            identity: only those on that target (``ExecutionContext.identity``).
+            limit: as many at most.
+            text: only those with this text in their name or title.
+        """
+        return await self._read(partial(rows.summaries, identity=identity, limit=limit, text=text), ())
 
     async def find(self, text: str) -> SessionSummary:
-        """The conversation of that id, beginning of an id, or name. Raises :class:`SessionNotFound`."""
-        raise NotImplementedError
+        """The conversation of that name, or whose id is, or begins with, ``text``.
+
+        Raises:
+            SessionNotFound: there is none, or there are several.
+        """
+        found = [one for one in await self.list() if text.strip() and one.name == text.strip()]
+        prefix = prefix_of(text)
+        if not found and prefix is not None:
+            found = [one for one in await self.list() if one.session_id.startswith(prefix)]
+        if len(found) != 1:
+            raise self._missing(text, *found)
+        return found[0]
 
     async def last(self, identity: str | None = None) -> SessionSummary | None:
-        """The one that was changed last, on that target or anywhere."""
-        raise NotImplementedError
+        """The one that was changed last, on that target or anywhere; None when there is none."""
+        return next(iter(await self.list(identity=identity, limit=1)), None)
 
     async def load(self, session_id: str) -> StoredConversation:
-        """Everything of a conversation. Raises :class:`SessionNotFound`."""
-        raise NotImplementedError
+        """Everything of a conversation.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+        """
+        found = await self._read(lambda db: rows.conversation(db, session_id), None)
+        if found is None:
+            raise self._missing(session_id)
+        return found
+
+    # -- keeping order
 
     async def rename(self, session_id: str, name: str) -> SessionSummary:
-        """Give a conversation a name; empty takes it away."""
-        raise NotImplementedError
+        """Give a conversation a name, by which it can be found; empty takes it away.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            HarnessError: another one has that name.
+        """
+        name = " ".join(name.split())
+        if name and any(one.name == name and one.session_id != session_id for one in await self.list()):
+            raise HarnessError(f"another conversation is called {name!r}")
+        found = await self._write(lambda db: rows.rename(db, session_id, name))
+        if found is None:
+            raise self._missing(session_id)
+        return found
 
     async def delete(self, session_id: str) -> None:
-        """Remove a conversation. Raises :class:`SessionInUse`."""
-        raise NotImplementedError
+        """Remove a conversation; what it said is overwritten on the disk.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            SessionInUse: a process goes on with it.
+        """
+        if not is_session_id(session_id) or not await to_thread.run_sync(self._delete, session_id):
+            raise self._missing(session_id)
+
+    async def prune(self, limits: SessionRetention) -> int:
+        """Remove what is too old or too much, but none that is open; returns how many went."""
+        nothing: tuple[str, ...] = ()
+        going = await self._read(lambda db: outdated(db, limits, time()), nothing)
+        count = 0
+        for session_id in going:
+            try:
+                count += await to_thread.run_sync(self._delete, session_id)
+            except SessionInUse:
+                continue
+        if count:
+            await to_thread.run_sync(self._free)
+        return count
+
+    def _delete(self, session_id: str) -> bool:
+        if not self._files.database.exists():
+            return False
+        self._files.open().close()
+        with locked(self._files, session_id):
+            return self._files.write(lambda db: rows.delete(db, session_id))
+
+    def _free(self) -> None:
+        with closing(self._files.open()) as db:
+            try:
+                freed(db)
+            except sqlite3.Error as error:
+                raise self._files.unusable(error) from error
+
+    # -- in files
+
+    async def exported(self, session_id: str) -> str:
+        """A conversation as one JSON document. Raises :class:`SessionNotFound`."""
+        return portable(await self.load(session_id))
+
+    async def imported(self, document: str) -> SessionSummary:
+        """Keep what :meth:`exported` made, under a new id.
+
+        Raises:
+            HarnessError: it is none of our documents, or a newer harness made it; nothing is kept.
+        """
+        given = await to_thread.run_sync(parsed, document)
+        at = time()
+        return await self._write(lambda db: _insert_whole(db, given, at))
+
+    def _missing(self, text: str, *found: SessionSummary) -> SessionNotFound:
+        if not found:
+            return SessionNotFound(f"there is no conversation {text!r}", hint="harness resume --list shows them")
+        names = ", ".join(one.session_id for one in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+        return SessionNotFound(f"{text!r} could be any of {len(found)} conversations: {names}", hint="write more of it")
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
+        return await to_thread.run_sync(self._files.read, work, empty)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await to_thread.run_sync(self._files.write, work)
 
 
-class StoredLog(ConversationLog):
-    """The log of a stored conversation. Obtained from :meth:`SessionStore.writing`."""
-
-    session_id: str
-
-    async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "operator") -> None:
-        raise NotImplementedError
-
-    async def append(self, messages: Sequence[str]) -> None:
-        raise NotImplementedError
-
-    async def replaced(self, messages: Sequence[str], summary: str) -> None:
-        raise NotImplementedError
-
-    async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
-        raise NotImplementedError
-
-    async def noted(self, kind: str, text: str) -> None:
-        raise NotImplementedError
+def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> SessionSummary:
+    session_id = rows.insert(db, new_session_id(), given.start, at).session_id
+    number = rows.number_of(db, session_id)
+    assert number is not None
+    for turn in given.turns:
+        rows.start_turn(db, number, turn)
+    rows.add_messages(db, number, given.messages, at)
+    for note in given.notes:
+        rows.add_note(db, number, note.kind, note.text, note.at)
+    found = rows.summary_of(db, session_id)
+    assert found is not None
+    return found

@@ -11,8 +11,8 @@ from ..events import Origin, TurnStatus
 __all__ = [
     "NewSession",
     "SessionInUse",
-    "SessionNote",
     "SessionNotFound",
+    "SessionNote",
     "SessionSummary",
     "StoredConversation",
     "StoredTurn",

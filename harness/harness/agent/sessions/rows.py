@@ -1,0 +1,238 @@
+"""What is done with the tables of conversations, inside one transaction. Everything here blocks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ...toolkit.values import JsonObject
+from ..events import Origin, TurnStatus
+from .values import NewSession, SessionNote, SessionSummary, StoredConversation, StoredTurn
+
+__all__ = [
+    "DamagedRow",
+    "add_messages",
+    "add_note",
+    "conversation",
+    "delete",
+    "end_turn",
+    "insert",
+    "number_of",
+    "rename",
+    "replace_messages",
+    "start_turn",
+    "summaries",
+    "summary_of",
+    "title_of",
+]
+
+TITLE = 100
+"""Characters of a title."""
+COLUMNS = (
+    *("session_id", "created", "changed", "target", "identity", "tmux", "pane", "model", "name", "title"),
+    *("turns", "messages", "unfinished", "options"),
+)
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"  # noqa: S608  # names of columns
+INSERT = (
+    "INSERT INTO sessions (session_id, created, changed, target, identity, tmux, pane, model, name, title, options)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?)"
+)
+
+
+class DamagedRow(sqlite3.DatabaseError):
+    """A row holds what nobody wrote."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+# -- texts: SQLite takes no half of a surrogate pair in a TEXT, and a BLOB takes everything
+
+
+def _in(text: str) -> str | bytes:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _out(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+
+
+def _object(text: str | bytes) -> JsonObject:
+    try:
+        value = json.loads(_out(text))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise DamagedRow("what should be an object is none")
+    return cast(JsonObject, value)
+
+
+def title_of(prompt: str) -> str:
+    """What a conversation is called in lists: the first line of its first prompt. Pure."""
+    line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    return line if len(line) <= TITLE else f"{line[: TITLE - 3]}..."
+
+
+# -- writing
+
+
+def insert(db: sqlite3.Connection, session_id: str, start: NewSession, at: float) -> SessionSummary:
+    """Begin a conversation."""
+    values = (start.target, start.identity, start.tmux, start.pane, start.model, start.name)
+    db.execute(INSERT, (session_id, at, at, *map(_in, values), json.dumps(dict(start.options))))
+    found = summary_of(db, session_id)
+    assert found is not None
+    return found
+
+
+def number_of(db: sqlite3.Connection, session_id: str) -> int | None:
+    """The number under which the other tables know a conversation."""
+    row = db.execute("SELECT number FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+    return int(row[0]) if row else None
+
+
+def add_messages(db: sqlite3.Connection, session: int, messages: Sequence[str], at: float) -> None:
+    """Add messages at the end."""
+    (epoch,) = db.execute("SELECT epoch FROM sessions WHERE number = ?", (session,)).fetchone()
+    rows = [(session, epoch, _in(body)) for body in messages]
+    db.executemany("INSERT INTO messages (session, epoch, body) VALUES (?, ?, ?)", rows)
+    size = sum(len(body) for body in messages)
+    change = "UPDATE sessions SET messages = messages + ?, bytes = bytes + ?, changed = ? WHERE number = ?"
+    db.execute(change, (len(rows), size, at, session))
+
+
+def replace_messages(db: sqlite3.Connection, session: int, messages: Sequence[str], summary: str, at: float) -> None:
+    """Let these be all messages from now on."""
+    db.execute("UPDATE sessions SET epoch = epoch + 1, messages = 0 WHERE number = ?", (session,))
+    add_messages(db, session, messages, at)
+    add_note(db, session, "compacted", summary, at)
+
+
+def start_turn(db: sqlite3.Connection, session: int, turn: StoredTurn) -> None:
+    """A turn begins."""
+    db.execute(
+        "INSERT INTO turns (session, turn_id, prompt, origin, started, ended, status, usage)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(session, _in(turn.turn_id), _in(turn.prompt), turn.origin, turn.started, turn.ended, turn.status),
+            json.dumps(dict(turn.usage)),
+        ),
+    )
+    db.execute(
+        "UPDATE sessions SET turns = turns + 1, unfinished = ?, changed = max(changed, ?),"
+        " title = CASE title WHEN '' THEN ? ELSE title END WHERE number = ?",
+        (turn.status is None, turn.started, _in(title_of(turn.prompt)), session),
+    )
+
+
+def end_turn(
+    db: sqlite3.Connection, session: int, turn_id: str, status: TurnStatus, usage: JsonObject, at: float
+) -> None:
+    """A turn has ended."""
+    change = "UPDATE turns SET status = ?, usage = ?, ended = ? WHERE session = ? AND turn_id = ? AND status IS NULL"
+    db.execute(change, (status, json.dumps(dict(usage)), at, session, _in(turn_id)))
+    db.execute("UPDATE sessions SET unfinished = 0, changed = ? WHERE number = ?", (at, session))
+
+
+def add_note(db: sqlite3.Connection, session: int, kind: str, text: str, at: float) -> None:
+    """Keep something else that happened."""
+    row = (session, at, _in(kind), _in(text))
+    db.execute("INSERT INTO notes (session, at, kind, text) VALUES (?, ?, ?, ?)", row)
+    if kind == "model":
+        db.execute("UPDATE sessions SET model = ? WHERE number = ?", (_in(text), session))
+
+
+def rename(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:
+    """Give a conversation another name."""
+    db.execute("UPDATE sessions SET name = ? WHERE session_id = ?", (_in(name), session_id))
+    return summary_of(db, session_id)
+
+
+def delete(db: sqlite3.Connection, session_id: str) -> bool:
+    """Remove a conversation with everything that belongs to it; False when there is none."""
+    return bool(db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,)).rowcount)
+
+
+# -- reading
+
+
+def summary_of(db: sqlite3.Connection, session_id: str) -> SessionSummary | None:
+    """One conversation."""
+    row = db.execute(f"{SELECT} WHERE session_id = ?", (session_id,)).fetchone()
+    return _summary(row) if row else None
+
+
+def summaries(
+    db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = ""
+) -> tuple[SessionSummary, ...]:
+    """Conversations, the one that was changed last first."""
+    where = (
+        "(:identity IS NULL OR identity = :identity)"
+        " AND (:text = '' OR instr(lower(name), :text) OR instr(lower(title), :text))"
+    )
+    query = f"{SELECT} WHERE {where} ORDER BY changed DESC, number DESC LIMIT :limit"
+    values = {"identity": identity, "text": text.lower(), "limit": -1 if limit is None else limit}
+    return tuple(_summary(row) for row in db.execute(query, values))
+
+
+def _summary(row: tuple[Any, ...]) -> SessionSummary:
+    session_id, created, changed, *texts, turns, messages, unfinished, options = row
+    target, identity, tmux, pane, model, name, title = map(_out, texts)
+    return SessionSummary(
+        session_id=session_id,
+        created=created,
+        changed=changed,
+        target=target,
+        identity=identity,
+        tmux=tmux,
+        pane=pane,
+        model=model,
+        name=name,
+        title=title,
+        turns=turns,
+        messages=messages,
+        unfinished=bool(unfinished),
+        options=_object(options),
+    )
+
+
+def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation | None:
+    """Everything that counts of one conversation."""
+    session = summary_of(db, session_id)
+    number = number_of(db, session_id)
+    if session is None or number is None:
+        return None
+    messages = db.execute(
+        "SELECT body FROM messages WHERE session = :number"
+        " AND epoch = (SELECT epoch FROM sessions WHERE number = :number) ORDER BY number",
+        {"number": number},
+    )
+    turns = db.execute(
+        "SELECT turn_id, prompt, origin, started, ended, status, usage FROM turns WHERE session = ? ORDER BY number",
+        (number,),
+    )
+    notes = db.execute("SELECT at, kind, text FROM notes WHERE session = ? ORDER BY number", (number,))
+    return StoredConversation(
+        session=session,
+        messages=tuple(_out(body) for (body,) in messages),
+        turns=tuple(_turn(row) for row in turns),
+        notes=tuple(SessionNote(at=at, kind=_out(kind), text=_out(text)) for at, kind, text in notes),
+    )
+
+
+def _turn(row: tuple[Any, ...]) -> StoredTurn:
+    turn_id, prompt, origin, started, ended, status, usage = row
+    return StoredTurn(
+        turn_id=_out(turn_id),
+        prompt=_out(prompt),
+        origin=cast(Origin, origin),
+        started=started,
+        ended=ended,
+        status=cast("TurnStatus | None", status),
+        usage=_object(usage),
+    )

@@ -1,0 +1,117 @@
+"""The log of a stored conversation: what is handed over is on the disk when that returns."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import time
+
+import anyio
+from anyio import to_thread
+
+from ...errors import HarnessError
+from ...toolkit.values import JsonObject
+from ..events import Origin, TurnStatus
+from .files import SessionFiles, transaction
+from .log import ConversationLog
+from .rows import add_messages, add_note, end_turn, replace_messages, start_turn
+from .values import StoredTurn
+
+__all__ = ["CLOSE_LIMIT", "StoredLog"]
+
+WRITE_LIMIT = 15.0
+"""Seconds that a write may take before whoever waits for it is told; it may still come to its end."""
+CLOSE_LIMIT = 5.0
+
+Work = Callable[[sqlite3.Connection, int], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    work: Work
+    kept: bool = True
+    """When it could not be written, it is tried again with the next one."""
+
+
+class StoredLog(ConversationLog):
+    """The log of a stored conversation. Obtained from :meth:`.SessionStore.writing`."""
+
+    def __init__(self, session_id: str, files: SessionFiles, db: sqlite3.Connection, number: int) -> None:
+        self.session_id = session_id
+        self._files = files
+        self._db = db
+        self._number = number
+        self._waiting: deque[_Item] = deque()
+        self._turn = threading.Lock()
+
+    async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "operator") -> None:
+        turn = StoredTurn(turn_id=turn_id, prompt=prompt, origin=origin, started=time())
+        await self._write(lambda db, number: start_turn(db, number, turn))
+
+    async def append(self, messages: Sequence[str]) -> None:
+        given, at = tuple(messages), time()
+        await self._write(lambda db, number: add_messages(db, number, given, at))
+
+    async def replaced(self, messages: Sequence[str], summary: str) -> None:
+        given, at = tuple(messages), time()
+        await self._write(lambda db, number: replace_messages(db, number, given, summary, at), kept=False)
+
+    async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
+        took, at = usage or {}, time()
+        await self._write(lambda db, number: end_turn(db, number, turn_id, status, took, at))
+
+    async def noted(self, kind: str, text: str) -> None:
+        at = time()
+        await self._write(lambda db, number: add_note(db, number, kind, text, at))
+
+    async def finish(self) -> None:
+        """Write what could not be written before.
+
+        Raises:
+            HarnessError: it still cannot be; it is lost.
+        """
+        if self._waiting:
+            await to_thread.run_sync(self._flush, abandon_on_cancel=True)
+
+    async def _write(self, work: Work, *, kept: bool = True) -> None:
+        """Write it with all that waits; who is cancelled meanwhile has it written all the same."""
+        item = _Item(work, kept)
+        self._waiting.append(item)
+        with anyio.CancelScope(shield=True):
+            try:
+                with anyio.fail_after(WRITE_LIMIT):
+                    await to_thread.run_sync(self._flush, abandon_on_cancel=True)
+            except TimeoutError:
+                self._withdraw(item)
+                raise self._files.failure(f"the disk gave no answer for {WRITE_LIMIT:g} s") from None
+
+    def _withdraw(self, item: _Item) -> None:
+        if not item.kept and item in self._waiting:
+            self._waiting.remove(item)
+
+    def _flush(self) -> None:
+        """Write everything that waits, in its order, or nothing of it."""
+        with self._turn:
+            items = tuple(self._waiting)
+            if not items:
+                return
+            try:
+                with transaction(self._db):
+                    for item in items:
+                        item.work(self._db, self._number)
+            except BaseException as error:
+                for item in items:
+                    self._withdraw(item)
+                if isinstance(error, sqlite3.Error):
+                    raise self._failure(error) from error
+                raise
+            for item in items:
+                self._waiting.remove(item)
+
+    def _failure(self, error: sqlite3.Error) -> HarnessError:
+        if isinstance(error, sqlite3.IntegrityError):
+            return HarnessError(f"the conversation {self.session_id} is not stored any more: it was deleted")
+        return self._files.unusable(error)
