@@ -1,0 +1,57 @@
+"""Directories on disks that can be filled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+__all__ = ["DISKS", "file_limit", "small_disk"]
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A file system of 1 MB; what is given fills it, for as long as it lasts."""
+    directory.mkdir(parents=True, mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "harness-test", directory], check=True)
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        path = directory / "filler"
+        with path.open("wb", buffering=0) as file:
+            for size in (4096, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+        yield
+        path.unlink()
+
+    try:
+        yield full
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True)
+
+
+@contextmanager
+def file_limit(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """No file may grow any more: the same for SQLite, where no file system can be mounted."""
+    directory.mkdir(parents=True, mode=0o700)
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        largest = max((path.stat().st_size for path in directory.iterdir() if path.name.endswith("-wal")), default=100)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    yield full
+
+
+DISKS = {"limit": file_limit} | ({"mount": small_disk} if os.getuid() == 0 else {})
