@@ -13,7 +13,7 @@ from .commands_safety import approval_state
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent, AgentState
-    from ...toolkit.tool import Tool
+    from ...toolkit import Tool
     from .context import PromptContext
 
 __all__ = ["Context", "Status", "Tools", "percent", "tokens"]
