@@ -95,6 +95,12 @@ COMMON: list[Call] = [
     ("checkfor", {"search": "one\nneedle", "dir": [".", "sub"], "whole_word": True, "ext": "txt"}),
     ("checkfor", {"search": "größe", "case_insensitive": True, "file": ["utf8.txt", "-dash.txt", "nope"]}),
 ]
+NAMES: list[Call] = [
+    ("glob", {"pattern": "**/*git*", "include_hidden": True, "sort": "name"}),
+    ("glob", {"pattern": "**/{plain.txt,a.h,*.gitx.py,git}", "sort": "name"}),
+    ("glob", {"pattern": "{sub,**/er}/*", "sort": "name"}),
+    ("glob", {"pattern": "**/*", "no_default_excludes": True, "sort": "name"}),
+]
 WITH_PROGRAMS: list[Call] = [
     ("grep", {"pattern": "needle.*\\n\\w+", "multiline": True}),
     ("grep", {"pattern": "def.*?:\\s+return", "multiline": True, "context": 1}),
@@ -108,7 +114,8 @@ async def test_results_are_the_same_whatever_searches_there(tmp_path: Path, engi
     top = tmp_path / "tree"
     top.mkdir()
     grow(top)
-    calls = COMMON[::3] if engine == "here" else COMMON + WITH_PROGRAMS  # "here" fetches file by file
+    few = COMMON[::3] + NAMES
+    calls = few if engine == "here" else COMMON + NAMES + WITH_PROGRAMS  # "here" fetches file by file
     theirs, known = await _told(engine, calls, tmp_path)
     ours, _ = await _told("rg", calls, tmp_path)
     for wanted, found, expected in zip(calls, theirs, ours, strict=True):

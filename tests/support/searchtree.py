@@ -67,6 +67,11 @@ FILES: dict[bytes, bytes] = {
     b"inner/.gitignore": b"only.txt\n",
     b"inner/c.log": b"needle: a repository of its own\n",
     b"inner/only.txt": b"needle\n",
+    b"digits/a.gitx.py": b"needle\n",
+    b"digits/.gitkeep": b"needle\n",
+    b"digits/git": b"needle\n",
+    b"beside/.git": b"gitdir: elsewhere, needle\n",
+    b"beside/d.log": b"needle: a repository of its own too\n",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .patterns import bracket_end, name_matcher, names_match
@@ -17,6 +17,7 @@ __all__ = ["IgnoreRule", "Ignored", "parse_ignore"]
 
 RULES = 5_000
 """Patterns that are read of one file."""
+_SPECIAL = frozenset("*?[\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class IgnoreRule:
     anchored: bool
     keeps: bool
     directories_only: bool
+    first: str | None = None
+    """The first name, where it is no pattern."""
 
     def matches(self, names: Sequence[str], *, is_dir: bool) -> bool:
         """Whether the line is about a path below the file's directory."""
@@ -52,7 +55,8 @@ def _rule(line: str) -> IgnoreRule | None:
     names = text.removeprefix("/").split("/")
     if "" in names or any(_is_broken(name) for name in names):
         return None
-    return IgnoreRule(_matchers(names, anchored="/" in text), "/" in text, keeps, directories_only)
+    first = None if _SPECIAL & set(names[0]) else names[0]
+    return IgnoreRule(_matchers(names, anchored="/" in text), "/" in text, keeps, directories_only, first)
 
 
 def _matchers(names: list[str], *, anchored: bool) -> tuple[re.Pattern[str] | None, ...]:
@@ -89,12 +93,60 @@ def _trimmed(line: str) -> str:
     return f"{text} " if text != line and (len(text) - len(text.rstrip("\\"))) % 2 else text
 
 
+@dataclass(frozen=True, slots=True)
+class _RuleIndex:
+    """The rules of one file by what they begin with: of many, one or two are ever about a name.
+
+    ``by_last`` are the rules of last names, and ``any_last`` what one of them matches; ``by_first`` are those of paths
+    that begin with a plain name; ``others`` are the rest. All are numbers of rules.
+    """
+
+    rules: tuple[IgnoreRule, ...]
+    by_last: tuple[int, ...]
+    any_last: re.Pattern[str] | None
+    by_first: Mapping[str, Sequence[int]]
+    others: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[IgnoreRule]) -> _RuleIndex:
+        by_first: dict[str, list[int]] = {}
+        others = []
+        for number, rule in enumerate(rules):
+            if rule.anchored and rule.first is not None:
+                by_first.setdefault(rule.first, []).append(number)
+            elif rule.anchored:
+                others.append(number)
+        by_last = tuple(number for number, rule in enumerate(rules) if not rule.anchored)
+        last = (name.pattern for number in by_last for name in rules[number].names if name is not None)
+        any_last = re.compile("|".join(last)) if by_last else None
+        return cls(tuple(rules), by_last, any_last, by_first, tuple(others))
+
+    def verdict(self, names: Sequence[str], *, is_dir: bool) -> bool | None:
+        """Whether the last rule that matches leaves a path out; None when none does."""
+        near = [*self.by_first.get(names[0], ()), *self.others]
+        if self.any_last is not None and self.any_last.match(names[-1]):
+            near += self.by_last
+        for number in sorted(near, reverse=True):
+            if self.rules[number].matches(names, is_dir=is_dir):
+                return not self.rules[number].keeps
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One ignore file for what is in a directory: names are taken from ``depth`` on, with those ``between`` before."""
+
+    index: _RuleIndex
+    depth: int
+    between: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Ignored:
     """What is left out below one directory, the top.
 
     Args:
-        rules: by directory relative to the top: ``""`` is the top, ``..`` and ``../..`` are above it, ``a/b`` below.
+        rules: by directory relative to the top: ``""`` is the top, ``a/b`` below it; absolute for those above it.
         repositories: directories below the top that are repositories, and ``""`` when the top is.
         above: the last names of the directories that lead from the highest one with rules to the top, by directory.
     """
@@ -103,9 +155,13 @@ class Ignored:
     repositories: frozenset[str] = frozenset()
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _known: dict[str, bool] = field(default_factory=dict)
+    _levels: dict[str, tuple[_Level, ...]] = field(default_factory=dict)
+    _indexes: dict[str, _RuleIndex] = field(default_factory=dict)
 
     def leaves_out(self, path: str, *, is_dir: bool = False) -> bool:
         """Whether a file or a directory is left out, by its path below the top."""
+        if not self.rules:
+            return False
         if is_dir:
             return self._directory(path)
         return self._directory(posixpath.dirname(path)) or self._decided(path, is_dir=False)
@@ -121,29 +177,31 @@ class Ignored:
         return out
 
     def _decided(self, path: str, *, is_dir: bool) -> bool:
-        if not self.rules:
-            return False
         names = path.split("/")
-        for depth in range(len(names) - 1, -1, -1):
-            directory = "/".join(names[:depth])
-            verdict = _last(self.rules.get(directory, ()), names[depth:], is_dir=is_dir)
-            if verdict is not None:
-                return verdict
-            if directory in self.repositories:
-                return False
-        return self._from_above(names, is_dir=is_dir)
-
-    def _from_above(self, names: list[str], *, is_dir: bool) -> bool:
-        for directory, between in sorted(self.above.items(), key=lambda item: len(item[1])):
-            verdict = _last(self.rules.get(directory, ()), [*between, *names], is_dir=is_dir)
+        for level in self._levels_in(posixpath.dirname(path)):
+            verdict = level.index.verdict([*level.between, *names[level.depth :]], is_dir=is_dir)
             if verdict is not None:
                 return verdict
         return False
 
+    def _levels_in(self, directory: str) -> tuple[_Level, ...]:
+        """The ignore files that hold in a directory, the nearest first."""
+        if directory not in self._levels:
+            self._levels[directory] = tuple(self._found_levels(directory))
+        return self._levels[directory]
 
-def _last(rules: Sequence[IgnoreRule], names: Sequence[str], *, is_dir: bool) -> bool | None:
-    """What the last rule that matches says; None when none does."""
-    for rule in reversed(rules):
-        if rule.matches(names, is_dir=is_dir):
-            return not rule.keeps
-    return None
+    def _found_levels(self, directory: str) -> Iterator[_Level]:
+        names = directory.split("/") if directory else []
+        for depth in range(len(names), -1, -1):
+            at = "/".join(names[:depth])
+            if at in self.rules:
+                yield _Level(self._index(at), depth)
+            if at in self.repositories:
+                return
+        for at, between in sorted(self.above.items(), key=lambda item: len(item[1])):
+            yield _Level(self._index(at), 0, between)
+
+    def _index(self, directory: str) -> _RuleIndex:
+        if directory not in self._indexes:
+            self._indexes[directory] = _RuleIndex.of(self.rules[directory])
+        return self._indexes[directory]

@@ -107,11 +107,36 @@ def _letter(char: str) -> str:
 def names_match(
     patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
 ) -> bool:
-    """Whether names match patterns, where None is any number of names. Every place is kept: no way back is taken.
+    """Whether names match patterns, where None is any number of names, none among them.
 
     Args:
         visible_only: None stands for names without a dot in front.
     """
+    wild = patterns.count(None)
+    if wild > 1:
+        return _places_match(patterns, names, visible_only=visible_only)
+    if not wild:
+        return len(names) == len(patterns) and _all_match(patterns, names)
+    before = patterns.index(None)
+    after = len(names) - (len(patterns) - before - 1)
+    if after < before:
+        return False
+    between = names[before:after] if visible_only else ()
+    return (
+        _all_match(patterns[before + 1 :], names[after:])
+        and _all_match(patterns[:before], names[:before])
+        and not any(name.startswith(".") for name in between)
+    )
+
+
+def _all_match(patterns: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
+    return all(pattern is None or pattern.match(name) for pattern, name in zip(patterns, names, strict=True))
+
+
+def _places_match(
+    patterns: Sequence[re.Pattern[str] | None], names: Sequence[str], *, visible_only: bool = False
+) -> bool:
+    """The same for any patterns. Every place is kept: no way back is taken."""
     places = _skipped({0}, patterns)
     for name in names:
         following = set()

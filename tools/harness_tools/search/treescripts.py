@@ -88,10 +88,10 @@ def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: s
     would forget it.
     """
     depth = "" if query.depth is None else f"-maxdepth {query.depth} "
-    matching = first + " -o ".join(f"{_named(query)}{kinds} {action}" for kinds, action in actions)
+    matching = _matching(query, actions, first=first)
     words = [f"find . {depth}"]
-    if query.excludes and "-exec" not in matching:  # most names need no look at those that are left out
-        words.append(f"-name {shlex.quote(_ORDINARY)} \\( {matching} -o -name '*' \\) -o ")
+    if query.excludes and "-exec" not in matching:
+        words.append(f"{_ordinary(query, actions, first=first)} -o ")
     if query.excludes:
         emit, skipped = (f"-exec sh -c {shlex.quote(_redirected(text, frames_to))} sh {{}} +" for text in TOLD)
         names = " -o ".join(f"-name {shlex.quote(name)}" for name in EXCLUDED)
@@ -103,16 +103,32 @@ def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: s
     return "".join([*words, matching])
 
 
+def _ordinary(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str) -> str:
+    """What decides about most names with the fewest tests: about what is no directory, and surely no ignore file."""
+    if not query.hidden and not _named(query):
+        return f"! -type d ! -path '*/.*' \\( {_matching(query, actions, first=first)} -o ! -type d \\)"
+    visible = "" if query.hidden else "! -path '*/.*' "
+    return f"! -type d ! -path '*.git*' \\( {_matching(query, actions, first=first, also=visible)} -o ! -type d \\)"
+
+
+def _matching(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str, also: str = "") -> str:
+    return first + " -o ".join(f"{_named(query)}{also}{kinds} {action}" for kinds, action in actions)
+
+
 def _named(query: TreeQuery) -> str:
     if not query.rough_names or "*" in query.rough_names:
         return ""
-    names = " -o ".join(f"-name {shlex.quote(rough_name(name))}" for name in query.rough_names)
+    names = " -o ".join(_name_test(rough_name(name)) for name in query.rough_names)
     return f"{names} " if len(query.rough_names) == 1 else f"\\( {names} \\) "
 
 
+def _name_test(name: str) -> str:
+    """``-path`` where it says the same as ``-name``: that one copies each name, and a fifth of the time goes there."""
+    start, star, rest = name.rpartition("*")
+    return f"-name {shlex.quote(name)}" if start else f"-path {shlex.quote(f'*{rest}' if star else f'*/{rest}')}"
+
+
 TOLD = (_EMIT, _SKIPPED)
-_ORDINARY = f"[!{''.join(sorted({name[0] for name in EXCLUDED}))}]*"
-"""Names that are neither hidden nor left out, by their first letter."""
 
 
 def _redirected(script: str, number: int) -> str:
