@@ -7,6 +7,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -155,29 +157,40 @@ async def test_a_log_in_memory_keeps_the_same() -> None:
 # -- one process at a time, and nobody else
 
 
-async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: SessionStore, tmp_path: Path) -> None:
-    session_id = await begun(store, "one")
-    script = f"""
-import anyio
+OTHER = """
+import anyio, sys
 from pathlib import Path
 from harness.agent.sessions import SessionStore
 async def main():
-    async with SessionStore(Path({str(tmp_path / "sessions")!r})).writing({session_id!r}):
+    async with SessionStore(Path(sys.argv[1])).writing(sys.argv[2]):
         print("open", flush=True)
         input()
 anyio.run(main)
 """
-    argv = [sys.executable, "-c", script]
+
+
+@contextmanager
+def another_process(directory: Path, session_id: str) -> Iterator[subprocess.Popen[str]]:
+    """One that has the conversation open."""
+    argv = [sys.executable, "-c", OTHER, str(directory), session_id]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert await anyio.to_thread.run_sync(other.stdout.readline) == "open\n"
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "open\n"
+            yield other
+        finally:
+            other.kill()
+
+
+async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: SessionStore, tmp_path: Path) -> None:
+    session_id = await begun(store, "one")
+    with another_process(tmp_path / "sessions", session_id) as other:
         with pytest.raises(SessionInUse, match=f"{session_id} is open in process {other.pid} "):
             async with store.writing(session_id):
                 raise AssertionError
         with pytest.raises(SessionInUse):
             await store.delete(session_id)
         assert await store.prune(SessionRetention(max_age=0)) == 0
-        other.kill()
     async with store.writing(session_id) as log:
         await log.append(["{}"])
         with pytest.raises(SessionInUse):
@@ -256,7 +269,7 @@ async def test_an_ambiguous_beginning_names_what_it_could_be(
     monkeypatch.setattr("harness.agent.sessions.store.new_session_id", lambda: next(ids))
     await begun(store, "one")
     await begun(store, "two")
-    with pytest.raises(SessionNotFound, match="'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
+    with pytest.raises(SessionNotFound, match=r"'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
         await store.find("aaaa")
     assert (await store.find("aaaabbbb0002")).title == "two"
 
@@ -367,7 +380,7 @@ async def test_what_is_no_document_of_ours_is_refused(change: object, said: str,
     assert len(await store.list()) == 1
 
 
-@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner)).map(json.dumps))
+@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_no_text_breaks_the_reader_of_documents(text: str) -> None:
     with pytest.raises(HarnessError, match="the document"):
         parsed(text)

@@ -1,0 +1,158 @@
+"""Stored conversations when their harness is killed at any point, on a full disk, and on one that is read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.disks import DISKS, small_disk
+
+from harness.agent.sessions import NewSession, SessionStore
+from harness.errors import HarnessError
+
+PROGRAM = Path(__file__).with_name("sessions_child.py")
+ROOT = Path(__file__).parents[2]
+KILLS = 15
+START = NewSession(target="local:", identity="local:")
+
+
+@contextmanager
+def child(directory: Path, session_id: str, first: int) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, str(PROGRAM), str(directory), session_id, str(first)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def killed_after(process: subprocess.Popen[str], returned: int, seconds: float) -> int:
+    """Kill it that long after so many steps have come back; the last one whose end it had said, or -1."""
+    assert process.stdout is not None
+    said = [process.stdout.readline() for _ in range(returned)]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+        pytest.fail("it ended by itself")
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate(timeout=20)
+    whole = [line for line in [*said, *rest.splitlines(keepends=True)] if line.endswith("\n")]
+    return int(whole[-1]) if whole else -1
+
+
+def steps(messages: tuple[str, ...]) -> list[int]:
+    """Which steps the messages stand for: those that were put together stand for all before."""
+    found: list[int] = []
+    for message in map(json.loads, messages):
+        found = list(range(message["to"] + 1)) if "to" in message else [*found, message["n"]]
+    return found
+
+
+@pytest.mark.timeout(240)
+async def test_a_kill_at_any_point_loses_no_message_and_leaves_no_lock(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")  # noqa: T201  # to have the same again
+    chance = random.Random(seed)
+    store, first = SessionStore(tmp_path / "sessions"), 0
+    session_id = (await store.create(START)).session_id
+    for _ in range(KILLS):
+        with child(tmp_path / "sessions", session_id, first) as process:
+            last = max(killed_after(process, chance.randrange(5), chance.uniform(0, 0.02)), first - 1)
+        stored = await store.load(session_id)
+        found = steps(stored.messages)
+        assert found == list(range(len(found))), found
+        assert len(found) - 1 in (last, last + 1)
+        begun = [int(turn.turn_id[1:]) for turn in stored.turns]
+        assert sorted(set(begun)) == list(range(0, max([last, *begun]) + 1, 7))[: len(set(begun))]
+        assert len([number for number in begun if number <= last]) >= len(range(0, last + 1, 7))
+        first = len(found)
+    async with store.writing(session_id) as log:
+        await log.append(['{"n": 0}'])
+    with closing(sqlite3.connect(tmp_path / "sessions/sessions.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_on_a_full_disk_nothing_is_lost_that_can_be_written_later(disk: str, tmp_path: Path) -> None:
+    directory = tmp_path / "sessions"
+    with DISKS[disk](directory) as full:
+        store = SessionStore(directory)
+        session_id = (await store.create(START)).session_id
+        async with store.writing(session_id) as log:
+            await log.append(['{"n": 0}'])
+            with full():
+                for number in (1, 2):
+                    with pytest.raises(HarnessError, match="cannot be used") as refused:
+                        await log.append([json.dumps({"n": number, "much": "x" * 400_000})])
+                    assert "free some space" in refused.value.hint
+                with pytest.raises(HarnessError):
+                    await log.replaced(["x" * 400_000], "summary")
+                assert steps((await store.load(session_id)).messages) == [0]
+            await log.append(['{"n": 3}'])
+            stored = await store.load(session_id)
+            assert steps(stored.messages) == [0, 1, 2, 3]
+            assert stored.notes == ()
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_what_waited_for_room_is_written_when_the_log_is_closed(disk: str, tmp_path: Path) -> None:
+    directory = tmp_path / "sessions"
+    with DISKS[disk](directory) as full:
+        store = SessionStore(directory)
+        session_id = (await store.create(START)).session_id
+        async with store.writing(session_id) as log:
+            with full(), pytest.raises(HarnessError):
+                await log.append([json.dumps({"n": 0, "much": "x" * 400_000})])
+        assert steps((await store.load(session_id)).messages) == [0]
+
+
+@pytest.mark.parametrize("disk", DISKS)
+async def test_on_a_full_disk_conversations_can_be_read_and_none_is_begun(disk: str, tmp_path: Path) -> None:
+    directory = tmp_path / "sessions"
+    with DISKS[disk](directory) as full:
+        store = SessionStore(directory)
+        session_id = (await store.create(START)).session_id
+        async with store.writing(session_id) as log:
+            await log.append(['{"n": 0}'])
+        with full():
+            assert [one.session_id for one in await store.list()] == [session_id]
+            assert steps((await store.load(session_id)).messages) == [0]
+            with pytest.raises(HarnessError, match="cannot be used"):
+                await store.create(NewSession(target="local:" + "x" * 400_000, identity="local:"))
+        assert (await store.create(START)).session_id
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize("killed", [False, True])
+async def test_on_a_read_only_disk_conversations_can_be_read(killed: bool, tmp_path: Path) -> None:
+    directory = tmp_path / "sessions"
+    with small_disk(directory):
+        store = SessionStore(directory)
+        session_id = (await store.create(START)).session_id
+        with child(directory, session_id, 0) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "0\n"
+        if not killed:
+            async with store.writing(session_id):
+                pass
+        subprocess.run(["mount", "-o", "remount,ro", directory], check=True)
+        assert (await store.list())[0].session_id == session_id
+        assert steps((await store.load(session_id)).messages)[:1] == [0]
+        for attempt in (lambda: store.create(START), lambda: store.rename(session_id, "x")):
+            with pytest.raises(HarnessError, match="cannot be used: Read-only file system"):
+                await attempt()
+        with pytest.raises(HarnessError, match="cannot be used"):
+            async with store.writing(session_id):
+                raise AssertionError
