@@ -1,0 +1,35 @@
+"""Models: profiles from the settings, their keys, opening them, what their failures mean, and what they cost.
+
+Importing this loads no provider's library; :func:`open_model` does, in a thread.
+"""
+
+from .failures import FailureKind, ModelFailure, backoff, model_failure
+from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource, hide_keys, known_keys, read_key
+from .opened import OpenModel
+from .prices import context_limit_of, cost_of
+from .profiles import ModelProfile, ModelTable, Price, Reasoning, load_models
+from .ready import open_model
+
+__all__ = [
+    "CommandKey",
+    "EnvironmentKey",
+    "FailureKind",
+    "FileKey",
+    "KeySource",
+    "KeyringKey",
+    "ModelFailure",
+    "ModelProfile",
+    "ModelTable",
+    "OpenModel",
+    "Price",
+    "Reasoning",
+    "backoff",
+    "context_limit_of",
+    "cost_of",
+    "hide_keys",
+    "known_keys",
+    "load_models",
+    "model_failure",
+    "open_model",
+    "read_key",
+]

@@ -1,0 +1,308 @@
+"""What went wrong with a provider, in words for the operator, and whether it helps to ask again.
+
+The providers' own errors become one class here. No text of it holds a key that this process has read, or anything
+that looks like one: some providers send back what they refuse.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from ...errors import HarnessError
+from .keys import known_keys
+from .profiles import ModelProfile
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["LONGEST_WAIT", "FailureKind", "ModelFailure", "backoff", "model_failure", "retry_after_of"]
+
+FailureKind = Literal[
+    "auth", "rate_limit", "overloaded", "context_length", "bad_request", "connection", "refused", "other"
+]
+
+LONGEST_WAIT = 120.0
+"""Seconds. A provider that asks for more is not waited for."""
+FIRST_WAIT = 1.0
+SAID = 300
+"""Characters of a provider's own words."""
+
+_TOO_LONG = re.compile(
+    r"context[ _-]?(length|window|size)|maximum context|prompt is too long|input is too long|too many (input )?tokens"
+    r"|exceeds? the (maximum|model's|limit).{0,40}tokens|input token count|maximum number of tokens",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(
+    r"api[ _-]?key (is )?(not valid|invalid|incorrect|expired|missing)|invalid.{0,10}api[ _-]?key", re.I
+)
+
+
+class ModelFailure(HarnessError):
+    """A request to a model failed.
+
+    Args:
+        message: what happened, with the model's name.
+        kind: what sort of failure it is.
+        retryable: the same request may succeed later.
+        retry_after: seconds after which the provider wants to be asked again; None: it did not say.
+        hint: what the operator can do.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FailureKind = "other",
+        retryable: bool = False,
+        retry_after: float | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind: FailureKind = kind
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    kind: FailureKind
+    retryable: bool
+    what: str
+    hint: str = ""
+
+
+def backoff(failure: ModelFailure, attempt: int, retries: int, jitter: float = 0.5) -> float | None:
+    """Seconds to wait before the request is sent again; None: not again.
+
+    Args:
+        attempt: how many attempts have failed, from 1.
+        retries: how many may follow the first one.
+        jitter: from 0 to 1, spreads the requests of many harnesses.
+    """
+    if not failure.retryable or attempt > retries:
+        return None
+    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt - 1, 16)) * (0.5 + jitter / 2)
+    if failure.retry_after is None:
+        return own
+    return None if failure.retry_after > LONGEST_WAIT else max(own, failure.retry_after)
+
+
+def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
+    """What a provider's error means."""
+    error = _innermost(error)
+    if isinstance(error, ModelFailure):
+        return error
+    body = getattr(error, "body", None)
+    said = _clean(_words_of(body)) if body is not None else _clean(str(error))
+    verdict = _verdict(error, said, profile)
+    name = profile.name if profile.name == profile.label else f"{profile.name} ({profile.label})"
+    after = _retry_after(error)
+    wait = f"; it asks to wait {after:.0f} s" if after else ""
+    return ModelFailure(
+        f"model {name}: {verdict.what}{wait}{f': {said}' if said else ''}",
+        kind=verdict.kind,
+        retryable=verdict.retryable and getattr(error, "provider_retry_hint", None) is not False,
+        retry_after=after,
+        hint=verdict.hint,
+    )
+
+
+def _innermost(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+# -- what the error is
+
+
+def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Verdict:
+    found = next((verdict for kind, verdict in _verdicts() if isinstance(error, kind)), _of_others(error))
+    if found.kind in {"bad_request", "other"} and _TOO_LONG.search(said):
+        found = _CONTEXT
+    elif found.kind in {"bad_request", "other"} and _BAD_KEY.search(said):
+        found = _AUTH
+    if found.kind == "connection":
+        return _connection(error, found, profile)
+    if found.kind == "auth":
+        return _Verdict("auth", False, found.what, _about_key(profile))
+    return found
+
+
+_CONTEXT = _Verdict(
+    "context_length", False, "the conversation is longer than the model takes", "compact it, or choose another model"
+)
+_AUTH = _Verdict("auth", False, "the provider does not accept the key")
+_CONNECTION = _Verdict("connection", True, "the connection failed", "check base_url and the network")
+_SILENT = _Verdict("connection", True, "the provider fell silent", "a higher timeout in the profile waits longer")
+_QUOTA = _Verdict("rate_limit", False, "the account's quota or credit is used up", "see the provider's billing page")
+_RATE = _Verdict("rate_limit", True, "the rate limit is reached", "wait, or choose another model")
+_BUSY = _Verdict("overloaded", True, "the provider is overloaded", "wait, or choose another model")
+_BROKEN = _Verdict("other", True, "the provider failed")
+_MISSING = _Verdict("bad_request", False, "the provider has no such model", "check model and base_url of the profile")
+_REJECTED = _Verdict("bad_request", False, "the provider refuses the request")
+_REFUSED = _Verdict("refused", False, "the provider's filter refuses an answer", "say it in other words")
+_NONSENSE = _Verdict("other", True, "the provider's answer is not understood")
+_MISUSED = _Verdict("bad_request", False, "the request cannot be made")
+
+
+@cache
+def _verdicts() -> tuple[tuple[type[Exception], _Verdict], ...]:
+    """The first that fits counts. The library is loaded by whoever had such an error."""
+    from pydantic_ai import exceptions as known
+
+    return (
+        (known.ModelQuotaExceededError, _QUOTA),
+        (known.ModelRateLimitError, _RATE),
+        (known.ModelUnavailableError, _BUSY),
+        (known.ModelContextWindowExceededError, _CONTEXT),
+        (known.ModelAuthenticationError, _AUTH),
+        (known.ModelNotFoundError, _MISSING),
+        (known.ModelRequestRejectedError, _REJECTED),
+        (known.ModelTimeoutError, _SILENT),
+        (known.ModelRequestTimeout, _SILENT),
+        (known.ModelConnectionError, _CONNECTION),
+        (known.ModelServerError, _BROKEN),
+        (known.ContentFilterError, _REFUSED),
+        (known.UnexpectedModelBehavior, _NONSENSE),
+        (known.ModelAPIError, _BROKEN),
+        (known.UserError, _MISUSED),
+    )
+
+
+def _of_others(error: Exception) -> _Verdict:
+    """An error that the library let through."""
+    if isinstance(error, TimeoutError):
+        return _SILENT
+    module = type(error).__module__.partition(".")[0]
+    if isinstance(error, OSError) or module in {"httpx", "httpx2", "httpcore", "httpcore2", "anyio"}:
+        return _CONNECTION
+    return _NONSENSE if isinstance(error, ValueError) else _Verdict("other", False, f"failed: {type(error).__name__}")
+
+
+def _connection(error: Exception, found: _Verdict, profile: ModelProfile) -> _Verdict:
+    import socket
+    import ssl
+
+    causes = tuple(_causes(error))
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        hint = "SSL_CERT_FILE names the certificates of your own authority"
+        return _Verdict("connection", False, "the server's certificate is not trusted", hint)
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return _Verdict("connection", True, "the server's name is not found", found.hint)
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        where = profile.base_url or "its usual address"
+        return _Verdict("connection", True, f"nothing listens at {where}", "check base_url, and whether it runs")
+    return found
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            yield from error.exceptions
+        error = error.__cause__ or error.__context__
+
+
+def _about_key(profile: ModelProfile) -> str:
+    sources = profile.key_sources
+    if sources:
+        return f"check {' or '.join(str(source) for source in sources)}"
+    if profile.base_url:
+        return 'a profile with a base_url names its key: key = { env = "NAME" }'
+    return "check the provider's credentials on this machine"
+
+
+# -- what the provider says
+
+
+def _words_of(body: object) -> str:
+    """The message in an error's body, whichever form it has."""
+    import json
+
+    if isinstance(body, str):
+        return _words_of(parsed) if (parsed := _parsed(body)) is not None else body
+    if isinstance(body, Mapping):
+        for key in ("error", "message", "detail"):
+            if body.get(key):
+                return _words_of(body[key])
+    if isinstance(body, list) and body:
+        return _words_of(body[0])
+    return "" if body is None or isinstance(body, list) else json.dumps(body, default=str)
+
+
+def _parsed(text: str) -> dict[str, object] | list[object] | None:
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _clean(text: str) -> str:
+    """One line of it, without keys."""
+    from ...toolkit.redaction import PatternRedactor
+
+    line = " ".join(text.split())
+    return PatternRedactor(known_keys()).text(line)[:SAID].rstrip(". ")
+
+
+# -- when it wants to be asked again
+
+
+def _retry_after(error: Exception) -> float | None:
+    from datetime import UTC, datetime
+
+    headers = getattr(error, "headers", None)
+    if isinstance(headers, Mapping):
+        lower = {str(name).lower(): str(value) for name, value in headers.items()}
+        if (found := retry_after_of(lower, datetime.now(UTC))) is not None:
+            return found
+    after = getattr(error, "retry_after", None)
+    return float(after) if isinstance(after, int | float) else None
+
+
+def retry_after_of(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds from ``retry-after-ms`` or ``retry-after`` (a number or a date); None when neither says.
+
+    Args:
+        headers: with names in lower case. Their ``date`` is what a date is counted from, for clocks differ.
+        now: the time, for a server that sends none.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
+    then = _date(text)
+    return None if then is None else max(0.0, (then - (_date(headers.get("date", "")) or now)).total_seconds())
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _date(text: str) -> datetime | None:
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime
+
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -1,0 +1,218 @@
+"""Where the key of a provider comes from, and how it is read: at the moment of use, and never shown.
+
+A key is never an argument of a program, and no settings file holds one: a profile names where it is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from subprocess import DEVNULL
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from ...errors import ConfigError
+
+__all__ = [
+    "CommandKey",
+    "EnvironmentKey",
+    "FileKey",
+    "KeySource",
+    "KeyringKey",
+    "hide_keys",
+    "known_keys",
+    "read_key",
+]
+
+LONGEST = 64 << 10
+"""Bytes of the longest key that is read."""
+KEYRING_TIMEOUT = 120.0
+"""Seconds for the system's keyring, in which a person may unlock it."""
+HIDDEN = "[key]"
+
+_known: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentKey:
+    """An environment variable."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"the variable {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """A file that nobody else may read."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"the file {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandKey:
+    """What a program of this machine prints. It is run without a shell and without standard input."""
+
+    argv: tuple[str, ...]
+    timeout: float = 30.0
+    """Seconds until it is ended."""
+
+    def __str__(self) -> str:
+        return f"the command {self.argv[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyringKey:
+    """An entry of the system's keyring."""
+
+    service: str
+    user: str
+
+    def __str__(self) -> str:
+        return f"the keyring entry {self.service} of {self.user}"
+
+
+KeySource = EnvironmentKey | FileKey | CommandKey | KeyringKey
+
+
+def known_keys() -> tuple[str, ...]:
+    """Every key that this process has read, longest first: texts from a provider are searched for them."""
+    return tuple(sorted(_known, key=lambda key: (-len(key), key)))
+
+
+def hide_keys(text: str) -> str:
+    """The text without any key that this process has read."""
+    for key in known_keys():
+        text = text.replace(key, HIDDEN)
+    return text
+
+
+async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) -> str:
+    """The key, without the white space around it.
+
+    Raises:
+        ConfigError: it cannot be had, or it is none. The message does not hold it.
+    """
+    match source:
+        case EnvironmentKey(name):
+            found = (os.environ if environ is None else environ).get(name, "")
+        case FileKey(path):
+            found = await anyio.to_thread.run_sync(_from_file, path, abandon_on_cancel=True)
+        case CommandKey(argv, timeout):
+            found = await _from_command(argv, timeout)
+        case KeyringKey(service, user):
+            found = await _from_keyring(service, user)
+    key = _checked(found.strip(), source)
+    _known.add(key)
+    return key
+
+
+def _checked(key: str, source: KeySource) -> str:
+    if not key:
+        verb = "is not set" if isinstance(source, EnvironmentKey) else "holds no key"
+        raise ConfigError(f"{source} {verb}", hint="a profile's key says where it is kept")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(f"{source} holds more than a key: a key is one word of ASCII characters")
+    return key
+
+
+# -- files
+
+
+def _from_file(path: str) -> str:
+    place = Path(path).expanduser()
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not make us wait
+    except OSError as error:
+        raise ConfigError(f"the key file {place}: {(error.strerror or str(error)).lower()}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        _check_file(place, os.fstat(descriptor))
+        return _decoded(file.read(LONGEST + 1), f"the key file {place}")
+
+
+def _check_file(place: Path, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise ConfigError(f"the key file {place} is not a regular file")
+    if info.st_uid not in {os.geteuid(), 0}:
+        raise ConfigError(f"the key file {place} belongs to another user", hint="own the file")
+    if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(f"others may read or write the key file {place}", hint=f"chmod 600 {place}")
+
+
+def _decoded(raw: bytes, what: str) -> str:
+    if len(raw) > LONGEST:
+        raise ConfigError(f"{what}: more than {LONGEST >> 10} KiB is no key")
+    with suppress(UnicodeDecodeError):
+        return raw.decode()
+    raise ConfigError(f"{what}: this is not UTF-8")
+
+
+# -- commands
+
+
+async def _from_command(argv: Sequence[str], timeout: float) -> str:
+    what = f"the key command {argv[0]}"
+    output: list[bytes] = [b"", b""]
+    code: int | None = None
+    try:
+        with anyio.move_on_after(timeout):
+            async with await anyio.open_process(list(argv), stdin=DEVNULL) as process:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_collect, process.stdout, output, 0)
+                    tasks.start_soon(_collect, process.stderr, output, 1)
+                code = await process.wait()
+    except OSError as error:
+        raise ConfigError(f"{what}: {(error.strerror or str(error)).lower()}") from None
+    if code is None:
+        raise ConfigError(
+            f"{what} gave no key in {timeout:g} s, and was ended", hint="set key.timeout if it needs more"
+        )
+    if code:
+        raise ConfigError(f"{what} failed with exit code {code}{_complaint(output[1])}")
+    return _decoded(output[0], what)
+
+
+async def _collect(stream: anyio.abc.ByteReceiveStream | None, output: list[bytes], place: int) -> None:
+    """All of what comes, so that the program can end; no more of it is kept than a key can be long."""
+    if stream is not None:
+        async for chunk in stream:
+            output[place] = (output[place] + chunk)[: LONGEST + 1]
+
+
+def _complaint(stderr: bytes) -> str:
+    """The last line, if there is one; what looks like a secret is taken out."""
+    from ...toolkit.redaction import PatternRedactor
+
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
+    return f": {PatternRedactor(known_keys()).text(lines[-1])[:200]}" if lines else ""
+
+
+# -- the system's keyring
+
+
+async def _from_keyring(service: str, user: str) -> str:
+    with anyio.move_on_after(KEYRING_TIMEOUT):
+        return await anyio.to_thread.run_sync(_ask_keyring, service, user, abandon_on_cancel=True)
+    raise ConfigError(f"the keyring did not answer in {KEYRING_TIMEOUT:g} s", hint="unlock it")
+
+
+def _ask_keyring(service: str, user: str) -> str:
+    try:
+        keyring = import_module("keyring")
+    except ImportError:
+        raise ConfigError("the keyring needs a library", hint="pip install 'harness-ops[keyring]'") from None
+    try:
+        return str(keyring.get_password(service, user) or "")
+    except Exception as error:  # every keyring has errors of its own
+        raise ConfigError(f"the keyring failed: {type(error).__name__}: {str(error)[:200]}") from None

@@ -1,0 +1,124 @@
+"""Profiles become models of pydantic-ai: any provider that it knows, and whatever is compatible with OpenAI's."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ModelSettings
+
+from ...errors import ConfigError
+from .opened import OpenModel
+from .prices import context_limit_of
+from .profiles import ModelProfile
+from .providers import COMPATIBLE, local_url
+
+__all__ = ["opened"]
+
+NO_KEY = "none"
+"""Sent where there is no key, so that no library looks for one: it would be another provider's."""
+CLOSING = 5.0
+"""Seconds for the connections to be closed."""
+WIRE = {"openai": "openai-chat"}
+"""Providers that pydantic-ai has under another name."""
+THINKING = {"off": False, "low": "low", "medium": "medium", "high": "high"}
+
+
+@asynccontextmanager
+async def opened(profile: ModelProfile, key: str) -> AsyncIterator[OpenModel]:
+    """The model of a profile; its connections are closed at the end.
+
+    Raises:
+        ConfigError: the profile does not fit its provider, or the provider's library is not installed.
+    """
+    provider, ready = await anyio.to_thread.run_sync(_made, profile, key, abandon_on_cancel=True)
+    await provider.__aenter__()
+    try:
+        yield ready
+    finally:
+        with anyio.move_on_after(CLOSING, shield=True):
+            await provider.__aexit__(None, None, None)
+
+
+def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
+    try:
+        provider = _provider(profile, key)
+        model = _model(profile, provider)
+    except UserError as error:
+        raise ConfigError(f"model {profile.name}: {error.message}") from None
+    except ImportError as error:
+        raise ConfigError(f"model {profile.name}: {error.msg}") from None
+    return provider, OpenModel(profile, model, _settings(profile, model), context_limit_of(profile))
+
+
+# -- the provider
+
+
+def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
+    base_url = profile.base_url or local_url(profile.provider, os.environ)
+    if not key and base_url:
+        key = NO_KEY
+    if profile.provider == COMPATIBLE:
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+        return OpenAICompatibleProvider(profile.name, base_url=base_url, api_key=key)
+    made = _class_of(profile)
+    taken = inspect.signature(made.__init__).parameters
+    arguments = {name: value for name, value in {"api_key": key}.items() if value}
+    if key and "api_key" not in taken:
+        raise ConfigError(f"model {profile.name}: {profile.provider} takes no key from a profile")
+    named = next((name for name in ("base_url", "azure_endpoint") if name in taken), "")
+    if base_url and named:
+        arguments[named] = base_url
+    provider = made(**arguments)
+    if base_url and not named:
+        _redirect(provider, base_url, profile)
+    return provider
+
+
+def _class_of(profile: ModelProfile) -> type[Provider[Any]]:
+    try:
+        return infer_provider_class(WIRE.get(profile.provider, profile.provider))
+    except ValueError:
+        raise ConfigError(f"model {profile.name}: no provider is named {profile.provider!r}") from None
+
+
+def _redirect(provider: Provider[Any], base_url: str, profile: ModelProfile) -> None:
+    """For a provider whose address is no argument of it."""
+    if not hasattr(provider.client, "base_url"):
+        raise ConfigError(f"model {profile.name}: {profile.provider} takes no base_url")
+    provider.client.base_url = base_url
+
+
+# -- the model
+
+
+def _model(profile: ModelProfile, provider: Provider[Any]) -> Model:
+    if profile.provider == COMPATIBLE:
+        from pydantic_ai.models.openai import OpenAIChatModel
+
+        return OpenAIChatModel(profile.model, provider=provider)
+    kind = WIRE.get(profile.provider, profile.provider)
+    return infer_model(f"{kind}:{profile.model}", provider_factory=lambda _: provider)
+
+
+def _settings(profile: ModelProfile, model: Model) -> ModelSettings:
+    wanted = {
+        "max_tokens": profile.max_output or None,
+        "temperature": profile.temperature,
+        "top_p": profile.top_p,
+        "thinking": THINKING.get(profile.reasoning),
+        "timeout": profile.timeout,
+        "max_retries": 0,  # ours are shown to the operator
+        "cache": True,
+    }
+    known = {name: value for name, value in wanted.items() if value is not None}
+    return cast("ModelSettings", {name: known[name] for name in known if name not in model.unsupported_settings})

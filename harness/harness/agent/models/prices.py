@@ -1,0 +1,57 @@
+"""What a request cost, and how much a model takes: from the profile, else from the list of genai-prices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .profiles import ModelProfile, Price
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from pydantic_ai.usage import RequestUsage
+
+__all__ = ["context_limit_of", "cost_of"]
+
+MILLION = 1_000_000
+LISTED = {"openai-responses": "openai", "azure-responses": "azure", "bedrock": "aws", "google-cloud": "google"}
+"""Providers that have another name in the list."""
+
+
+def cost_of(usage: RequestUsage, profile: ModelProfile) -> Decimal | None:
+    """US dollars; None when no price is known. Input tokens hold those that were read from a cache or written to it."""
+    if profile.prices is not None:
+        return _by(profile.prices, usage)
+    return None if profile.base_url else _listed_cost(usage, profile)
+
+
+def _by(prices: Price, usage: RequestUsage) -> Decimal:
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    plain = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+    total = plain * prices.input + usage.output_tokens * prices.output
+    return (total + usage.cache_read_tokens * read + usage.cache_write_tokens * write) / MILLION
+
+
+def _listed_cost(usage: RequestUsage, profile: ModelProfile) -> Decimal | None:
+    try:
+        from genai_prices import calc_price
+
+        provider = LISTED.get(profile.provider, profile.provider)
+        return calc_price(usage, profile.model, provider_id=provider).total_price
+    except (ImportError, LookupError, ValueError):
+        return None
+
+
+def context_limit_of(profile: ModelProfile) -> int:
+    """Tokens that the model takes: as the profile says, else as the list knows; 0 when neither does."""
+    if profile.context_limit or profile.base_url:
+        return profile.context_limit
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+
+        provider = LISTED.get(profile.provider, profile.provider)
+        found = get_snapshot().find_provider_model(profile.model, None, provider, None)[1]
+    except (ImportError, LookupError, ValueError):
+        return 0
+    return found.context_window or 0

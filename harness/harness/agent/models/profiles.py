@@ -1,0 +1,174 @@
+"""Which models there are: the ``[models.NAME]`` tables of the settings files, and ``provider:model`` texts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...errors import ConfigError
+from ...settings import Choices, SettingsTable, load_tables
+from ...settings_schema import suggest
+from .keys import EnvironmentKey, KeySource
+from .providers import KEY_VARIABLES, PROVIDERS
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+__all__ = ["MODEL_VARIABLE", "ModelProfile", "ModelTable", "Price", "Reasoning", "load_models", "models_of"]
+
+MODEL_VARIABLE = "HARNESS_MODEL"
+TIMEOUT = 300.0
+RETRIES = 4
+SETUP = "add a [models.NAME] table with provider, model and key to your settings, or set HARNESS_MODEL=provider:model"
+
+Reasoning = Literal["", "off", "low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens. None: such tokens cost as other input does."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """One model, where it is served, and how it is asked. Zero and empty leave a choice to the provider."""
+
+    name: str
+    provider: str
+    model: str
+    base_url: str = ""
+    key: KeySource | None = None
+    """None: the provider's usual variable, when ``base_url`` is empty too; else no key."""
+    context_limit: int = 0
+    """Tokens that the model takes."""
+    max_output: int = 0
+    """Tokens of one answer."""
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning: Reasoning = ""
+    prices: Price | None = None
+    timeout: float = TIMEOUT
+    """Seconds of silence after which a request has failed."""
+    retries: int = RETRIES
+    """How often a request is sent again after a failure that may pass."""
+
+    @property
+    def label(self) -> str:
+        """``provider:model``."""
+        return f"{self.provider}:{self.model}"
+
+    @property
+    def key_sources(self) -> tuple[KeySource, ...]:
+        """Where its key may be; the first that is there counts. Empty: it has none, or its provider finds one."""
+        if self.key is not None:
+            return (self.key,)
+        if self.base_url:
+            return ()  # a usual key is for the provider, not for whoever serves another address
+        return tuple(EnvironmentKey(name) for name in KEY_VARIABLES.get(self.provider, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTable:
+    """The models that are configured. ``default`` is the name of the one to begin with; empty: there is none."""
+
+    profiles: tuple[ModelProfile, ...] = ()
+    default: str = ""
+
+    def profile(self, name: str = "") -> ModelProfile:
+        """The profile of that name, or of a ``provider:model`` text; without a name the default.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        wanted = name or self.default
+        if not wanted:
+            raise self._nothing_chosen()
+        for profile in self.profiles:
+            if profile.name == wanted:
+                return profile
+        if ":" in wanted:
+            return _profile_of_text(wanted)
+        names = tuple(profile.name for profile in self.profiles)
+        known = f"the models are {', '.join(names)}; or write provider:model" if names else SETUP
+        raise ConfigError(f"no model is named {wanted!r}", hint=suggest(wanted, names) or known)
+
+    def _nothing_chosen(self) -> ConfigError:
+        names = ", ".join(profile.name for profile in self.profiles)
+        if names:
+            return ConfigError("no model is chosen", hint=f"set model in [agent] to one of these: {names}")
+        return ConfigError("no model is configured", hint=SETUP)
+
+
+def load_models(
+    choices: Choices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> ModelTable:
+    """The models of the settings files; arguments as for :func:`harness.settings.load_settings`.
+
+    ``HARNESS_MODEL`` chooses before ``[agent] model``; where neither does, the only profile is the default.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value is wrong, a file that is not trusted sets any of
+            it, or the chosen model is none.
+    """
+    env = os.environ if environ is None else environ
+    tables = load_tables("models", choices, environ=env, directory=directory)
+    agent = load_tables("agent", choices, environ=env, directory=directory)
+    return models_of(tables, agent, env.get(MODEL_VARIABLE, ""))
+
+
+def models_of(tables: Iterable[SettingsTable], agent: Iterable[SettingsTable] = (), chosen: str = "") -> ModelTable:
+    """The models of these tables. A later file's profile takes the place of an earlier one of its name, as a whole.
+
+    Raises:
+        ConfigError: as :func:`load_models`.
+    """
+    profiles: dict[str, ModelProfile] = {}
+    for table in tables:
+        from .table import profiles_in  # pydantic, which most programs do not need
+
+        _check_trust(table, "models")
+        profiles.update({profile.name: profile for profile in profiles_in(table)})
+    default = chosen or _model_of(agent) or (next(iter(profiles)) if len(profiles) == 1 else "")
+    found = ModelTable(tuple(profiles.values()), default)
+    if default and default not in profiles:
+        found = ModelTable((*found.profiles, found.profile(default)), default)
+    return found
+
+
+def _model_of(tables: Iterable[SettingsTable]) -> str:
+    model = ""
+    for table in tables:
+        _check_trust(table, "agent")
+        value = table.values.get("model", model)
+        if not isinstance(value, str):
+            raise ConfigError(f"{table.origin}: agent.model: write the name of a model")
+        model = value
+    return model
+
+
+def _check_trust(table: SettingsTable, name: str) -> None:
+    if not table.trusted:
+        raise ConfigError(
+            f"{table.origin}: [{name}] may only be set by files that are trusted",
+            hint="add the directory to trusted_dirs in your own settings, or set it there",
+        )
+
+
+def _profile_of_text(text: str) -> ModelProfile:
+    provider, _, model = text.partition(":")
+    if not provider or not model or not text.isprintable() or " " in text:
+        raise ConfigError(f"{text!r} names no model", hint="write provider:model, such as anthropic:NAME")
+    if provider not in PROVIDERS and (close := suggest(provider, PROVIDERS)):
+        raise ConfigError(f"{text!r}: no provider is named {provider!r}", hint=close)
+    return ModelProfile(text, provider, model)

@@ -1,0 +1,62 @@
+"""Opening a model: its key is read, and its provider's library loaded, where nothing waits for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from types import ModuleType
+
+import anyio.to_thread
+
+from ...errors import ConfigError
+from .keys import EnvironmentKey, KeySource, read_key
+from .opened import OpenModel
+from .profiles import ModelProfile
+from .providers import KEYLESS
+
+__all__ = ["open_model"]
+
+MISSING = "the agent needs a library that is not installed"
+
+
+@asynccontextmanager
+async def open_model(profile: ModelProfile, *, environ: Mapping[str, str] | None = None) -> AsyncIterator[OpenModel]:
+    """The model of a profile, with an HTTP client that is closed at the end. Nothing is sent to the provider.
+
+    Args:
+        environ: where key variables are looked up; ``os.environ`` when not given.
+
+    Raises:
+        ConfigError: there is no key, no such provider, or its library is not installed.
+    """
+    key = await _key_of(profile, os.environ if environ is None else environ)
+    opening = await anyio.to_thread.run_sync(_library, abandon_on_cancel=True)
+    async with opening.opened(profile, key) as model:
+        yield model
+
+
+def _library() -> ModuleType:
+    try:
+        return import_module(".opening", __package__)
+    except ImportError as error:
+        raise ConfigError(f"{MISSING}: {error.name}", hint="pip install 'harness-ops[agent]'") from None
+
+
+async def _key_of(profile: ModelProfile, environ: Mapping[str, str]) -> str:
+    sources = profile.key_sources
+    if not sources:
+        return ""
+    if profile.key is None:
+        sources = tuple(source for source in sources if _is_set(source, environ)) or sources
+    try:
+        return await read_key(sources[0], environ)
+    except ConfigError as error:
+        if profile.key is None and profile.provider in KEYLESS:
+            return ""
+        raise ConfigError(f"model {profile.name}: {error.message}", hint=error.hint) from None
+
+
+def _is_set(source: KeySource, environ: Mapping[str, str]) -> bool:
+    return isinstance(source, EnvironmentKey) and bool(environ.get(source.name))
