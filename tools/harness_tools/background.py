@@ -22,6 +22,7 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.limits import fit_items
+from harness.toolkit.values import Advice
 
 from .jobreading import Asked, Piece, ReadingPlaces, read_on
 from .jobtexts import parse_position
@@ -127,20 +128,27 @@ def _output(piece: Piece, *, filtered: bool) -> ToolResult:
         if text
     ]
     lines = [f"job {piece.job.job_id} {how_it_stands(piece.job)}", *(streams or ["(no new output)"])]
-    lines += _notes(piece, filtered=filtered)
-    return ToolResult.of("\n".join(lines), data=_output_data(piece), metadata={"matches": piece.matched})
+    ways = (
+        Advice(f"; since={piece.start} reads all of them", ("since",)),
+        Advice(f"; since={piece.start} reads them", ("since",)),
+        Advice(f", or since={piece.end}", ("since",)),
+    )
+    lines += _notes(piece, [way.text for way in ways], filtered=filtered)
+    text = "\n".join(lines)
+    return ToolResult.of(text, data=_output_data(piece), metadata={"matches": piece.matched}, advice=ways)
 
 
-def _notes(piece: Piece, *, filtered: bool) -> list[str]:
+def _notes(piece: Piece, ways: Sequence[str], *, filtered: bool) -> list[str]:
+    to_all, to_passed, to_unread = ways
     notes = []
     if filtered:
-        notes.append(f"[{piece.matched} of {piece.lines} new lines match; since={piece.start} reads all of them]")
+        notes.append(f"[{piece.matched} of {piece.lines} new lines match{to_all}]")
     if piece.skipped:
-        notes.append(f"[{piece.skipped} bytes before this were passed over; since={piece.start} reads them]")
+        notes.append(f"[{piece.skipped} bytes before this were passed over{to_passed}]")
     if piece.lost:
         notes.append(f"[{piece.lost} bytes were too much to be kept, and are lost]")
     if piece.unread:
-        notes.append(f"[{piece.unread} bytes are unread: the next call goes on, or since={piece.end}]")
+        notes.append(f"[{piece.unread} bytes are unread: the next call goes on{to_unread}]")
     return notes
 
 
@@ -202,8 +210,9 @@ def _killed(job: Job, *, already: bool) -> ToolResult:
         return ToolResult.failure("still_running", text, data=facts)
     if already:
         return ToolResult.of(f"job {job.job_id} had ended before: it {how_it_stands(job)}", data=facts)
-    text = f"job {job.job_id} was ended: it {how_it_stands(job)}; bash_output has what it wrote last"
-    return ToolResult.of(text, data=facts)
+    way = Advice("; bash_output has what it wrote last", tools=("bash_output",))
+    text = f"job {job.job_id} was ended: it {how_it_stands(job)}{way.text}"
+    return ToolResult.of(text, data=facts, advice=(way,))
 
 
 class _List(Arguments):

@@ -11,6 +11,7 @@ from pydantic import AliasChoices, Field, model_validator
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import Written, guarded_edit
+from harness.toolkit.values import Advice
 
 from .encodings import wide_bom
 from .files import PATH
@@ -27,6 +28,8 @@ MOST = 100_000
 """Places that are replaced in one call."""
 NAMED = 20
 """Lines that a message names."""
+
+CONVERTER = Advice(": see utf8", tools=("utf8",))
 
 DESCRIPTION = """\
 Replace a text of a file by another. old_string must be in the file exactly once, with white space and indentation as \
@@ -111,7 +114,8 @@ def _other_place(data: bytes, span: Span, old: bytes, new: bytes) -> list[Span]:
 def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> ToolResult | None:
     """Why these places are not the ones that are meant."""
     if not spans:
-        return ToolResult.failure("no_match", _no_match(args.path, data, old), data={"matches": 0})
+        text = _no_match(args.path, data, old)
+        return ToolResult.failure("no_match", text, data={"matches": 0}, advice=(CONVERTER,))
     if len(spans) > MOST:
         text = f"{args.path} holds old_string more than {MOST} times: change it with a command"
         return ToolResult.failure("too_many", text)
@@ -138,7 +142,9 @@ def _refusal(args: _Edit, data: bytes, old: bytes, spans: Sequence[Span]) -> Too
 def _no_match(path: str, data: bytes, old: bytes) -> str:
     wide = wide_bom(data)
     if wide:
-        return f"{path} is written in {wide.upper()}, where no text of one byte for each letter is found: see utf8"
+        return (
+            f"{path} is written in {wide.upper()}, where no text of one byte for each letter is found{CONVERTER.text}"
+        )
     if b"\r" in old and b"\r" not in data:
         hint = "The file has no carriage returns, and old_string has."
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.results import FileContent, Status
 from harness.toolkit import ToolContext, ToolResult
 from harness.toolkit.reads import target_path
+from harness.toolkit.values import Advice
 
 from .encodings import WIDE, decode_text, wide_bom
 from .filelines import LINE_SHOWN, Window, line_start
@@ -37,8 +38,10 @@ class Found:
 def binary(path: str, data: bytes, size: int) -> ToolResult:
     """The refusal to show what is no text."""
     wide = wide_bom(data)
-    hint = f"; it begins like {wide.upper()}: read it with encoding={wide!r}" if wide else ""
-    return ToolResult.failure("binary", f"{path} is no text: it holds NUL bytes ({size} bytes in all){hint}")
+    way = Advice(f": read it with encoding={wide!r}", ("encoding",))
+    hint = f"; it begins like {wide.upper()}{way.text}" if wide else ""
+    text = f"{path} is no text: it holds NUL bytes ({size} bytes in all){hint}"
+    return ToolResult.failure("binary", text, advice=(way,))
 
 
 async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encoding: str) -> Found | ToolResult:
@@ -92,8 +95,9 @@ async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: st
     """A file in UTF-16 or UTF-32, as if it were UTF-8; offsets mean nothing then."""
     content = await ctx.execution.read_file(where, limit=WIDE_LIMIT + 1)
     if content.size > WIDE_LIMIT:
-        text = f"{path} holds {content.size} bytes, which is too much for lines in {encoding}: give byte_offset"
-        return ToolResult.failure("too_big", text)
+        way = Advice(": give byte_offset", ("byte_offset",))
+        text = f"{path} holds {content.size} bytes, which is too much for lines in {encoding}{way.text}"
+        return ToolResult.failure("too_big", text, advice=(way,))
     data = decode_text(content.data, encoding).encode("utf-8", "surrogatepass")
     start = line_start(data, line)
     window = Window(b"" if start is None else data[start:], line, start or 0)
@@ -107,8 +111,9 @@ async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, en
     counts = done.stdout.split()
     if done.status is not Status.COMPLETED or len(counts) != 2 or not all(count.isdecimal() for count in counts):
         why = done.stderr.strip()[:200] or f"it took longer than {COUNTING:.0f} s"
-        text = f"line {line} of {path} could not be found on the target ({why}): go on with byte_offset instead"
-        return ToolResult.failure("not_located", text)
+        way = Advice(": go on with byte_offset instead", ("byte_offset",))
+        text = f"line {line} of {path} could not be found on the target ({why}){way.text}"
+        return ToolResult.failure("not_located", text, advice=(way,))
     lines, start = int(counts[0]), int(counts[1])
     content = await ctx.execution.read_file(head.path, offset=max(0, start - 1), limit=WINDOW + 1)
     before, rest = content.data[:1], content.data[1:]

@@ -21,6 +21,7 @@ from harness.toolkit import (
 )
 from harness.toolkit.reads import Written, guarded_write, target_path
 from harness.toolkit.results_cache import depends_on
+from harness.toolkit.values import Advice
 
 from .encodings import WIDE, Encoding, decode_part, decode_text
 from .filelines import Lines, take_lines
@@ -126,7 +127,7 @@ def _lines_shown(args: _Read, ctx: ToolContext, found: Found) -> ToolResult:
         "note": note,
     }
     text = f"{lines.text}{apart}{note}" or "(the file is empty)"
-    return ToolResult.of(text, data=facts, metadata=depends_on(content))
+    return ToolResult.of(text, data=facts, metadata=depends_on(content), advice=(_next(lines), *_rests(lines)))
 
 
 def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found, lines: Lines) -> None:
@@ -149,16 +150,25 @@ def _note(args: _Read, content: FileContent, found: Found, lines: Lines) -> str:
     if lines.ended and lines.first == 1:
         return cut
     whole = f"{total} lines" if total is not None else f"a file of {content.size} bytes"
-    on = "" if lines.ended else f"; go on with offset={lines.last + 1}"
+    on = "" if lines.ended else _next(lines).text
     return f"[lines {lines.first} to {lines.last} of {whole}{on}]" + (f"\n{cut}" if cut else "")
+
+
+def _next(lines: Lines) -> Advice:
+    return Advice(f"; go on with offset={lines.last + 1}", ("offset",))
+
+
+def _rests(lines: Lines) -> list[Advice]:
+    """Where the rests of lines begin that are not shown whole."""
+    return [Advice(f" (byte_offset={cut.offset})", ("byte_offset",)) for cut in lines.cuts[:CUTS_NAMED]]
 
 
 def _cuts(args: _Read, lines: Lines) -> str:
     if not lines.cuts:
         return ""
     named = ", ".join(
-        str(cut.line) if args.encoding in WIDE else f"{cut.line} (byte_offset={cut.offset})"
-        for cut in lines.cuts[:CUTS_NAMED]
+        f"{cut.line}{'' if args.encoding in WIDE else rest.text}"
+        for cut, rest in zip(lines.cuts, _rests(lines), strict=False)
     )
     more = len(lines.cuts) - CUTS_NAMED
     return f"[too long to be shown whole: line {named}{f' and {more} more' if more > 0 else ''}]"
@@ -177,9 +187,9 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
     shown = args.byte_offset + length
     ctx.reads.saw_part(content.path, content.version, args.byte_offset, shown, content.size)
     cut = shown < content.size
+    rest = Advice(f"; go on with byte_offset={shown}", ("byte_offset",))
     if cut or args.byte_offset:
-        rest = f"; go on with byte_offset={shown}" if cut else ""
-        text = f"{text}\n[bytes {args.byte_offset} to {shown} of {content.size}{rest}]"
+        text = f"{text}\n[bytes {args.byte_offset} to {shown} of {content.size}{rest.text if cut else ''}]"
     facts: Json = {
         "path": content.path,
         "size": content.size,
@@ -187,7 +197,7 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
         "from_byte": args.byte_offset,
         "to_byte": shown,
     }
-    return ToolResult.of(text or "(the file is empty)", data=facts, metadata=depends_on(content))
+    return ToolResult.of(text or "(the file is empty)", data=facts, metadata=depends_on(content), advice=(rest,))
 
 
 def _text_of(args: _Read, content: FileContent) -> tuple[str, int]:

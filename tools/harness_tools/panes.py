@@ -20,6 +20,7 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.jobpanes import pane_of_job
+from harness.toolkit.values import Advice
 
 from .background import JobId
 from .texts import Duration, Line, seconds_of
@@ -156,7 +157,8 @@ def no_pane(job: Job) -> ToolResult:
     """The answer for a job that no pane shows, or none any more."""
     ended = job.status is not Status.RUNNING
     why = "has ended" if ended else "runs in no pane"
-    return ToolResult.failure("no_pane", f"job {job.job_id} {why}; bash_output has its output")
+    way = Advice("; bash_output has its output", tools=("bash_output",))
+    return ToolResult.failure("no_pane", f"job {job.job_id} {why}{way.text}", advice=(way,))
 
 
 class _Send(_Delayed, MutatingArguments):
@@ -202,4 +204,5 @@ class SendKeys(Tool[_Send]):
         await ctx.execution.send_keys(
             args.keys, literal_text=args.literal_text, enter=args.enter, pane=pane, delay=delay
         )
-        return ToolResult.of("typed; capture_pane shows what came of it")
+        way = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
+        return ToolResult.of(f"typed{way.text}", advice=(way,))

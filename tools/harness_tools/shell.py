@@ -14,6 +14,7 @@ from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolCont
 from harness.toolkit.permissions.targetpaths import at_home
 from harness.toolkit.reads import target_path
 from harness.toolkit.shellresults import note_job, progress_of, shell_result
+from harness.toolkit.values import Advice
 
 from .texts import Content, Duration, Line, seconds_of
 
@@ -27,6 +28,7 @@ MOST_SECONDS = 600.0
 MOST_INPUT = 64 << 10
 """Characters of standard input: whoever approves the call is shown all of it."""
 MOST_VARIABLES = 100
+ENDING = Advice(": kill_shell ends it", tools=("kill_shell",))
 _SHELL = re.compile(r"(?<![\w.-])(?:(?:ba|da|z|k|mk|fi|a|r|t?c)?sh|su|sudo|doas|ssh|busybox)(?![\w.-])")
 """A word of a command that may be a program which runs what it reads."""
 
@@ -141,7 +143,7 @@ class Waiting:
 def _asked(args: _Arguments) -> Waiting:
     """What the arguments say. Pure."""
     if args.run_in_background or args.wait is False:
-        useless = ("a command that is not waited for has no time limit: kill_shell ends it",) if args.timeout else ()
+        useless = (f"a command that is not waited for has no time limit{ENDING.text}",) if args.timeout else ()
         return Waiting(False, args.on_timeout, notices=useless)
     if args.wait is not True or args.timeout is None:
         return Waiting(args.wait, args.on_timeout)
@@ -167,7 +169,7 @@ def _handed_over(asked: Waiting, handoff: float | None) -> Waiting:
     wait, policy = patience(asked.wait, handoff)
     if policy is None:
         return asked
-    unlimited = f"it was waited for {handoff:g} s, and has no time limit from then on: kill_shell ends it"
+    unlimited = f"it was waited for {handoff:g} s, and has no time limit from then on{ENDING.text}"
     notices = (unlimited,) if asked.on_timeout == "kill" else ()
     return replace(asked, wait=wait, on_timeout=policy, notices=(*asked.notices, *notices))
 
@@ -211,7 +213,7 @@ def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
 
 def _told(done: ShellResult, waiting: Waiting) -> ToolResult:
     notices = waiting.notices if waiting.clamped or done.exit_code is None else ()
-    result = shell_result(replace(done, notices=(*done.notices, *notices)))
+    result = replace(shell_result(replace(done, notices=(*done.notices, *notices))), advice=(ENDING,) * len(notices))
     if not waiting.clamped or not isinstance(result.data, dict):
         return result
     return replace(result, data={**result.data, "timeout_clamped": MOST_SECONDS})

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from .contract import OutputLimit
 from .seams import Outputs
-from .values import Block, Text, ToolResult
+from .values import Advice, Block, Text, ToolResult
 
 __all__ = ["BLOCK_LIMIT", "cut", "cut_result", "fit_items"]
 
@@ -33,8 +33,7 @@ def cut(text: str, limit: OutputLimit, handle: str = "") -> str:
     tail = min(limit.tail, room)
     head = _head_end(text, room - tail)
     start = _tail_start(text, len(text) - tail)
-    whole = f"; the whole is {handle}" if handle else ""
-    notice = f"[... {start - head} of {len(text)} characters left out{whole} ...]"
+    notice = f"[... {start - head} of {len(text)} characters left out{_whole(handle)} ...]"
     joined = "\n" if head and not text[:head].endswith("\n") else ""
     return f"{text[:head]}{joined}{notice}" + (f"\n{text[start:]}" if tail else "")
 
@@ -68,7 +67,13 @@ async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | 
     content: tuple[Block, ...] = tuple(
         Text(cut(block.text, limit, handle)) if isinstance(block, Text) else block for block in result.content
     )
-    return replace(result, content=content, metadata={**result.metadata, "truncated": True, "full_output": handle})
+    whole = Advice(_whole(handle), tools=("read_output",))
+    metadata = {**result.metadata, "truncated": True, "full_output": handle}
+    return replace(result, content=content, metadata=metadata, advice=(*result.advice, *[whole] * len(long)))
+
+
+def _whole(handle: str) -> str:
+    return f"; the whole is {handle}" if handle else ""
 
 
 def fit_items(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
+from .advising import Names
 from .contract import OutputLimit, Tool, Traits
 from .limits import cut
 from .registry import Registry, is_builtin
@@ -71,6 +72,7 @@ class Face(Generic[A]):
         arguments: the model of the arguments that models see.
         fields: the arguments that only have another name with us: theirs, and ours. One that is None is left out.
         more: what the other arguments come to, and the defaults that differ. It comes after ``fields``.
+        told: theirs and ours of the arguments that ``more`` makes: what is said of ours is said of theirs.
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
         limit: how much of the rendered text the model gets; None is as much as of our own.
     """
@@ -81,6 +83,7 @@ class Face(Generic[A]):
     arguments: type[A]
     fields: Mapping[str, str] = field(default_factory=dict)
     more: Callable[[A], JsonObject] = lambda args: {}
+    told: Mapping[str, str] = field(default_factory=dict)
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
     limit: OutputLimit | None = None
 
@@ -89,17 +92,25 @@ class Face(Generic[A]):
         given = args.model_dump(mode="json", include=set(self.fields), exclude_none=True)
         return {**{self.fields[name]: value for name, value in given.items()}, **self.more(args)}
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Our arguments by their names for them."""
+        return {ours: theirs for theirs, ours in (*self.told.items(), *self.fields.items())}
+
 
 class FacedTool(Tool[A]):
-    """One of our tools behind a face."""
+    """One of our tools behind a face. ``tools`` are ours by the profile's names for them."""
 
-    def __init__(self, tool: Tool[Any], face: Face[A], failed: Callable[[str], str]) -> None:
+    def __init__(
+        self, tool: Tool[Any], face: Face[A], failed: Callable[[str], str], tools: Mapping[str, str] | None = None
+    ) -> None:
         names = dict.fromkeys((tool.name, *tool.traits.aliases))  # nobody else may have them beside it
         aliases = tuple(name for name in names if name != face.name)
         super().__init__(face.name, face.description, face.arguments, replace(tool.traits, aliases=aliases))
         self._own = tool
         self.face = face
         self.failed = failed
+        self._names = Names(face.names, tools or {})
 
     @property
     def own(self) -> Tool[Any]:
@@ -137,6 +148,7 @@ class FacedTool(Tool[A]):
 
     def shown(self, args: A | None, result: ToolResult) -> Shown:
         """A result in the profile's form. ``args`` is None when they were wrong."""
+        result = self._names.told(result)
         found = self._rendered(args, result) if args is not None else None
         if found is None:
             said = self.failed(_in_words_of(self.face, result.text)) if result.is_error else result.text
@@ -154,18 +166,19 @@ class FacedTool(Tool[A]):
 
 def _restated(message: str, own: str, face: Face[Any]) -> str:
     """A message about our arguments with the face's names. Pure."""
-    names = {ours: theirs for theirs, ours in face.fields.items()}
+    names = face.names
     lines = []
     for line in message.removeprefix(f"{own}: ").split(";\n"):
         where, colon, what = line.partition(":")
-        head, dot, rest = where.partition(".")
-        lines.append(f"{names.get(head, head)}{dot}{rest}{colon}{_in_words_of(face, what)}")
+        head, *rest = where.split(".")
+        inside = (names.get(part, part) if "_" in part else part for part in rest)
+        lines.append(f"{'.'.join([names.get(head, head), *inside])}{colon}{_in_words_of(face, what)}")
     return f"{face.name}: " + ";\n".join(lines)
 
 
 def _in_words_of(face: Face[Any], text: str) -> str:
     """A text with the face's names of our arguments: of those that are no plain words, and no part of a path. Pure."""
-    names = {ours: theirs for theirs, ours in face.fields.items() if "_" in ours and ours != theirs}
+    names = {ours: theirs for ours, theirs in face.names.items() if "_" in ours and ours != theirs}
     if not names:
         return text
     return re.sub(rf"(?<![\w./-])(?:{'|'.join(names)})(?![\w/-]|\.\w)", lambda match: names[match[0]], text)
@@ -225,10 +238,11 @@ class Profile:
     def over(self, registry: Registry) -> Registry:
         """The profile's tools, of those that are there; a tool of another package has no face, whatever its name."""
         found = Registry()
+        names = {face.tool: face.name for face in self.faces if registry.get(face.tool) is not None}
         for face in self.faces:
             tool, source = registry.get(face.tool), registry.source_of(face.tool) or ""
             if tool is not None and tool.name == face.tool and is_builtin(source):
-                found.register(FacedTool(tool, face, self.failed), source)
+                found.register(FacedTool(tool, face, self.failed, names), source)
         return found
 
 

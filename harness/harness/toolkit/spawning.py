@@ -24,7 +24,7 @@ from .reads import ReadTracker, SessionReads
 from .registry import Registry
 from .seams import FileVersions
 from .services import Services
-from .values import Json, JsonObject, ToolResult
+from .values import Advice, Json, JsonObject, ToolResult
 
 if TYPE_CHECKING:
     from .context import ToolContext
@@ -224,11 +224,12 @@ def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: l
         **result.metadata,
     }
     notes = [f"[jobs that it had left running were ended: {', '.join(left)}]"] if left else []
+    again = Advice(f'; resume="{request.session_id}" goes on with it', ("resume",))
     if result.is_error:
-        notes.append(f'[its session is {request.session_id}; resume="{request.session_id}" goes on with it]')
+        notes.append(f"[its session is {request.session_id}{again.text}]")
     text = "\n".join([result.text, *notes])
     if result.is_error:
-        return ToolResult.failure(result.error_code, text, data=facts, metadata=facts)
+        return ToolResult.failure(result.error_code, text, data=facts, metadata=facts, advice=(again,))
     return ToolResult.of(text, data=facts, metadata=facts)
 
 

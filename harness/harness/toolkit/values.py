@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..errors import ToolError
 
 __all__ = [
+    "Advice",
     "Block",
     "CallOutcome",
     "CallStatus",
@@ -98,13 +99,26 @@ Block = Text | Image
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A piece of a result's text that helps only whoever has these arguments of the tool, and these other tools.
+
+    ``text`` is the piece as it stands there, with the punctuation before it. A profile leaves it out, or tells it in
+    its own names.
+    """
+
+    text: str
+    arguments: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool hands to the model.
 
     ``is_error`` tells the model to adapt: no such file, a command that failed, a refusal. That the tool could not run
     at all is a :class:`~harness.errors.ToolError` instead. ``error_code`` is one word for programs (``not_found``).
     ``data`` is the same result as a JSON value, where the tool has one. ``metadata`` is for callers and the audit,
-    never for the model.
+    never for the model. ``advice`` are pieces of the text, and of the ``note`` and ``notices`` of the data.
     """
 
     content: tuple[Block, ...] = ()
@@ -112,16 +126,27 @@ class ToolResult:
     error_code: str = ""
     data: Json = None
     metadata: JsonObject = field(default_factory=dict)
+    advice: tuple[Advice, ...] = ()
 
     @classmethod
-    def of(cls, text: str, *, data: Json = None, metadata: JsonObject | None = None) -> Self:
+    def of(
+        cls, text: str, *, data: Json = None, metadata: JsonObject | None = None, advice: tuple[Advice, ...] = ()
+    ) -> Self:
         """A result of one text."""
-        return cls((Text(text),), data=data, metadata=metadata or {})
+        return cls((Text(text),), data=data, metadata=metadata or {}, advice=advice)
 
     @classmethod
-    def failure(cls, code: str, text: str, *, data: Json = None, metadata: JsonObject | None = None) -> Self:
+    def failure(
+        cls,
+        code: str,
+        text: str,
+        *,
+        data: Json = None,
+        metadata: JsonObject | None = None,
+        advice: tuple[Advice, ...] = (),
+    ) -> Self:
         """An error that the model should adapt to."""
-        return cls((Text(text),), True, code, data, metadata or {})
+        return cls((Text(text),), True, code, data, metadata or {}, advice)
 
     @property
     def text(self) -> str:

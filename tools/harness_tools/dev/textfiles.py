@@ -7,6 +7,7 @@ from pydantic import AliasChoices
 from harness.results import FileContent
 from harness.toolkit import ToolContext, ToolResult
 from harness.toolkit.reads import target_path
+from harness.toolkit.values import Advice
 
 from ..encodings import wide_bom
 
@@ -27,8 +28,9 @@ def no_text(path: str, data: bytes) -> ToolResult | None:
     if b"\0" not in data:
         return None
     wide = wide_bom(data)
-    hint = f": it begins like {wide.upper()}, which utf8 converts" if wide else ""
-    return ToolResult.failure("binary", f"{path} is no text: it holds NUL bytes{hint}")
+    way = Advice(", which utf8 converts", tools=("utf8",))
+    hint = f": it begins like {wide.upper()}{way.text}" if wide else ""
+    return ToolResult.failure("binary", f"{path} is no text: it holds NUL bytes{hint}", advice=(way,))
 
 
 async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:

@@ -11,6 +11,7 @@ from harness.errors import FileError, FileExists
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import Expected, Written, expectation, guarded_edit, target_path
+from harness.toolkit.values import Advice
 
 from ..encodings import EncodingOrMixed
 from ..texts import Line
@@ -78,11 +79,9 @@ class _Converted:
 def _recoded(args: _Arguments, content: FileContent) -> Recoded | ToolResult:
     if args.from_encoding is None:
         made = recoded(content.data)
-        text = (
-            f"{args.file} is no UTF-8, and in what else it is written cannot be told for certain: say it with "
-            "from_encoding (latin-1, cp1252, shift-jis, mixed, ...). Nothing was changed"
-        )
-        return made or ToolResult.failure("low_confidence", text)
+        way = Advice(": say it with from_encoding (latin-1, cp1252, shift-jis, mixed, ...)", ("from_encoding",))
+        text = f"{args.file} is no UTF-8, and in what else it is written cannot be told for certain{way.text}"
+        return made or ToolResult.failure("low_confidence", f"{text}. Nothing was changed", advice=(way,))
     given = recoded_from(content.data, args.from_encoding)
     if given is None:
         text = f"{args.file} holds bytes that mean nothing in {args.from_encoding}. Nothing was changed"
@@ -90,11 +89,11 @@ def _recoded(args: _Arguments, content: FileContent) -> Recoded | ToolResult:
     known = recoded(content.data)
     if args.force or known is None or known.data != content.data or given.data == content.data:
         return given
+    way = Advice("; force=true converts it all the same", ("force",))
     text = (
-        f"{args.file} is UTF-8 already: taken for {args.from_encoding} it would be encoded twice. Nothing was changed; "
-        "force=true converts it all the same"
+        f"{args.file} is UTF-8 already: taken for {args.from_encoding} it would be encoded twice. Nothing was changed"
     )
-    return ToolResult.failure("already_utf8", text)
+    return ToolResult.failure("already_utf8", f"{text}{way.text}", advice=(way,))
 
 
 async def _convert(args: _Arguments, ctx: ToolContext, expected: Expected, done: _Converted) -> ToolResult:

@@ -22,6 +22,7 @@ from harness.toolkit import (
 )
 from harness.toolkit.skills import Skill as Loaded
 from harness.toolkit.skills import SkillError, SkillFile, SkillInfo, SkillLibrary, SkillList, digest_of
+from harness.toolkit.values import Advice
 
 from .texts import Short
 
@@ -36,6 +37,7 @@ NAMED = 20
 """Skills that the description names."""
 NAMED_LENGTH = 160
 LIMIT = OutputLimit(60_000, 0)
+FILES_SHOWN = Advice(", which file shows and upload copies to the target", ("file", "upload"))
 CHANGED = (
     "{path} was changed on the target since it was uploaded, and is left as it is; move it away to upload it again"
 )
@@ -129,12 +131,12 @@ def _instructions(skill: Loaded) -> ToolResult:
     body = skill.body.replace("</skill", "<\\/skill")  # its end is ours to say
     lines = [f'<skill name="{info.name}" from="{info.origin}">', body, "</skill>"]
     if skill.files:
-        lines += ["Its files, which file shows and upload copies to the target:", *_listed(skill)]
+        lines += [f"Its files{FILES_SHOWN.text}:", *_listed(skill)]
     if skill.left_out:
         lines.append(f"[{len(skill.left_out)} links and other things in its folder are left out]")
     files: list[Json] = [{"path": one.path, "size": one.size, "executable": one.executable} for one in skill.files]
     data: Json = {"name": info.name, "origin": info.origin, "files": files, "left_out": list(skill.left_out)}
-    return ToolResult.of("\n".join(lines), data=data)
+    return ToolResult.of("\n".join(lines), data=data, advice=(FILES_SHOWN,))
 
 
 def _listed(skill: Loaded) -> list[str]:

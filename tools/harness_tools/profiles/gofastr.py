@@ -64,6 +64,7 @@ READ = Face(
     arguments=_Read,
     fields={"path": "path"},
     more=_part,
+    told={"offset": "byte_offset", "limit": "limit"},
     render=_file,
 )
 
@@ -89,6 +90,7 @@ WRITE = Face(
     arguments=_Write,
     fields={"path": "path", "content": "content"},
     more=lambda args: {} if args.mode is None else {"permissions_if_new": f"{args.mode:04o}"},
+    told={"mode": "permissions_if_new"},
     render=_written,
 )
 
@@ -161,6 +163,7 @@ BASH = Face(
     arguments=_Bash,
     fields={"cmd": "command", "cwd": "cwd"},
     more=_command,
+    told={"timeout_ms": "timeout", "env": "env"},
     render=_output,
 )
 
@@ -243,6 +246,7 @@ TASKS = Face(
     arguments=_Tasks,
     fields={"tasks": "todos"},
     more=_todos,
+    told={"activeForm": "active_form"},
 )
 
 

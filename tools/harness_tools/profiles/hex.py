@@ -73,6 +73,7 @@ READ = Face(
     arguments=_Read,
     fields={"path": "path"},
     more=_part,
+    told={"offset": "byte_offset", "limit": "byte_limit"},
     render=_file,
 )
 
@@ -165,6 +166,7 @@ BASH = Face(
     arguments=_Bash,
     fields={"command": "command", "working_dir": "cwd"},
     more=_command,
+    told={"timeout": "timeout", "run_in_background": "run_in_background"},
     render=_output,
     limit=OutputLimit(8_000, 4_000),
 )

@@ -59,6 +59,7 @@ ASK = Face(
     description="Ask the user one to four questions with answers to choose from, and wait.",
     arguments=_Ask,
     more=_asked,
+    told={"questions": "questions", "multiSelect": "multi_select"},
 )
 
 
@@ -98,6 +99,7 @@ TODO = Face(
     description="Write the list of things to do, all of it each time.",
     arguments=_Todos,
     more=_listed,
+    told={"todos": "todos", "activeForm": "active_form"},
     render=_icons,
 )
 
@@ -167,6 +169,7 @@ TASK = Face(
     arguments=_Task,
     fields={name: name for name in _Task.model_fields if name != "timeout"},
     more=lambda args: {"timeout": math.ceil(min(args.timeout, LONGEST_TASK))},
+    told={"timeout": "timeout"},
 )
 
 FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)

@@ -113,6 +113,7 @@ BASH = Face(
     arguments=_Bash,
     fields={"command": "command", "description": "description"},
     more=lambda args: {"timeout": args.timeout_ms / 1000, "on_timeout": "kill", "tty": False},
+    told={"timeout_ms": "timeout"},
     render=_output,
 )
 
@@ -215,6 +216,7 @@ QUESTION = Face(
     description="Ask the user to choose, and return the answer.",
     arguments=_Question,
     more=_asked,
+    told={"question": "questions"},
     render=_answer,
 )
 

@@ -67,6 +67,7 @@ READ = Face(
     arguments=_Read,
     fields={"file_path": "path"},
     more=_lines_wanted,
+    told={"offset": "offset", "limit": "limit"},
     render=_file,
 )
 
@@ -123,6 +124,7 @@ BASH = Face(
     arguments=_Bash,
     fields={"command": "command"},
     more=_patience,
+    told={"timeout": "timeout"},
     render=_output,
 )
 

@@ -226,6 +226,7 @@ TRANSFORM = Face(
     arguments=_Transform,
     fields={"pipeline": "pipeline"},
     more=_one_source,
+    told={"exec": "exec", "file": "file"},
     render=_transformed,
 )
 

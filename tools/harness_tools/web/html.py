@@ -11,6 +11,7 @@ from typing import Literal
 import anyio
 
 from harness.errors import ToolError
+from harness.toolkit.values import Advice
 
 from .pages import WebFailure
 
@@ -57,4 +58,5 @@ async def readable(source: str, form: Form, base: str) -> Readable:
         if done.returncode == 0:
             made = json.loads(done.stdout)
             return Readable(made["text"], made["title"])
-    raise WebFailure("not_converted", 'the page is too involved to be made readable; format="raw" shows its source')
+    way = Advice('; format="raw" shows its source', ("format",))
+    raise WebFailure("not_converted", "the page is too involved to be made readable", way)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import anyio
 import httpcore
 
+from harness.toolkit.values import Advice
 from harness.toolkit.websettings import Place
 
 from .addresses import Address, is_never, may_connect
@@ -17,6 +18,7 @@ __all__ = ["GuardedNetwork", "Resolve", "look_up"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host's name."""
+BY_TARGET = Advice('; via="target" fetches with the network of the target', ("via",))
 MOST = 8
 """Addresses that are tried."""
 
@@ -85,7 +87,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         addresses = [ipaddress.ip_address(text) for text in texts]
         for address in addresses:
             if why := may_connect(host, port, address, self._allowed):
-                raise WebFailure("forbidden_address", _refusal(host, address, why))
+                way = None if is_never(address) else BY_TARGET
+                raise WebFailure("forbidden_address", _refusal(host, address, why), way)
         return addresses[:MOST]
 
 
@@ -100,5 +103,4 @@ def _is_address(host: str) -> bool:
 def _refusal(host: str, address: Address, why: str) -> str:
     is_named = host != str(address)
     what = f"{host} leads to {address}, which" if is_named else f"{address}"
-    way = "" if is_never(address) else '; via="target" fetches with the network of the target'
-    return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings){way}"
+    return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings)"

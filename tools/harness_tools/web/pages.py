@@ -8,18 +8,21 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.toolkit.values import Advice
+
 from .urls import WebUrl
 
 __all__ = ["Answer", "Inflater", "MediaType", "Page", "WebFailure", "decoded", "is_html", "media_type", "wants_body"]
 
 
 class WebFailure(Exception):
-    """What a model is told: one word, and a sentence."""
+    """What a model is told: one word, and a sentence, which ends with the advice."""
 
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, code: str, text: str, advice: Advice | None = None) -> None:
         self.code = code
-        self.text = text
+        self.text = text + (advice.text if advice is not None else "")
+        self.advice = () if advice is None else (advice,)
+        super().__init__(self.text)
 
 
 @dataclass(frozen=True, slots=True)
