@@ -1,0 +1,408 @@
+"""One conversation of a model with tools on a target: its queue of prompts, its turns, and what may be done to them.
+
+Front ends watch ``agent.events`` and call what is here; nothing here knows a terminal.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from ..toolkit.compaction import Compaction, Compactor
+from ..toolkit.events import (
+    Event,
+    EventBus,
+    JobExited,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from ..toolkit.executor import Executor
+from .conversation.compacting import Compacting, needed
+from .conversation.situation import situation
+from .events import (
+    AgentPaused,
+    AgentResumed,
+    ConversationCompacted,
+    ModelChanged,
+    Notice,
+    Origin,
+    PromptQueued,
+    PromptWithdrawn,
+    TurnCompleted,
+    TurnStarted,
+    UsageChanged,
+)
+from .gate import Gate
+from .models import ModelProfile, OpenModel
+from .sessions import ConversationLog
+from .settings import AgentSettings
+from .transcript import Transcript
+from .turn import Surroundings, Turn, TurnResult
+from .usage import Spent
+
+__all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "Queued"]
+
+Doing = Literal["idle", "thinking", "calling", "waiting", "paused", "closed"]
+NEWS_KEPT = 50
+"""Pieces of news that wait for the next request; of more, the first are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A prompt that waits. ``place`` names it."""
+
+    place: int
+    prompt: str
+    origin: Origin = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """What an agent does now. ``limit`` and ``context`` are tokens; a ``limit`` of 0 is not known."""
+
+    doing: Doing
+    turn_id: str
+    profile: str
+    model: str
+    context: int
+    limit: int
+    spent: Spent
+    queue: tuple[Queued, ...] = ()
+    paused_by: str = ""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    queued: Queued
+    done: anyio.Event = field(default_factory=anyio.Event)
+    result: TurnResult | None = None
+
+
+class AgentCompactor(Compactor):
+    """What the tool ``compact`` finds; :class:`Agent` puts itself in when it is there."""
+
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
+
+    async def compact(self, session_id: str) -> Compaction | None:
+        """See :class:`Compactor`."""
+        return None if self.agent is None else await self.agent.compact()
+
+
+class Agent:
+    """A conversation. Made by :func:`.opening.open_agent`.
+
+    Args:
+        open_model: opens the model of a profile, or finds it open.
+        spent: what the conversation has used before it was taken up again.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        transcript: Transcript,
+        log: ConversationLog,
+        gate: Gate,
+        *,
+        settings: AgentSettings,
+        instructions: str,
+        profile: ModelProfile,
+        open_model: Callable[[ModelProfile], Awaitable[OpenModel]],
+        spent: Spent | None = None,
+    ) -> None:
+        self.executor = executor
+        self.transcript = transcript
+        self.settings = settings
+        self._log = log
+        self._gate = gate
+        self._instructions = instructions
+        self._profile = profile
+        self._open_model = open_model
+        self._spent = spent or Spent()
+        self._context = 0
+        self._limit = profile.context_limit
+        self._news: deque[str] = deque(maxlen=NEWS_KEPT)
+        self._meanwhile: list[str] = []
+        self._queue: deque[_Waiting] = deque()
+        self._places = 0
+        self._more = anyio.Event()
+        self._one = anyio.Lock()
+        self._turn: Turn | None = None
+        self._asked: set[str] = set()
+        self._paused_by = ""
+        self._closed = False
+
+    # -- what it is, and does
+
+    @property
+    def session_id(self) -> str:
+        """The conversation's id."""
+        return self.executor.session_id
+
+    @property
+    def execution(self) -> ExecutionContext:
+        """Its target."""
+        return self.executor.execution
+
+    @property
+    def events(self) -> EventBus:
+        """Everything that happens."""
+        return self.executor.events
+
+    @property
+    def profile(self) -> ModelProfile:
+        """The model that answers next."""
+        return self._profile
+
+    @property
+    def state(self) -> AgentState:
+        """What it does now."""
+        turn_id = self._turn.turn_id if self._turn is not None else ""
+        return AgentState(
+            self._doing(),
+            turn_id,
+            self._profile.name,
+            self._profile.model,
+            self._context,
+            self._limit,
+            self._spent,
+            tuple(one.queued for one in self._queue),
+            self._paused_by,
+        )
+
+    def _doing(self) -> Doing:
+        if self._closed:
+            return "closed"
+        if self._gate.paused:
+            return "paused"
+        if self._turn is None:
+            return "idle"
+        if self._asked:
+            return "waiting"
+        return "calling" if self._turn.calling else "thinking"
+
+    # -- prompts
+
+    def submit(self, prompt: str, *, origin: Origin = "operator") -> int:
+        """Put a prompt behind those that wait; :meth:`serve` works on it. Returns its place, by which it is named."""
+        return self._put(prompt, origin).queued.place
+
+    def _put(self, prompt: str, origin: Origin) -> _Waiting:
+        self._places += 1
+        waiting = _Waiting(Queued(self._places, prompt, origin))
+        self._queue.append(waiting)
+        self.events.publish(PromptQueued(place=self._places, prompt=self.executor.services.redactor.text(prompt)))
+        self._more.set()
+        return waiting
+
+    def withdraw(self, place: int) -> bool:
+        """Take a prompt back; False when it does not wait any more."""
+        for waiting in self._queue:
+            if waiting.queued.place == place:
+                self._queue.remove(waiting)
+                self.events.publish(PromptWithdrawn(place=place))
+                return True
+        return False
+
+    async def turn(self, prompt: str, *, origin: Origin = "operator") -> TurnResult:
+        """Work on a prompt now, or as soon as the turn that runs has ended; what waits in the queue waits on."""
+        self._places += 1
+        return await self._worked(Queued(self._places, prompt, origin))
+
+    async def serve(self) -> None:
+        """Work on what is submitted, one prompt after the other, until this is cancelled."""
+        while True:
+            await self._more.wait()
+            while self._queue:
+                if self._gate.paused:
+                    await self._gate.passed()
+                    continue  # it may have been withdrawn
+                await self._worked(self._queue.popleft().queued)
+            self._more = anyio.Event()
+
+    async def _worked(self, queued: Queued) -> TurnResult:
+        async with self._one:
+            turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
+            result = TurnResult("cancelled", failure="harness was ended")
+            started = anyio.current_time()
+            try:
+                result = await self._logged(turn, queued)
+                return result
+            finally:
+                self._turn = None
+                self._ended(turn, result, anyio.current_time() - started)
+
+    async def _logged(self, turn: Turn, queued: Queued) -> TurnResult:
+        """The turn, between its beginning and its end in the log."""
+        redacted = self.executor.services.redactor.text(queued.prompt)
+        await self._log.turn_started(turn.turn_id, redacted, queued.origin)
+        self.events.publish(
+            TurnStarted(turn_id=turn.turn_id, prompt=redacted, origin=queued.origin, place=queued.place)
+        )
+        result = TurnResult("cancelled", failure="harness was ended")
+        try:
+            result = await turn.run(queued.prompt)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._log.turn_ended(turn.turn_id, result.status, result.spent.json())
+        return result
+
+    def _ended(self, turn: Turn, result: TurnResult, seconds: float) -> None:
+        redact = self.executor.services.redactor.text
+        self.events.publish(
+            TurnCompleted(
+                turn_id=turn.turn_id,
+                status=result.status,
+                text=redact(result.text),
+                failure=redact(result.failure),
+                steps=result.steps,
+                seconds=seconds,
+            )
+        )
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            executor=self.executor,
+            transcript=self.transcript,
+            gate=self._gate,
+            settings=self.settings,
+            instructions=self._instructions,
+            model=self._opened,
+            news=self._take_news,
+            situation=self._situation,
+            shorten=self._shorten,
+            spent=self._count,
+        )
+
+    # -- what may be done to it
+
+    def cancel(self) -> bool:
+        """End the turn that runs and interrupt its command; False when none runs. What waits in the queue stays."""
+        if self._turn is None:
+            return False
+        self._turn.cancel()
+        return True
+
+    def pause(self, by: str, reason: str = "") -> None:
+        """Let nothing begin; an answer that comes and a command that runs go on."""
+        if not self._gate.paused:
+            self._gate.pause()
+            self._paused_by = by
+            self.events.publish(AgentPaused(by=by, reason=reason))
+
+    def resume(self, by: str, meanwhile: str = "") -> None:
+        """Go on. The model is told ``meanwhile``, what was done while it was paused."""
+        if not self._gate.paused:
+            return
+        if meanwhile:
+            self.tell(meanwhile)
+        self._paused_by = ""
+        self.events.publish(AgentResumed(by=by, meanwhile=meanwhile))
+        self._gate.resume()
+
+    def tell(self, text: str) -> None:
+        """Let the model know something with its next request, such as what the operator ran. It begins no turn."""
+        self._news.append(text)
+
+    async def switch_model(self, profile: ModelProfile) -> None:
+        """Go on with another model, from the next answer on.
+
+        Raises:
+            HarnessError: it cannot be opened; the other one stays.
+        """
+        await self._open_model(profile)
+        self._profile = profile
+        await self._log.noted("model", profile.name)
+        self.events.publish(ModelChanged(name=profile.name, model=profile.model))
+
+    async def compact(self) -> Compaction | None:
+        """Put the older messages together now; None: there is nothing to put together.
+
+        Raises:
+            HarnessError: it could not be done; the conversation is as it was.
+        """
+        return await self._compacted(await self._opened())
+
+    def close(self) -> None:
+        """Say that no more comes; made by whoever opened it."""
+        self._closed = True
+
+    # -- what its turns ask for
+
+    async def _opened(self) -> OpenModel:
+        opened = await self._open_model(self._profile)
+        self._limit = opened.context_limit
+        return opened
+
+    def _take_news(self) -> Sequence[str]:
+        news = tuple(self._news)
+        self._news.clear()
+        return news
+
+    async def _situation(self) -> str:
+        return await situation(self.execution)
+
+    def _count(self, spent: Spent) -> Spent:
+        if spent.answers:
+            self._spent += spent
+            self._context = spent.tokens
+            self.events.publish(
+                UsageChanged(
+                    input_tokens=self._spent.input_tokens,
+                    output_tokens=self._spent.output_tokens,
+                    context=self._context,
+                    limit=self._limit,
+                    cost=self._spent.known_cost,
+                )
+            )
+        return self._spent
+
+    async def _shorten(self, opened: OpenModel, used: int) -> bool:
+        if used and not needed(self.transcript.messages, used, opened.context_limit):
+            return False
+        try:
+            return await self._compacted(opened) is not None
+        except HarnessError as error:
+            self.events.publish(Notice(text=f"the conversation could not be made shorter: {error}"))
+            return False
+
+    async def _compacted(self, opened: OpenModel) -> Compaction | None:
+        def as_it_is() -> AbstractAsyncContextManager[OpenModel]:
+            return nullcontext(opened)
+
+        done = await Compacting(as_it_is).compact(self.transcript.messages, opened.context_limit)
+        if done is None:
+            return None
+        await self.transcript.replace(done.messages, done.summary)
+        summary = self.executor.services.redactor.text(done.summary)
+        self.events.publish(ConversationCompacted(before=done.before, after=done.after, summary=summary))
+        return Compaction(done.before, done.after, summary)
+
+    # -- what it hears
+
+    def heard(self, event: Event) -> None:
+        """Listen to its own events: who waits for an answer of the operator, and which jobs have ended."""
+        if isinstance(event, PermissionAsked | QuestionAsked):
+            self._asked.add(event.request_id)
+        elif isinstance(event, PermissionReplied | QuestionAnswered):
+            self._asked.discard(event.request_id)
+        elif isinstance(event, JobExited) and not event.parent_call:
+            self._job_ended(event)
+
+    def _job_ended(self, event: JobExited) -> None:
+        how = "nobody knows how" if event.exit_code is None else f"with exit code {event.exit_code}"
+        text = f"[harness: the background job {event.job_id} has ended, {how}. Its output is read with its job id.]"
+        if self.settings.on_job_end == "wake" and self._turn is None and not self._closed:
+            self.submit(text, origin="jobs")
+        else:
+            self.tell(text)

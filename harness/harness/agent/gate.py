@@ -1,0 +1,51 @@
+"""Where every call of an agent passes: nothing begins while it is paused, or once its turn is cancelled."""
+
+from __future__ import annotations
+
+import anyio
+
+from ..toolkit.context import ToolContext
+from ..toolkit.seams import Next
+from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """A middleware around the calls of an agent and of its sub-agents."""
+
+    def __init__(self) -> None:
+        self._open = anyio.Event()
+        self._open.set()
+        self._cancelled = False
+
+    @property
+    def paused(self) -> bool:
+        """Nothing begins."""
+        return not self._open.is_set()
+
+    def pause(self) -> None:
+        """Let nothing begin until :meth:`resume`; what runs goes on."""
+        if self._open.is_set():
+            self._open = anyio.Event()
+
+    def resume(self) -> None:
+        """Let what waits begin."""
+        self._open.set()
+
+    def refuse(self, *, cancelled: bool) -> None:
+        """Refuse whatever would begin, until it is told otherwise: the turn that asked for it is cancelled."""
+        self._cancelled = cancelled
+
+    async def passed(self) -> None:
+        """Wait until it is open."""
+        await self._open.wait()
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        """Take a call through."""
+        if not self._cancelled:
+            await self._open.wait()
+        if self._cancelled:
+            nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
+            return CallOutcome(call, nothing, CallStatus.CANCELLED)
+        return await following(call)

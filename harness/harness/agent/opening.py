@@ -1,0 +1,138 @@
+"""An agent from its parts: the executor of its session, its model, and the log of its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ..context import ExecutionContext
+from ..toolkit.assembly import Toolkit
+from ..toolkit.middleware import StuckLoop
+from ..toolkit.permissions.approver import Approver
+from ..toolkit.permissions.timed import TimedApproval
+from ..toolkit.questions import Questioner
+from ..toolkit.seams import Middleware, Spawner
+from .models import ModelProfile, OpenModel, open_model
+from .sessions import ConversationLog, MemoryLog
+from .settings import AgentSettings
+from .usage import Spent
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+__all__ = ["People", "Taken", "load_agent", "open_agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who answers for the agent: whoever approves its calls, answers its questions, and approved in advance."""
+
+    approver: Approver | None = None
+    questioner: Questioner | None = None
+    timed: TimedApproval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A conversation that is taken up again: its messages as they were stored, and what it had used."""
+
+    messages: Sequence[str] = ()
+    spent: Spent | None = None
+
+
+def load_agent() -> None:
+    """Import what an agent needs, which takes a second or two; done in a thread, a prompt can be there meanwhile."""
+    from . import agent, turn  # noqa: F401  # the import is the work
+
+
+class _OpenModels:
+    """The models of one agent, each opened when it is first asked, and open until the agent is closed."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._open: dict[ModelProfile, OpenModel] = {}
+        self._one = anyio.Lock()
+
+    async def open(self, profile: ModelProfile) -> OpenModel:
+        async with self._one:
+            if profile not in self._open:
+                self._open[profile] = await self._stack.enter_async_context(open_model(profile))
+            return self._open[profile]
+
+
+@asynccontextmanager
+async def open_agent(
+    execution: ExecutionContext,
+    toolkit: Toolkit,
+    profile: ModelProfile,
+    *,
+    settings: AgentSettings | None = None,
+    people: People | None = None,
+    log: ConversationLog | None = None,
+    session_id: str = "",
+    taken: Taken | None = None,
+    tool_profile: str | None = None,
+    spawner: Spawner | None = None,
+    middleware: tuple[Middleware, ...] = (),
+) -> AsyncIterator[Agent]:
+    """An agent on a target. Its turns run where :meth:`Agent.turn` is called, or where :meth:`Agent.serve` runs.
+
+    Args:
+        people: without them, what would be asked is denied.
+        log: where the conversation is kept; by default in memory.
+        session_id: that of a conversation that is taken up again; empty makes a new one.
+        tool_profile: the tools as this profile shows them.
+        spawner: who runs sub-agents.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        HarnessError: the target is gone.
+    """
+    await to_thread.run_sync(load_agent)
+    from .agent import Agent, AgentCompactor
+    from .conversation.history import loaded
+    from .conversation.instructions import instructions
+    from .gate import Gate
+    from .transcript import Transcript
+
+    settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
+    gate, compactor = Gate(), AgentCompactor()
+    async with AsyncExitStack() as stack:
+        models = _OpenModels(stack)
+        executor = await stack.enter_async_context(
+            toolkit.executor(
+                execution,
+                approver=people.approver,
+                questioner=people.questioner,
+                timed=people.timed,
+                profile=tool_profile,
+                session_id=session_id,
+                agent_id="agent",
+                model=profile.model,
+                spawner=spawner,
+                compactor=compactor,
+                middleware=(gate, StuckLoop(), *middleware),
+            )
+        )
+        mode = toolkit.settings.permissions.mode
+        agent = compactor.agent = Agent(
+            executor,
+            Transcript(log, toolkit.redactor, [loaded(text) for text in taken.messages]),
+            log,
+            gate,
+            settings=settings,
+            instructions=instructions(execution, executor.registry, mode, settings.instructions),
+            profile=profile,
+            open_model=models.open,
+            spent=taken.spent,
+        )
+        with executor.events.listening(agent.heard):
+            try:
+                yield agent
+            finally:
+                agent.close()

@@ -1,0 +1,101 @@
+"""Settings of the agent: the ``[agent]`` table of the settings files.
+
+A file of a directory that is not trusted may set none of it: it would choose who is paid and what the model is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import ConfigError
+from ..settings import Choices, SettingsTable, load_tables
+
+__all__ = ["AgentSettings", "JobEnd", "agent_settings_of", "load_agent_settings"]
+
+JobEnd = Literal["wake", "tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the operator has set about the agent."""
+
+    model: str = ""
+    """The profile that conversations begin with; empty: the only one there is, or none."""
+    instructions: str = ""
+    """What the model is told besides our own rules."""
+    max_steps: int = 50
+    """Answers of the model in one turn."""
+    turn_budget: float | None = None
+    """US dollars for one turn, where prices are known."""
+    session_budget: float | None = None
+    """US dollars for one conversation."""
+    session_tokens: int | None = None
+    """Tokens of one conversation, in and out."""
+    compact_at: float = 0.85
+    """The share of the model's context at which older messages are put together."""
+    on_job_end: JobEnd = "wake"
+    """When a command that was left running has ended: begin a turn, or tell it with the next one."""
+    theme: str = ""
+    """How the prompt looks; empty chooses by the terminal."""
+    show_reasoning: bool = False
+    """Reasoning is shown as it comes; else one line says that there is some."""
+    telemetry: bool = False
+    """OpenTelemetry spans and metrics, also without the variables of its own."""
+    telemetry_content: bool = False
+    """Spans hold prompts, commands and results."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    model: str | None = None
+    instructions: str | None = None
+    max_steps: int | None = Field(None, ge=1, le=10_000)
+    turn_budget: float | None = Field(None, gt=0, strict=False)
+    session_budget: float | None = Field(None, gt=0, strict=False)
+    session_tokens: int | None = Field(None, ge=1)
+    compact_at: float | None = Field(None, ge=0.2, le=0.95, strict=False)
+    on_job_end: JobEnd | None = None
+    theme: str | None = None
+    show_reasoning: bool | None = None
+    telemetry: bool | None = None
+    telemetry_content: bool | None = None
+
+
+def load_agent_settings(choices: Choices | None = None) -> AgentSettings:
+    """The agent's table of the settings files.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value is wrong, or a file that is not trusted sets one.
+    """
+    return agent_settings_of(load_tables("agent", choices))
+
+
+def agent_settings_of(tables: Iterable[SettingsTable]) -> AgentSettings:
+    """The settings of all files, in their order: what comes later counts.
+
+    Raises:
+        ConfigError: as :func:`load_agent_settings`.
+    """
+    settings = AgentSettings()
+    for table in tables:
+        if not table.trusted:
+            raise ConfigError(
+                f"{table.origin}: [agent] may only be set by files that are trusted",
+                hint="add the directory to trusted_dirs in your own settings, or set it there",
+            )
+        settings = replace(settings, **_checked(table))
+    return settings
+
+
+def _checked(table: SettingsTable) -> dict[str, Any]:
+    try:
+        return _Table.model_validate(dict(table.values)).model_dump(exclude_none=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(["agent", *(str(part) for part in first["loc"])])
+        raise ConfigError(f"{table.origin}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None

@@ -1,0 +1,223 @@
+"""One turn: answers of the model and calls, until it has nothing more to do, is cancelled, or reaches a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import anyio
+from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, TextPart, UserPromptPart
+
+from ..errors import HarnessError
+from ..toolkit.executor import Executor
+from ..toolkit.values import CallOutcome, ToolCall
+from .conversation import history, situation, tokens, tooling
+from .events import AnswerCompleted, RequestStarted, TurnStatus
+from .gate import Gate
+from .models import ModelFailure, OpenModel, cost_of
+from .requesting import Requester, Wanted
+from .settings import AgentSettings
+from .transcript import Transcript, text_of
+from .usage import Spent, over_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Surroundings", "Turn", "TurnResult", "spent_on"]
+
+CANCELLED = (
+    "[The operator cancelled this turn. What was running then was interrupted, and may have done part of its work.]"
+)
+CUT = "[The answer was cut off: it reached the longest answer that this model gives here.]"
+NOTHING = "(the model said nothing)"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """How a turn ended. ``text`` is the last words of the model; ``failure`` says why it is not ``completed``."""
+
+    status: TurnStatus
+    text: str = ""
+    failure: str = ""
+    steps: int = 0
+    spent: Spent = field(default_factory=Spent)
+    error: HarnessError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a turn needs of the agent that it belongs to."""
+
+    executor: Executor
+    transcript: Transcript
+    gate: Gate
+    settings: AgentSettings
+    instructions: str
+    model: Callable[[], Awaitable[OpenModel]]
+    """The model that answers next: it may be another one with each answer."""
+    news: Callable[[], Sequence[str]]
+    """What has happened since this was asked last, and the model should know."""
+    situation: Callable[[], Awaitable[str]]
+    shorten: Callable[[OpenModel, int], Awaitable[bool]]
+    """Make the conversation shorter when a request of so many tokens is too long; 0 makes it so in any case."""
+    spent: Callable[[Spent], Spent]
+    """Count what was used; returns what the whole conversation has used."""
+
+
+class Turn:
+    """The work on one prompt. :meth:`cancel` ends it from another task."""
+
+    def __init__(self, turn_id: str, around: Surroundings) -> None:
+        self.turn_id = turn_id
+        self._around = around
+        self._requester = Requester(around.executor.events, around.executor.services.redactor, turn_id)
+        self._asking: anyio.CancelScope | None = None
+        self._steps = 0
+        self._spent = Spent()
+        self._session = around.spent(Spent())
+        self._context = 0
+        self.calling = False
+        """Calls are running."""
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """End it: the answer that comes is stopped, calls that run are interrupted, and no other begins."""
+        self.cancelled = True
+        self._around.gate.refuse(cancelled=True)
+        if self._asking is not None:
+            self._asking.cancel()
+        self._around.executor.cancel()
+
+    async def run(self, prompt: str) -> TurnResult:
+        """Work on the prompt. Whatever fails is in the result; only a cancel of the caller is raised."""
+        self._around.gate.refuse(cancelled=self.cancelled)
+        try:
+            await self._say([*self._news(), UserPromptPart(prompt)])
+            return await self._answers()
+        except HarnessError as error:
+            return self._result("failed", failure=str(error), error=error)
+        finally:
+            self._around.gate.refuse(cancelled=False)
+
+    async def _answers(self) -> TurnResult:
+        text = ""
+        while True:
+            await self._pause()
+            if self.cancelled:
+                return await self._stopped(text)
+            if reason := over_limit(self._around.settings, self._steps, self._spent, self._session):
+                return self._result("limit", text, failure=reason)
+            response = await self._answer()
+            if response is None:
+                return await self._stopped(text)
+            text = text_of(response) or text
+            calls = tooling.calls_of(response, self.turn_id)
+            if not calls:
+                return self._result("completed", text or NOTHING)
+            await self._say([*tooling.returns_of(await self._called(calls)), *self._news()])
+
+    async def _pause(self) -> None:
+        """Wait until the agent is not paused; a cancel gets through."""
+        if self._around.gate.paused:
+            with anyio.CancelScope() as self._asking:
+                await self._around.gate.passed()
+            self._asking = None
+
+    async def _answer(self) -> ModelResponse | None:
+        """The next answer, kept and counted; None when the turn was cancelled meanwhile."""
+        opened = await self._around.model()
+        response: ModelResponse | None = None
+        started = anyio.current_time()
+        with anyio.CancelScope() as self._asking:
+            if self.cancelled:
+                self._asking.cancel()
+            await self._around.shorten(opened, self._context or self._size())
+            started = anyio.current_time()
+            response = await self._asked(opened)
+        self._asking = None
+        if response is None:
+            await self._keep_partial()
+            return None
+        await self._counted(opened, response, anyio.current_time() - started)
+        return response
+
+    async def _asked(self, opened: OpenModel) -> ModelResponse:
+        """Ask; a conversation that turns out too long for the model is made shorter, once."""
+        try:
+            return await self._request(opened)
+        except ModelFailure as failure:
+            if failure.kind != "context_length" or not await self._around.shorten(opened, 0):
+                raise
+        return await self._request(opened)
+
+    async def _request(self, opened: OpenModel) -> ModelResponse:
+        around = self._around
+        messages = history.repaired(around.transcript.messages)
+        messages = situation.with_situation(messages, await around.situation())
+        wanted = Wanted(messages, around.instructions, tooling.definitions(around.executor.registry))
+        started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=tokens.estimate(messages))
+        around.executor.events.publish(started)
+        return await self._requester.ask(opened, wanted)
+
+    async def _counted(self, opened: OpenModel, response: ModelResponse, seconds: float) -> None:
+        self._steps += 1
+        spent = spent_on(response, opened)
+        self._spent += spent
+        self._context = spent.tokens
+        self._session = self._around.spent(spent)
+        if response.finish_reason == "length":
+            response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
+        await self._around.transcript.append(response)
+        redact = self._around.executor.services.redactor.text
+        text, calls = redact(text_of(response)), len(tooling.calls_of(response, self.turn_id))
+        self._around.executor.events.publish(
+            AnswerCompleted(turn_id=self.turn_id, text=text, calls=calls, seconds=seconds)
+        )
+
+    async def _called(self, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+        self.calling = True
+        try:
+            return await self._around.executor.batch(calls)
+        finally:
+            self.calling = False
+
+    async def _keep_partial(self) -> None:
+        """What had been said of a cancelled answer; calls that were not whole never existed."""
+        partial = self._requester.partial
+        said = [part for part in partial.parts if isinstance(part, TextPart) and part.content] if partial else []
+        if partial is not None and said:
+            await self._around.transcript.append(replace(partial, parts=said))
+
+    async def _stopped(self, text: str) -> TurnResult:
+        await self._say([UserPromptPart(CANCELLED)])
+        return self._result("cancelled", text, failure="cancelled by the operator")
+
+    async def _say(self, parts: Iterable[ModelRequestPart]) -> None:
+        await self._around.transcript.append(ModelRequest(parts=list(parts)))
+
+    def _news(self) -> list[ModelRequestPart]:
+        return [UserPromptPart(text) for text in self._around.news()]
+
+    def _size(self) -> int:
+        return tokens.estimate(self._around.transcript.messages)
+
+    def _result(
+        self, status: TurnStatus, text: str = "", *, failure: str = "", error: HarnessError | None = None
+    ) -> TurnResult:
+        return TurnResult(status, text, failure, self._steps, self._spent, error)
+
+
+def spent_on(response: ModelResponse, opened: OpenModel) -> Spent:
+    """What one answer has used. Pure."""
+    usage = response.usage
+    cost = cost_of(usage, opened.profile)
+    return Spent(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        float(cost) if cost is not None else 0.0,
+        unpriced=0 if cost is not None else 1,
+        answers=1,
+    )

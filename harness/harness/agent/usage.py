@@ -1,0 +1,98 @@
+"""What a conversation has used, and what it may use. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..toolkit.values import JsonObject
+from .settings import AgentSettings
+
+__all__ = ["Spent", "over_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens in and out, of them read from and written to the provider's cache, and US dollars.
+
+    ``cost`` counts what has a known price; ``unpriced`` is how many answers had none.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+    answers: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cost + other.cost,
+            self.unpriced + other.unpriced,
+            self.answers + other.answers,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def known_cost(self) -> float | None:
+        """US dollars; None when nothing that was used has a price."""
+        return None if self.unpriced and self.unpriced == self.answers else self.cost
+
+    def json(self) -> JsonObject:
+        """As it is stored and printed."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "cost": self.known_cost,
+            "answers": self.answers,
+        }
+
+    @classmethod
+    def of(cls, value: JsonObject) -> Spent:
+        """What :meth:`json` made; what is missing there is 0."""
+
+        def number(name: str) -> int:
+            found = value.get(name)
+            return found if isinstance(found, int) else 0
+
+        cost = value.get("cost")
+        spent = cls(
+            number("input_tokens"),
+            number("output_tokens"),
+            number("cache_read_tokens"),
+            number("cache_write_tokens"),
+            answers=number("answers"),
+        )
+        known = isinstance(cost, int | float)
+        return replace(spent, cost=float(cost) if known else 0.0, unpriced=0 if known else spent.answers)  # type: ignore[arg-type]  # known says so
+
+
+def over_limit(settings: AgentSettings, steps: int, turn: Spent, session: Spent) -> str:
+    """Why no further answer may be asked for; empty when one may. Pure.
+
+    Args:
+        steps: answers of this turn so far.
+        turn: what this turn has used.
+        session: what the conversation has used, this turn included.
+    """
+    if steps >= settings.max_steps:
+        return f"the turn has had {steps} answers, which is max_steps: say 'go on' to continue"
+    if settings.turn_budget is not None and turn.cost >= settings.turn_budget:
+        return f"the turn has cost ${turn.cost:.2f}; its budget is ${settings.turn_budget:.2f}: say 'go on' to continue"
+    if settings.session_budget is not None and session.cost >= settings.session_budget:
+        return f"the conversation has cost ${session.cost:.2f}; session_budget is ${settings.session_budget:.2f}"
+    if settings.session_tokens is not None and session.tokens >= settings.session_tokens:
+        return f"the conversation has used {session.tokens} tokens; session_tokens is {settings.session_tokens}"
+    if (settings.turn_budget is not None or settings.session_budget is not None) and turn.unpriced:
+        return "a budget is set, and the model has no known price: set prices in its profile"
+    return ""
