@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,14 +12,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.audits import checked, ended_process, entry, tamper, write_as
+from tests.support.audits import STARTED, checked, ended_process, entry, tamper, write_as
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus
 from harness.toolkit.ledger import (
     Filters,
     Head,
     Place,
+    calls,
     open_ledger,
     open_reader,
     open_store,
@@ -81,7 +83,7 @@ def place(tmp_path: Path) -> Place:
 def test_an_untouched_chain_is_whole(place: Place) -> None:
     report = verify(place)
     assert (report.records, report.first, report.unsettled, report.problems) == (10, 1, 0, [])
-    assert report.head == place.read_head()
+    assert report.head == place.heads()["head"]
 
 
 def test_each_record_holds_the_hash_of_the_one_before_it(place: Place) -> None:
@@ -150,7 +152,8 @@ def rewrite(place: Place, seq: int, old: str, new: str) -> None:
 
 def test_it_finds_a_chain_that_was_made_anew_by_the_head_in_the_second_place(place: Place) -> None:
     rewrite(place, 5, "echo c2", "echo x")
-    assert verify(place).problems == ["record 10 is another than the one that the file 'head' knows"]
+    what = "record 10 is another than the one that the file '{}' knows"
+    assert verify(place).problems == [what.format("head"), what.format("audit.head")]
 
 
 def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: Place) -> None:
@@ -158,7 +161,8 @@ def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: Place) -> No
     rewrite(place, 5, "echo c2", "echo x")
     with closing(sqlite3.connect(place.database)) as db:
         (text,) = db.execute("SELECT hash FROM chain").fetchone()
-    place.head_file.write_text(f"{10:20d} {text}\n")
+    for path in (place.head_file, place.witness):
+        path.write_text(f"{10:20d} {text}\n")
     assert verify(place).is_whole  # the same user can do that: only what is kept elsewhere shows it
     assert "record 10 is another than the one that the receipt knows" in verify(place, receipt).problems
     assert "99 records were written" in str(verify(place, Head(99, GENESIS)).problems)
@@ -222,8 +226,10 @@ async def test_a_process_that_finds_the_tail_gone_says_so_in_the_chain(
     async with open_ledger(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
-    assert "is damaged: 10 records were written, and 8 are there" in caplog.text
-    assert verify(place).problems == ["record 9 says that damage was found: 10 records were written, and 8 are there"]
+    assert "is damaged: 10 records were written, as the file 'head' knows, and 8 are there" in caplog.text
+    assert verify(place).problems == [
+        "record 9 says that damage was found: 10 records were written, as the file 'head' knows, and 8 are there"
+    ]
 
 
 async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place: Place) -> None:
@@ -231,7 +237,7 @@ async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place:
     async with open_ledger(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
-    assert "10 records were written, and 0 are there" in str(verify(place).problems)
+    assert "10 records were written, as the file 'head' knows, and 0 are there" in str(verify(place).problems)
 
 
 async def test_the_second_place_knows_of_records_from_the_first_on(tmp_path: Path) -> None:
@@ -248,7 +254,7 @@ async def test_the_second_place_knows_the_end_of_a_ledger_that_was_closed(tmp_pa
     async with open_ledger(tmp_path / "audit") as ledger:
         await ledger.begin(entry("c1", mutating=False))
         await ledger.end("c1", CallStatus.OK, "")
-    head = Place(tmp_path / "audit").read_head()
+    head = Place(tmp_path / "audit").heads()["head"]
     assert head == checked(tmp_path / "audit").head
     assert head is not None
     assert head.count == 2
@@ -272,7 +278,92 @@ def test_damage_is_recorded_although_the_first_write_fails(place: Place) -> None
         with pytest.raises(KeyError):
             store.write([Item({"kind": "nothing"})])
         store.write([Item(intent_fields(entry("c6"), "o"), durable=True)])
-    assert "99 records were written, and 10 are there" in str(verify(place).problems)
+    assert "99 records were written, as the file 'head' knows, and 10 are there" in str(verify(place).problems)
+
+
+def test_an_older_copy_of_the_whole_directory_is_found_by_the_head_beside_it(place: Place, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(place.directory, copy)
+    write_as(place, ended_process(), entry("later"), outcome=CallStatus.OK)
+    shutil.rmtree(place.directory)
+    copy.rename(place.directory)
+    missing = "12 records were written, as the file 'audit.head' knows, and 10 are there"
+    assert verify(place).problems == [missing]
+    write_as(place, this_process(), entry("next"), outcome=CallStatus.OK)
+    assert verify(place).problems == [f"record 11 says that damage was found: {missing}"]
+    shutil.copytree(place.directory, copy)  # and with the file beside it: nothing here can tell
+    receipt, beside = verify(place).head, place.witness.read_text()
+    write_as(place, ended_process(), entry("again"), outcome=CallStatus.OK)
+    shutil.rmtree(place.directory)
+    copy.rename(place.directory)
+    newer, _ = receipt, place.witness.write_text(beside)
+    assert len(verify(place, newer).problems) == 1
+    assert f"{newer.count + 2} records were written" in str(verify(place, Head(newer.count + 2, GENESIS)).problems)
+
+
+async def test_nothing_is_changed_once_the_audit_was_replaced_under_a_ledger_that_is_open(
+    place: Place, tmp_path: Path
+) -> None:
+    async with open_ledger(place.directory) as ledger:
+        await ledger.begin(entry("c6"))
+        await ledger.end("c6", CallStatus.OK, "")
+        aside = place.directory.rename(tmp_path / "aside")
+        with pytest.raises(ToolError, match="removed or replaced while it was open"):
+            await ledger.begin(entry("c7"))
+        shutil.copytree(aside, place.directory)
+        with pytest.raises(ToolError, match="removed or replaced while it was open"):
+            await ledger.begin(entry("c7"))
+        await ledger.begin(entry("c8", mutating=False))
+        shutil.rmtree(place.directory)
+        aside.rename(place.directory)
+        await ledger.begin(entry("c9"))  # the very files are back
+        await ledger.end("c9", CallStatus.OK, "")
+        await ledger.end("c8", CallStatus.OK, "")
+    report = verify(place)
+    assert (report.records, report.problems) == (16, [])
+
+
+def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_say(place: Place) -> None:
+    before = place.head_file.read_text()
+    with open_store(place, this_process()) as store:
+        store.write([Item(intent_fields(entry("c6"), "o"), durable=True)])
+        tamper(
+            place,
+            "DELETE FROM unsettled",
+            "DELETE FROM records WHERE seq > 10",
+            f"UPDATE chain SET last = 10, hash = ({LAST.format(10)})",
+        )
+        for path in (place.head_file, place.witness):
+            path.write_text(before)
+        assert verify(place).is_whole
+        store.write([Item(intent_fields(entry("c7"), "o"), durable=True)])
+    assert "11 records were written, as this process knows, and 10 are there" in str(verify(place).problems)
+
+
+async def test_a_head_beside_the_directory_that_cannot_be_written_keeps_nothing_from_being_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "audit.head").symlink_to("/dev/null")  # a link is not followed
+    async with open_ledger(tmp_path / "audit") as ledger:
+        await ledger.begin(entry("c1"))
+        await ledger.end("c1", CallStatus.OK, "")
+    assert "audit.head" in caplog.text
+    assert checked(tmp_path / "audit").records == 2
+
+
+async def test_a_clock_that_goes_back_leaves_the_chain_whole_and_the_calls_in_their_order(tmp_path: Path) -> None:
+    place = Place(tmp_path / "audit")
+    hours = (0, -20, 5, -9000, 1)
+    async with open_ledger(place.directory) as ledger:
+        for number, hour in enumerate(hours):
+            await ledger.begin(entry(f"c{number}", started=STARTED + 3600 * hour))
+            await ledger.end(f"c{number}", CallStatus.OK, "")
+    with open_reader(place) as db:
+        found = calls(db, Filters(), this_process(), 10)
+        recent = calls(db, Filters(since=STARTED - 3600), this_process(), 10)
+    assert [call.call["call_id"] for call in found] == ["c0", "c1", "c2", "c3", "c4"]
+    assert [call.call["call_id"] for call in recent] == ["c0", "c2", "c4"]
+    assert verify(place).problems == []
 
 
 @pytest.mark.parametrize("text", ["", "12", "x:" + GENESIS, "1:abc", f"-1:{GENESIS}"])

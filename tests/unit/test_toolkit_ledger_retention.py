@@ -62,6 +62,15 @@ def test_the_last_record_stays_however_old_it_is(place: Place) -> None:
     assert (kept(place), report.records, report.problems) == ([], 2, [])
 
 
+def test_a_clock_that_is_years_ahead_drops_nothing_at_its_first_start(place: Place) -> None:
+    retain(place, Retention(), now=NOW + 3000 * DAY)
+    assert len(kept(place)) == 10
+    retain(place, Retention(), now=NOW - 3000 * DAY)
+    assert len(kept(place)) == 10
+    retain(place, Retention(max_age=4.5 * DAY), now=NOW + 70 * DAY)  # ages count from the last record
+    assert kept(place) == ["c5", "c6", "c7", "c8", "c9"]
+
+
 def test_a_step_that_was_not_the_last_is_gone_on_with(place: Place) -> None:
     retain(place, Retention(max_age=4.5 * DAY), steps=1)
     assert checked(place.directory).problems == []

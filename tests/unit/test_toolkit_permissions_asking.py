@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -436,6 +437,16 @@ def test_a_time_ends() -> None:
     timed.set("all")
     clock.now += 10**9
     assert (timed.state, timed.remaining) == ("all", None)
+
+
+def test_a_time_goes_by_no_clock_that_anybody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    timed = TimedApproval()
+    timed.set("15m")
+    for shift in (-10 * 86400, 10 * 86400):
+        monkeypatch.setattr(time, "time", lambda shift=shift: now + shift)
+        assert timed.state == "all"
+        assert 800 < (timed.remaining or 0) <= 900
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "soon", "25h", "99999d"])

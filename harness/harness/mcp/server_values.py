@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import mcp_types as types
 
-from ..toolkit.tool import Tool
+from ..toolkit.contract import Tool
 from ..toolkit.values import Block, CallOutcome, Category, Json, JsonObject, Text
 
 __all__ = ["CALL_ID", "STATUS", "plain", "result_of", "title_of", "tool_of"]

@@ -1,7 +1,9 @@
-"""Where the audit is kept on this machine: a private directory with the database, and the head in a file beside it."""
+"""Where the audit is kept on this machine: a private directory with the database and the head in a file, and the head
+once more in a file beside the directory."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -11,7 +13,9 @@ from pathlib import Path
 
 from ...errors import HarnessError
 
-__all__ = ["Head", "Place", "audit_directory", "write_head"]
+__all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
+
+logger = logging.getLogger(__name__)
 
 DATABASE = "audit.db"
 HEAD = "head"
@@ -65,6 +69,11 @@ class Place:
         """The second place of the head."""
         return self.directory / HEAD
 
+    @property
+    def witness(self) -> Path:
+        """The third place of the head: an older copy of the whole directory does not bring it back."""
+        return self.directory.with_name(f"{self.directory.name}.head")
+
     def prepare(self) -> None:
         """Make what is missing, private.
 
@@ -99,33 +108,66 @@ class Place:
         hint = hint or "give this directory back to you alone, or set XDG_STATE_HOME to another one"
         return HarnessError(f"the audit cannot be kept in {self.directory}: {what.lower()}", hint=hint)
 
-    def read_head(self) -> Head | None:
-        """The head as the second place has it; None when it has none.
+    def heads(self) -> dict[str, Head]:
+        """The head as each of the files has it that has one, by the file's name.
 
         Raises:
-            ValueError: the file holds something else.
+            ValueError: a file holds something else.
+            OSError: a file cannot be read.
         """
-        text, again = self._head_text(), self._head_text()
-        while text != again:  # somebody writes it
-            text, again = again, self._head_text()
-        if text is None:
-            return None
-        match = _HEAD.fullmatch(text)
-        if match is None and text.strip():
-            raise ValueError("it holds no head")
-        return Head(int(match[1]), match[2]) if match else None
-
-    def _head_text(self) -> str | None:
-        try:
-            return self.head_file.read_text("ascii")
-        except FileNotFoundError:
-            return None
+        found = {path.name: _read_head(path) for path in (self.head_file, self.witness)}
+        return {name: head for name, head in found.items() if head is not None}
 
     def open_head(self) -> int:
-        """A descriptor of the second place, for :func:`write_head`."""
+        """A descriptor of the second place, to write it."""
         return os.open(self.head_file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def write_head(descriptor: int, head: Head) -> None:
-    """Keep the head in the second place. One short write, so that no reader sees half of it."""
-    os.pwrite(descriptor, f"{head.count:20d} {head.hash}\n".encode(), 0)
+def _read_head(path: Path) -> Head | None:
+    """What a file says; None when it says nothing."""
+    text, again = _head_text(path), _head_text(path)
+    while text != again:  # somebody writes it
+        text, again = again, _head_text(path)
+    if text is None:
+        return None
+    match = _HEAD.fullmatch(text)
+    if match is None and text.strip():
+        raise ValueError(f"{path}: it holds no head")
+    return Head(int(match[1]), match[2]) if match else None
+
+
+def _head_text(path: Path) -> str | None:
+    try:
+        return path.read_text("ascii")
+    except FileNotFoundError:
+        return None
+
+
+class HeadFiles:
+    """The second and the third place of the head, open to be written.
+
+    Raises:
+        OSError: the second cannot be opened. Without the third it goes on: it is outside of the audit's directory.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._files = {place.head_file: place.open_head()}
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._files[place.witness] = os.open(place.witness, flags, 0o600)
+        except OSError as error:
+            logger.warning("the head of the audit cannot be kept in %s: %s", place.witness, error)
+
+    def keep(self, head: Head) -> None:
+        """Keep the head. What was written is written, whatever becomes of this: the next time brings it up to date."""
+        text = f"{head.count:20d} {head.hash}\n".encode()  # one short write, so that no reader sees half of it
+        for path, descriptor in self._files.items():
+            try:
+                os.pwrite(descriptor, text, 0)
+            except OSError as error:
+                logger.warning("the head of the audit cannot be kept in %s: %s", path, error)
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files.values():
+            os.close(descriptor)

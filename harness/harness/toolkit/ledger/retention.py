@@ -20,6 +20,8 @@ STEP = 5_000
 """Records that one transaction drops."""
 ROOM = 0.9
 """How full the audit is after it was too large."""
+LEAP = 60 * DAY
+"""Seconds. After a pause that seems longer, ages count from the last record: it may be the clock that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ def plan(store: Store, limits: Retention, now: float) -> int:
     """The number of the last record that is to go, after saying so in the chain; 0 when all may stay."""
     db = store.connection
     first, last = db.execute("SELECT first, last FROM chain").fetchone()
+    now = _plausible(db, now)
     through = max(_by_age(db, now - limits.max_age), _by_size(db, limits.max_bytes, first, last))
     oldest = db.execute(
         "SELECT min(u.number) FROM unsettled u JOIN records r ON r.seq = u.number WHERE r.at >= ?",
@@ -47,6 +50,11 @@ def plan(store: Store, limits: Retention, now: float) -> int:
     fields = {"kind": Kind.RETENTION, "at": round(now, 6), "through": through, "hash": text, "unsettled": forgotten}
     store.write([Item(fields, durable=True)])
     return int(through)
+
+
+def _plausible(db: sqlite3.Connection, now: float) -> float:
+    newest = db.execute("SELECT at FROM records ORDER BY seq DESC LIMIT 1").fetchone()
+    return float(newest[0]) if newest and now - newest[0] > LEAP else now
 
 
 def _by_age(db: sqlite3.Connection, before: float) -> int:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from ...errors import HarnessError
 from ..values import Json, JsonObject
-from .place import Head, Place, write_head
+from .place import Head, HeadFiles, Place
 from .process import ProcessId
 from .records import GENESIS, Kind, canonical, digest, storable
 from .schema import SCHEMA, VERSION
@@ -67,14 +67,16 @@ class Unsettled:
 class Store:
     """An open audit, for one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, head_file: int, place: Place, process: ProcessId) -> None:
+    def __init__(self, connection: sqlite3.Connection, heads: HeadFiles, place: Place, process: ProcessId) -> None:
         self._db = connection
-        self._head_file = head_file
+        self._heads = heads
         self._place = place
         self.process = process
         self._is_full = True
         self._is_compared = False
         self._is_behind = False
+        self._file = _identity(place)
+        self._last = Head(0, GENESIS)
 
     # -- writing
 
@@ -92,14 +94,7 @@ class Store:
             item.number = number
         self._is_behind = not durable
         if durable and chain.head.count:
-            self._keep_head(chain.head)
-
-    def _keep_head(self, head: Head) -> None:
-        """What was written is written, whatever becomes of the second place; the next write brings it up to date."""
-        try:
-            write_head(self._head_file, head)
-        except OSError as error:
-            logger.warning("the head of the audit cannot be kept in %s: %s", self._place.head_file, error)
+            self._heads.keep(chain.head)
 
     def finish(self) -> None:
         """Bring onto the disk what was written without waiting for it, and the head into its second place.
@@ -112,7 +107,7 @@ class Store:
         self._synchronous(full=True)
         with self._transaction() as chain:
             pass
-        self._keep_head(chain.head)
+        self._heads.keep(chain.head)
         self._is_behind = False
 
     def _synchronous(self, *, full: bool) -> None:
@@ -122,15 +117,17 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[_Chain]:
+        if _identity(self._place) != self._file:  # what was written would be in a file that has no name any more
+            raise OSError(f"{self._place.database} was removed or replaced while it was open; start harness again")
         self._db.execute("BEGIN IMMEDIATE")
         try:
             chain = _Chain(self._db, self.process)
-            if not self._is_compared:
+            if not self._is_compared or _is_older(chain.head, self._last):
                 self._compare(chain)
             yield chain
             chain.close()
             self._db.execute("COMMIT")
-            self._is_compared = True
+            self._is_compared, self._last = True, chain.head
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -138,7 +135,10 @@ class Store:
 
     def _compare(self, chain: _Chain) -> None:
         """Keep it in the chain when its end is not where the second place has it: the next write would hide that."""
-        if what := damage(self._db, self._place):
+        what = damage(self._db, self._place)
+        if not what and _is_older(chain.head, self._last):
+            what = _fewer(self._last.count, chain.head.count, "this process")
+        if what:
             logger.error("the audit in %s is damaged: %s; see 'harness audit verify'", self._place.directory, what)
             chain.append({"kind": Kind.DAMAGE, "at": round(time.time(), 6), "text": what})
 
@@ -184,21 +184,40 @@ class Store:
         return self._db
 
 
-def damage(db: sqlite3.Connection, place: Place) -> str:
-    """What does not fit between the end of the chain and the head in the second place; empty when all does."""
+def _identity(place: Place) -> tuple[int, int]:
+    """Which file the database is; no file is one, too."""
     try:
-        head = place.read_head()
+        info = os.stat(place.database)
+    except FileNotFoundError:
+        return 0, 0
+    return info.st_dev, info.st_ino
+
+
+def _is_older(head: Head, known: Head) -> bool:
+    return head.count < known.count or (head.count == known.count and head.hash != known.hash)
+
+
+def damage(db: sqlite3.Connection, place: Place) -> str:
+    """What does not fit between the end of the chain and the head in its other places; empty when all does."""
+    try:
+        heads = place.heads()
     except (OSError, ValueError) as error:
-        return f"the file {place.head_file.name!r} cannot be read: {error}"
-    if head is None:
-        return ""
+        return f"the head cannot be read: {error}"
     (last,) = db.execute("SELECT last FROM chain").fetchone()
+    return next((what for name, head in heads.items() if (what := _misfit(db, last, name, head))), "")
+
+
+def _misfit(db: sqlite3.Connection, last: int, name: str, head: Head) -> str:
     if head.count > last:
-        return f"{head.count} records were written, and {last} are there"
+        return _fewer(head.count, last, f"the file {name!r}")
     found = db.execute("SELECT hash FROM records WHERE seq = ?", (head.count,)).fetchone()
     if found and found[0] != head.hash:
-        return f"record {head.count} is another than the one that was written"
+        return f"record {head.count} is another than the one that the file {name!r} knows"
     return ""
+
+
+def _fewer(written: int, there: int, who: str) -> str:
+    return f"{written} records were written, as {who} knows, and {there} are there"
 
 
 def _is_void(item: Item) -> bool:
@@ -299,11 +318,8 @@ def open_store(place: Place, process: ProcessId) -> Iterator[Store]:
             _set_up(connection, place)
         except sqlite3.Error as error:
             raise unusable(place, error) from error
-        head_file = place.open_head()
-        try:
-            yield Store(connection, head_file, place, process)
-        finally:
-            os.close(head_file)
+        with closing(HeadFiles(place)) as heads:
+            yield Store(connection, heads, place, process)
 
 
 def connect(place: Place, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:

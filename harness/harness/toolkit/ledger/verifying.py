@@ -50,11 +50,11 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
     report = Report()
     known = [("receipt", receipt)] if receipt is not None else []
     try:
-        head = place.read_head()  # before the database: the head in the file is never newer
-        known += [("file 'head'", head)] if head is not None else []
+        heads = place.heads()  # before the database: the head in a file is never newer
+        known += [(f"file {name!r}", head) for name, head in heads.items()]
         with open_reader(place) as db:
             db.execute("BEGIN")  # all of it as it is at one moment
-            _Check(db, report, dict(known)).run(has_head_file=head is not None)
+            _Check(db, report, dict(known)).run(has_head_file=place.head_file.name in heads)
     except FileNotFoundError:
         if known:
             report.problems.append(
@@ -63,7 +63,7 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
     except (ValueError, HarnessError) as error:
         if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
             raise  # it may be whole
-        report.problems.append(f"{error}" if isinstance(error, HarnessError) else f"{place.head_file}: {error}")
+        report.problems.append(str(error))
     return report
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import posixpath
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from .rules import Action, Rule
 from .settings import PermissionSettings
 from .store import RuleFile, Stored
 from .targetpaths import RealPath
-from .timed import TimedApproval
+from .timed import TimedApproval, elapsed
 from .withholding import found_among, locked_among
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class RulePolicy(Policy):
         approver: Approver | None = None,
         file: RuleFile | None = None,
         timed: TimedApproval | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self.settings = settings or PermissionSettings()
         self.approver = approver

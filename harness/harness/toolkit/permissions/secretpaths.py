@@ -31,7 +31,7 @@ SECRETS = (
 
 PROTECTED = (
     *(".aiexclude", "**/.config/harness/**", "**/harness/permissions.json"),
-    *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**"),
+    *("**/.local/state/harness/mcp/**", "**/.local/state/harness/audit/**", "**/harness/audit.head"),
 )
 """What no call may write: it would give rights to whoever asks for them, or hide what was done."""
 

@@ -8,11 +8,20 @@ from typing import Literal, cast, get_args
 
 from ...command import parse_duration
 
-__all__ = ["TimedApproval", "TimedState"]
+__all__ = ["TimedApproval", "TimedState", "elapsed"]
 
 TimedState = Literal["ask", "all", "none"]
 LONGEST = 86400.0
 """Seconds that an approval in advance may last."""
+
+
+def elapsed() -> float:
+    """Seconds that only grow, also while the machine sleeps: a laptop that wakes up has not saved its 15 minutes."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops the monotonic one in sleep; macOS has only that, and does not."""
 
 
 class TimedApproval:
@@ -21,10 +30,10 @@ class TimedApproval:
     It answers questions, and nothing else: what is denied stays denied, and what must be asked each time is asked.
 
     Args:
-        clock: seconds that only grow, also while the machine sleeps where the system can tell.
+        clock: seconds that only grow, whoever sets the time of day.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = elapsed) -> None:
         self._clock = clock
         self._state: TimedState = "ask"
         self._until: float | None = None
