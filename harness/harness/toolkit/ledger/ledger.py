@@ -20,6 +20,8 @@ from ..seams import CallEntry, Ledger
 from ..values import CallStatus
 from .place import Place, audit_directory
 from .process import this_process
+from .reading import AuditCall, Filters
+from .reading import calls as calls_in
 from .records import intent_fields, job_fields, outcome_fields, refusal_fields
 from .retention import Retention, apply_step, plan
 from .settling import Decision, Orphan, Reconciled, orphans_of, reconcile, resolution
@@ -116,6 +118,11 @@ class SqliteLedger(Ledger):
         """
         await self._writer.must(await self._writer.in_turn(resolution, self._store, number, decision, note, by))
 
+    async def calls_of(self, session_id: str, *, since: float | None = None, limit: int = 1000) -> list[AuditCall]:
+        """The newest calls of a session, newest last, with what came of each; ``since`` is seconds since the epoch."""
+        filters = Filters(session=session_id, since=since)
+        return await self._writer.in_turn(_calls, self._store, filters, limit)
+
     async def retain(self, limits: Retention) -> None:
         """Drop what is too old or too much. Never raises."""
         try:
@@ -142,6 +149,10 @@ class SqliteLedger(Ledger):
                     del self._calls[key]
                 break
         return found
+
+
+def _calls(store: Store, filters: Filters, limit: int) -> list[AuditCall]:
+    return calls_in(store.connection, filters, store.process, limit)
 
 
 def _key(call_id: str) -> tuple[int, str]:
