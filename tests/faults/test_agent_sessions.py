@@ -10,20 +10,29 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
+from tests.faults.rig import until
 from tests.support.disks import DISKS, small_disk
 
-from harness.agent.sessions import NewSession, SessionStore
+from harness import connect
+from harness.agent.sessions import JobNotes, NewSession, SessionStore
+from harness.agent.sessions.files import sessions_directory
+from harness.agent.sessions.recovery import InFlight, in_flight, taken_up
 from harness.errors import HarnessError
+from harness.toolkit.assembly import ToolkitSettings, open_toolkit
+from harness.toolkit.events import JobExited, Subscription
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
 PROGRAM = Path(__file__).with_name("sessions_child.py")
 ROOT = Path(__file__).parents[2]
 KILLS = 15
 START = NewSession(target="local:", identity="local:")
+AUTO = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
 
 
 @contextmanager
@@ -156,3 +165,74 @@ async def test_on_a_read_only_disk_conversations_can_be_read(killed: bool, tmp_p
         with pytest.raises(HarnessError, match="cannot be used"):
             async with store.writing(session_id):
                 raise AssertionError
+
+
+# -- what was going on
+
+
+def waiting_for(path: Path, code: int) -> str:
+    """A command that says that it runs, and ends when it is told to."""
+    return f"touch {path}.begun; until [ -e {path} ]; do sleep 0.1; done; exit {code}"
+
+
+@pytest.mark.timeout(120)
+async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(home: Path) -> None:
+    store = SessionStore()
+    session_id = (await store.create(START)).session_id
+    left, ended, running = home / "left", home / "ended", home / "running"
+    commands = [waiting_for(left, 0), waiting_for(ended, 3), waiting_for(running, 4)]
+    argv = [sys.executable, str(ROOT / "tests/faults/sessions_calls_child.py"), str(sessions_directory()), session_id]
+    with subprocess.Popen([*argv, *commands], env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:  # noqa: ASYNC220  # it is started, not waited for
+        await until(
+            lambda: all(Path(f"{path}.begun").exists() for path in (left, ended, running)), "the commands run", 60
+        )
+        process.kill()
+    async with connect("local:") as execution, open_toolkit(AUTO) as toolkit:
+        jobs = {job.command: job.job_id for job in await execution.jobs()}
+        for path, command in ((left, commands[0]), (ended, commands[1])):
+            path.touch()
+            assert (await execution.wait(jobs[command], timeout=60)).exit_code is not None
+        async with toolkit.executor(execution, session_id=session_id) as executor, store.writing(session_id) as log:
+            found = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+            with executor.events.subscribe() as events, executor.events.listening(JobNotes(log).heard):
+                taken_up(found, log, executor.events)
+                running.touch()
+                with anyio.fail_after(60):
+                    heard = [event async for event in until_exited(events)]
+        lines = found.operator.splitlines()
+        assert "('restart the web server') was cut off when harness ended. What it was doing:" in lines[0]
+        assert [job.job_id for job in found.running] == [jobs[commands[2]]]
+        said = {command: [line for line in lines if f"job {jobs[command]}" in line] for command in commands}
+        assert [line.rpartition(": ")[2] for line in said[commands[2]]] == [
+            f"its command still runs, job {jobs[commands[2]]}"
+        ]
+        [about_ended] = said[commands[1]]
+        assert f"it ended: error, job {jobs[commands[1]]}; its job ended with exit code 3" in about_ended
+        [about_left] = said[commands[0]]
+        assert f"- job {jobs[commands[0]]} has ended with exit code 0: touch" in about_left
+        assert found.operator in found.model
+        assert "is not to be run again" in found.model
+        assert heard == [JobExited(number=2, session_id=session_id, job_id=jobs[commands[2]], exit_code=4)]
+        again = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+        assert (again.running, again.ended) == ((), ())
+
+
+async def until_exited(events: Subscription) -> AsyncIterator[JobExited]:
+    async for event in events:
+        if isinstance(event, JobExited):
+            yield event
+            return
+
+
+async def test_of_a_conversation_that_ended_in_order_nothing_is_said(home: Path) -> None:
+    store = SessionStore()
+    session_id = (await store.create(START)).session_id
+    async with store.writing(session_id) as log:
+        await log.turn_started("t1", "do it")
+        await log.turn_ended("t1", "completed")
+    async with connect("local:") as execution, open_toolkit() as toolkit:
+        assert await in_flight(await store.load(session_id), toolkit.ledger, execution) == InFlight()
+        async with store.writing(session_id) as log:
+            await log.turn_started("t2", "and more")
+        found = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+        assert found.operator.splitlines()[1:] == ["No call was running."]

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from .log import ConversationLog, MemoryLog
+from .log import ConversationLog, JobNotes, MemoryLog
 from .retention import SessionRetention
 from .store import SessionStore
 from .stored import StoredLog
@@ -29,6 +29,7 @@ from .values import (
 
 __all__ = [
     "ConversationLog",
+    "JobNotes",
     "MemoryLog",
     "NewSession",
     "SessionInUse",

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import time
 
+from ...toolkit.events import Event, JobExited, JobStarted
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
 from .values import SessionNote, StoredTurn
 
-__all__ = ["ConversationLog", "MemoryLog"]
+__all__ = ["JOB_ENDED", "JOB_LEFT", "ConversationLog", "JobNotes", "MemoryLog"]
+
+JOB_LEFT, JOB_ENDED = "job_left", "job_ended"
+"""Kinds of notes: a command was left running on the target, and it has ended. Their text is its id."""
 
 
 class ConversationLog(ABC):
@@ -46,6 +50,24 @@ class ConversationLog(ABC):
     async def noted(self, kind: str, text: str) -> None:
         """Keep something else that happened."""
 
+    @abstractmethod
+    def note(self, kind: str, text: str) -> None:
+        """As :meth:`noted`, kept with whatever is written next. Never waits or raises."""
+
+
+class JobNotes:
+    """Keeps in a log which commands are left running, as a listener of the session's events."""
+
+    def __init__(self, log: ConversationLog) -> None:
+        self._log = log
+
+    def heard(self, event: Event) -> None:
+        """Take note of a command that was left running, or that has ended."""
+        if isinstance(event, JobStarted):
+            self._log.note(JOB_LEFT, event.job_id)
+        elif isinstance(event, JobExited):
+            self._log.note(JOB_ENDED, event.job_id)
+
 
 class MemoryLog(ConversationLog):
     """A log that is gone with its process: for tests, and where nothing is to be kept."""
@@ -63,7 +85,7 @@ class MemoryLog(ConversationLog):
 
     async def replaced(self, messages: Sequence[str], summary: str) -> None:
         self.messages = list(messages)
-        await self.noted("compacted", summary)
+        self.note("compacted", summary)
 
     async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
         self.turns = [
@@ -72,4 +94,7 @@ class MemoryLog(ConversationLog):
         ]
 
     async def noted(self, kind: str, text: str) -> None:
+        self.note(kind, text)
+
+    def note(self, kind: str, text: str) -> None:
         self.notes.append(SessionNote(at=time(), kind=kind, text=text))

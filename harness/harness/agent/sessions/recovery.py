@@ -1,32 +1,163 @@
-"""What was running when a harness died, and what became of it."""
+"""What was running when a harness died, and what became of it, as a person and a model are told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ...context import ExecutionContext
-from ...toolkit.ledger import NoRoomLedger, SqliteLedger
-from .values import StoredConversation
+from ...results import Job, Status
+from ...toolkit.events import EventBus, JobStarted
+from ...toolkit.ledger import AuditCall, NoRoomLedger, SqliteLedger
+from ...toolkit.values import JsonObject
+from .log import JOB_ENDED, JOB_LEFT, ConversationLog
+from .rows import title_of
+from .values import SessionNote, StoredConversation
 
-__all__ = ["InFlight", "in_flight"]
+__all__ = ["Fate", "InFlight", "in_flight", "jobs_left", "taken_up"]
+
+TELLING = ("command", "cmd", "path", "file_path", "file", "url", "literal_text")
+"""Arguments that say what a call is about."""
+SHOWN = 120
+"""Characters of a call."""
+LISTED = 20
+"""Calls, and jobs, that are named."""
+ADVICE = (
+    "What has ended is not to be run again. Before you repeat what nobody knows the end of, look at the target's state."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A call, and what is known of its end."""
+
+    what: str
+    became: str
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What was found out. Both texts are empty when nothing was going on."""
+    """What was found out. The texts are empty when nothing was going on."""
 
     operator: str = ""
     """Lines for the person at the prompt."""
     model: str = ""
-    """The same for the model, as a note to be put before the next prompt."""
+    """The same for the model, to be told before the next prompt."""
+    running: tuple[Job, ...] = ()
+    """Commands of the conversation that still run."""
+    ended: tuple[str, ...] = ()
+    """The ids of those that were left running and have ended."""
 
 
 async def in_flight(
     stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger, execution: ExecutionContext
 ) -> InFlight:
-    """What was running in a conversation when its harness died, and what the target says about it now.
+    """What was running in a conversation when its harness died, and what is known of it now.
+
+    For after the executor of the session was opened: it asks the target what came of calls whose harness is gone.
 
     Raises:
-        HarnessError: it could not be found out.
+        HarnessError: the ledger or the target could not be asked.
     """
-    raise NotImplementedError
+    unfinished, changed = stored.unfinished is not None, stored.session.changed
+    calls = []
+    if unfinished and isinstance(ledger, SqliteLedger):
+        calls = await ledger.calls_of(stored.session.session_id, since=changed)
+    left, begun = jobs_left(stored.notes), {_job_of(call) for call in calls} - {""}
+    jobs = [job for job in await execution.jobs() if job.job_id in left | begun] if left | begun else []
+    running = tuple(job for job in jobs if job.status is Status.RUNNING)
+    listed = [job for job in jobs if job.job_id in left - begun]
+    told = _told(stored, [Fate(_what(call.call), _became(call)) for call in calls], listed)
+    ended = left - {job.job_id for job in running}
+    return replace(told, running=running, ended=tuple(sorted(ended)))
+
+
+def taken_up(found: InFlight, log: ConversationLog, events: EventBus) -> None:
+    """Let a conversation go on with what was found out: it is told when what runs ends, and of the rest only once."""
+    for job_id in found.ended:
+        log.note(JOB_ENDED, job_id)
+    for job in found.running:
+        events.publish(JobStarted(job_id=job.job_id, command=job.command))
+
+
+# -- what is known. Pure
+
+
+def jobs_left(notes: Iterable[SessionNote]) -> frozenset[str]:
+    """The ids of commands that were left running, and of whose end nobody was told."""
+    left: set[str] = set()
+    for note in notes:
+        if note.kind == JOB_LEFT:
+            left.add(note.text)
+        elif note.kind == JOB_ENDED:
+            left.discard(note.text)
+    return frozenset(left)
+
+
+def _job_of(call: AuditCall) -> str:
+    ids = [str(record.get("job_id") or "") for record in call.later]
+    return next((job_id for job_id in reversed(ids) if job_id), "")
+
+
+def _became(call: AuditCall) -> str:
+    job_id, summary = _job_of(call), str(call.outcome.get("summary") or "")
+    job = f", job {job_id}" if job_id else ""
+    if call.call.get("kind") == "refused":
+        return "it was refused, and did not run"
+    if not call.outcome:
+        return f"its command still runs{job}" if job_id else "nobody knows yet what came of it"
+    if call.status != "unknown":
+        return f"it ended: {call.status}{job}" + (f"; {summary}" if summary else "")
+    if not call.call.get("mutating"):
+        return "it was looking at something, and changed nothing"
+    return f"nobody knows whether it happened{job} (harness audit show {call.number})"
+
+
+def _what(record: JsonObject) -> str:
+    arguments = record.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    name = next((name for name in (*TELLING, *texts) if name in texts), "")
+    return f"{record.get('tool')} {_cut(texts.get(name, ''))}".rstrip()
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."
+
+
+def _told(stored: StoredConversation, fates: Sequence[Fate], jobs: Sequence[Job]) -> InFlight:
+    lines = [*_turn_lines(stored, fates), *_job_lines(jobs)]
+    if not lines:
+        return InFlight()
+    said = "\n".join(lines)
+    return InFlight(said, f"[Harness was started again. {said}\n{ADVICE}]")
+
+
+def _turn_lines(stored: StoredConversation, fates: Sequence[Fate]) -> list[str]:
+    turn = stored.unfinished
+    if turn is None:
+        return []
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(turn.started))
+    first = f"The turn that began at {when} ({_cut(title_of(turn.prompt))!r}) was cut off when harness ended."
+    if not fates:
+        return [first, "No call was running."]
+    return [f"{first} What it was doing:", *_listed([f"- {fate.what}: {fate.became}" for fate in fates])]
+
+
+def _job_lines(jobs: Sequence[Job]) -> list[str]:
+    lines = [f"- job {job.job_id} {_ended(job)}: {_cut(job.command)}" for job in jobs]
+    return ["Commands that were left running:", *_listed(lines)] if lines else []
+
+
+def _ended(job: Job) -> str:
+    if job.status is Status.RUNNING:
+        return "still runs"
+    code = f"with exit code {job.exit_code}" if job.exit_code is not None else f"({job.status.value})"
+    return f"has ended {code}"
+
+
+def _listed(lines: list[str]) -> list[str]:
+    more = len(lines) - LISTED
+    return lines if more <= 0 else [*lines[-LISTED:], f"- and {more} more, before these"]

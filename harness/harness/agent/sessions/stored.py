@@ -67,6 +67,10 @@ class StoredLog(ConversationLog):
         at = time()
         await self._write(lambda db, number: add_note(db, number, kind, text, at))
 
+    def note(self, kind: str, text: str) -> None:
+        at = time()
+        self._waiting.append(_Item(lambda db, number: add_note(db, number, kind, text, at)))
+
     async def finish(self) -> None:
         """Write what could not be written before.
 
