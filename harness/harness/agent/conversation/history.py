@@ -2,36 +2,259 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_core import PydanticSerializationError
 
-__all__ = ["dumped", "loaded", "repaired", "suited"]
+from .cleaning import FOREIGN, cleaned_request, cleaned_response, has_ended, same, settled_parts
+from .escapes import MARK, escaped, unescaped
+
+__all__ = ["answered_by", "dumped", "loaded", "repaired", "suited"]
+
+NO_RESULT = (
+    "[harness: nobody knows what came of this call, because harness was ended before its result was kept. It may have "
+    "run, in part or as a whole. Look at the state of the target before you do anything like it again.]"
+)
+NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.]"
+ID_LENGTH = 40
+"""The longest id of a call that every provider takes."""
 
 _MESSAGE: TypeAdapter[ModelMessage] = TypeAdapter(
-    ModelMessage, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    ModelMessage,
+    config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants"),
 )
 
 
+# -- repair
+
+
 def repaired(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages as every provider takes them; those that need no change are the same objects."""
-    return list(messages)
+    """The messages as every provider takes them, after a cancel, a crash, or an answer that was cut off. Pure.
 
-
-def suited(messages: Sequence[ModelMessage], *, provider: str, url: str = "") -> list[ModelMessage]:
-    """The messages for one provider: without the signatures, ids and details that another one gave.
-
-    Args:
-        provider: ``model.system`` of the model that is asked.
-        url: its ``model.base_url``; another address is another provider, whatever its name.
+    Requests and answers alternate, beginning with a request. Each call of an answer has exactly one result, in the
+    order of the calls at the beginning of the next request: one without says that nobody knows what came of it, and
+    calls of an answer that was cut off are left out, because they did not run. Results without a call, and further
+    ones of the same call, are left out. No two calls have the same id. Nothing is empty; nothing that a user wrote is
+    lost. Repairing again changes nothing, and further messages do not change how the earlier ones were repaired,
+    except the last. Messages that need no change are the same objects.
     """
-    return list(messages)
+    return _with_own_ids(_alternating(_cleaned(messages)))
+
+
+def _cleaned(messages: Sequence[ModelMessage]) -> Iterator[ModelMessage]:
+    for message in messages:
+        clean = cleaned_request(message) if isinstance(message, ModelRequest) else cleaned_response(message)
+        if clean is not None:
+            yield clean
+
+
+def _alternating(messages: Iterator[ModelMessage]) -> list[ModelMessage]:
+    """Requests and answers in turn, with each call answered."""
+    found: list[ModelMessage] = []
+    for response, requests in _answers(messages):
+        results: list[ToolReturnPart[Any]] = []
+        if response is not None:
+            settled, results = _settled(response, requests)
+            _append(found, settled)
+        _append(found, _merged(requests, results))
+    if found and isinstance(found[0], ModelResponse):
+        found.insert(0, ModelRequest([UserPromptPart(NO_BEGINNING, timestamp=found[0].timestamp)]))
+    return found
+
+
+def _append(found: list[ModelMessage], message: ModelMessage) -> None:
+    """Put a message behind the others; one that follows its like becomes one with it."""
+    last = found[-1] if found else None
+    if not message.parts:
+        return
+    if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
+        found[-1] = _merged([last, message], list(_results([last, message])))
+    elif isinstance(message, ModelResponse) and isinstance(last, ModelResponse):
+        said = [TextPart(part.content) for part in last.parts if isinstance(part, TextPart)]
+        found[-1] = replace(message, parts=[*said, *message.parts])
+    else:
+        found.append(message)
+
+
+def _merged(requests: Sequence[ModelRequest], results: Sequence[ToolReturnPart[Any]]) -> ModelRequest:
+    """One request of some: these results, and what else the requests say."""
+    parts = [*results, *(part for one in requests for part in one.parts if not isinstance(part, ToolReturnPart))]
+    if not requests:
+        return ModelRequest(parts)
+    if len(requests) == 1 and same(parts, requests[0].parts):
+        return requests[0]
+    metadata = {name: value for one in requests for name, value in (one.metadata or {}).items()}
+    instructions = next((one.instructions for one in reversed(requests) if one.instructions), None)
+    return replace(requests[-1], parts=parts, metadata=metadata or None, instructions=instructions)
+
+
+def _answers(messages: Iterator[ModelMessage]) -> Iterator[tuple[ModelResponse | None, list[ModelRequest]]]:
+    """Each answer with the requests up to the next one; first those before any answer."""
+    response: ModelResponse | None = None
+    requests: list[ModelRequest] = []
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            requests.append(message)
+        else:
+            yield response, requests
+            response, requests = message, []
+    yield response, requests
+
+
+def _settled(
+    response: ModelResponse, requests: Sequence[ModelRequest]
+) -> tuple[ModelResponse, list[ToolReturnPart[Any]]]:
+    """The answer with the calls that count, and their results in its order."""
+    given: defaultdict[str, deque[ToolReturnPart[Any]]] = defaultdict(deque)
+    for result in _results(requests):
+        given[result.tool_call_id].append(result)
+    results: list[ToolReturnPart[Any]] = []
+    kept: list[ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, ToolCallPart):
+            waiting = given[part.tool_call_id]
+            if not (waiting or has_ended(response)):
+                continue
+            results.append(waiting.popleft() if waiting else _no_result(part, response))
+        kept.append(part)
+    if len(kept) == len(response.parts):
+        return response, results
+    return replace(response, parts=settled_parts(kept)), results
+
+
+def _no_result(call: ToolCallPart, response: ModelResponse) -> ToolReturnPart[Any]:
+    return ToolReturnPart(
+        call.tool_name, NO_RESULT, call.tool_call_id, timestamp=response.timestamp, outcome="interrupted"
+    )
+
+
+def _results(requests: Sequence[ModelRequest]) -> Iterator[ToolReturnPart[Any]]:
+    for request in requests:
+        yield from (part for part in request.parts if isinstance(part, ToolReturnPart))
+
+
+# -- ids of calls
+
+
+def _with_own_ids(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """No two calls under one id, and their results under the ids and names of their calls."""
+    taken: dict[str, int] = {}
+    found: list[ModelMessage] = []
+    calls: list[ToolCallPart] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            named, calls = _named(message, taken)
+            found.append(named)
+        else:
+            found.append(_answering(message, calls))
+    return found
+
+
+def _named(response: ModelResponse, taken: dict[str, int]) -> tuple[ModelResponse, list[ToolCallPart]]:
+    parts = [_own(part, taken) if isinstance(part, ToolCallPart) else part for part in response.parts]
+    named = response if same(parts, response.parts) else replace(response, parts=parts)
+    return named, [part for part in parts if isinstance(part, ToolCallPart)]
+
+
+def _own(call: ToolCallPart, taken: dict[str, int]) -> ToolCallPart:
+    """The call under an id that is not taken. ``taken`` has with each id how many there are by now that begin so."""
+    simple = FOREIGN.sub("_", call.tool_call_id)[:ID_LENGTH] or "call"
+    own, number = simple, taken.get(simple, 1)
+    while own in taken:
+        number += 1
+        own = f"{simple[: ID_LENGTH - 1 - len(str(number))]}_{number}"
+    taken[simple] = number
+    taken.setdefault(own, 1)
+    return call if own == call.tool_call_id else replace(call, tool_call_id=own, id=None)
+
+
+def _answering(request: ModelRequest, calls: Sequence[ToolCallPart]) -> ModelRequest:
+    """The request with the ids and names of the calls that its first parts answer."""
+    parts = list(request.parts)
+    for place, (part, call) in enumerate(zip(parts, calls, strict=False)):
+        if isinstance(part, ToolReturnPart):
+            parts[place] = _renamed(part, call)
+    return request if same(parts, request.parts) else replace(request, parts=parts)
+
+
+def _renamed(part: ToolReturnPart[Any], call: ToolCallPart[Any]) -> ToolReturnPart[Any]:
+    if (part.tool_call_id, part.tool_name) == (call.tool_call_id, call.tool_name):
+        return part
+    return replace(part, tool_call_id=call.tool_call_id, tool_name=call.tool_name)
+
+
+# -- another provider
+
+
+def answered_by(response: ModelResponse, model: Model) -> ModelResponse:
+    """The answer with the model that gave it, by which :func:`suited` knows it again."""
+    return replace(response, model_id=model.model_id)
+
+
+def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]:
+    """Repaired messages for the model that is asked next. Pure.
+
+    Answers of another provider, at another address, or of another model come without their reasoning and without
+    signatures, ids and details, which are for their own provider alone. What this model cannot take at all, such as
+    pictures where it sees none, is replaced by a note.
+    """
+    return model.prepare_messages([_suited(message, model) for message in messages])
+
+
+def _suited(message: ModelMessage, model: Model) -> ModelMessage:
+    if isinstance(message, ModelRequest) or _is_own(message, model):
+        return message
+    return replace(
+        message,
+        parts=[_portable(part) for part in message.parts if isinstance(part, TextPart | ToolCallPart)],
+        provider_name=None,
+        provider_url=None,
+        provider_details=None,
+        provider_response_id=None,
+        canonical_system=None,
+    )
+
+
+def _is_own(response: ModelResponse, model: Model) -> bool:
+    where, here = response.provider_url, model.base_url
+    same_place = where is None or here is None or where.rstrip("/") == here.rstrip("/")
+    same_model = response.model_id is None or response.model_id == model.model_id
+    return response.provider_name == model.system and same_place and same_model
+
+
+def _portable(part: TextPart | ToolCallPart) -> TextPart | ToolCallPart:
+    if isinstance(part, TextPart):
+        return TextPart(part.content)
+    return ToolCallPart(part.tool_name, part.args, part.tool_call_id)
+
+
+# -- storing
 
 
 def dumped(message: ModelMessage) -> str:
     """A message as JSON text; :func:`loaded` makes the same of it again."""
-    return _MESSAGE.dump_json(message).decode()
+    try:
+        text = _MESSAGE.dump_json(message).decode()
+    except PydanticSerializationError:  # a text holds bytes that were no UTF-8
+        return _MESSAGE.dump_json(escaped(message)).decode()
+    if MARK in text or "\ufffd" in text:  # names of arguments come so that held such bytes
+        return _MESSAGE.dump_json(escaped(message)).decode()
+    return text
 
 
 def loaded(text: str) -> ModelMessage:
@@ -40,4 +263,5 @@ def loaded(text: str) -> ModelMessage:
     Raises:
         ValueError: it is none.
     """
-    return _MESSAGE.validate_json(text)
+    message = _MESSAGE.validate_json(text)
+    return unescaped(message) if MARK in text else message

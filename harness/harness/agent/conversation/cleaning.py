@@ -1,0 +1,194 @@
+"""Single messages as every provider takes them: nothing empty, nothing that is no character, no half reasoning."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pydantic_core
+from pydantic_ai.messages import (
+    CachePoint,
+    CompactionPart,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    RetryFeedbackPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from ...toolkit.providers.base import NO_OUTPUT, well_formed
+
+__all__ = ["cleaned_request", "cleaned_response", "has_ended", "same", "settled_parts"]
+
+NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What every provider takes as the name of a tool."""
+FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+INFINITE = re.compile(r"NaN|Infinity")
+FROM_TAGS = "content"
+"""The id of reasoning that stood between tags in an answer's text: it would be sent as words of the answer."""
+
+
+def cleaned_request(request: ModelRequest) -> ModelRequest | None:
+    """The request without what no provider takes; None when nothing is left. The same object when that is all of it."""
+    parts = [part for one in request.parts if (part := _request_part(one)) is not None]
+    return request if same(parts, request.parts) else replace(request, parts=parts) if parts else None
+
+
+def cleaned_response(response: ModelResponse) -> ModelResponse | None:
+    """As :func:`cleaned_request`, for an answer; reasoning is kept only where the provider can have it back."""
+    kept = [part for one in response.parts if (part := _response_part(one, has_ended(response))) is not None]
+    parts = settled_parts(kept, lost_reasoning=_reasoning(kept) != _reasoning(response.parts))
+    return response if same(parts, response.parts) else replace(response, parts=parts) if parts else None
+
+
+def has_ended(response: ModelResponse) -> bool:
+    """Whether the answer is all that the model wanted to say, or as much of it as its limits allowed."""
+    return response.state == "complete"
+
+
+def settled_parts(parts: Sequence[ModelResponsePart], *, lost_reasoning: bool = False) -> list[ModelResponsePart]:
+    """The parts of an answer without reasoning at its end, which a provider refuses.
+
+    Items that belong to reasoning which is gone lose the ids under which the provider would look for it.
+    """
+    kept = list(parts)
+    while kept and isinstance(kept[-1], ThinkingPart):
+        kept.pop()
+        lost_reasoning = True
+    return [_unbound(part) for part in kept] if lost_reasoning else kept
+
+
+def same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether these are the same objects in the same order."""
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
+# -- parts of requests
+
+
+def _request_part(part: ModelRequestPart) -> ModelRequestPart | None:
+    match part:
+        case UserPromptPart():
+            return _prompt(part)
+        case ToolReturnPart():
+            return _result(part)
+        case SystemPromptPart() | RetryFeedbackPart():  # instructions are no messages, so that this is somebody's note
+            return _prompt(UserPromptPart(str(part.content), timestamp=part.timestamp))
+        case CompactionPart() if part.content:
+            return _prompt(UserPromptPart(part.content))
+        case _:
+            return None
+
+
+def _prompt(part: UserPromptPart) -> UserPromptPart | None:
+    if isinstance(part.content, str):
+        content: str | list[UserContent] = well_formed(part.content)
+        if not part.content.strip():
+            return None
+    else:
+        content = [well_formed(one) if isinstance(one, str) else one for one in part.content if _says_something(one)]
+    if not content:
+        return None
+    return part if content == part.content else replace(part, content=content)
+
+
+def _says_something(item: UserContent) -> bool:
+    return bool(item.strip()) if isinstance(item, str) else not isinstance(item, CachePoint)
+
+
+def _result(part: ToolReturnPart[Any]) -> ToolReturnPart[Any]:
+    content = _plain(part.content)
+    if content is None or content == [] or (isinstance(content, str) and not content.strip()):
+        content = NO_OUTPUT
+    elif isinstance(content, list):
+        content = [NO_OUTPUT if isinstance(one, str) and not one.strip() else one for one in content]
+    return part if content == part.content else replace(part, content=content)
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value, with other things in it left alone, as it can be sent."""
+    match value:
+        case str():
+            return well_formed(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list():
+            return [_plain(one) for one in value]
+        case dict():
+            return {_plain(name): _plain(one) for name, one in value.items()}
+        case _:
+            return value
+
+
+# -- parts of answers
+
+
+def _response_part(part: ModelResponsePart, ended: bool) -> ModelResponsePart | None:
+    match part:
+        case TextPart() if part.content.strip():
+            content = well_formed(part.content)
+            return part if content == part.content else TextPart(content)
+        case ThinkingPart() if ended and _can_go_back(part):
+            return part
+        case ToolCallPart():
+            return _call(part)
+        case _:
+            return None
+
+
+def _call(part: ToolCallPart[Any]) -> ToolCallPart[Any]:
+    name, arguments = _name(part.tool_name), _arguments(part.args)
+    if name == part.tool_name and arguments is part.args:
+        return part
+    return replace(part, tool_name=name, args=arguments)
+
+
+def _can_go_back(part: ThinkingPart) -> bool:
+    bound = part.signature or (part.id and part.id != FROM_TAGS) or part.provider_details
+    return bool(bound) and well_formed(part.content) == part.content
+
+
+def _reasoning(parts: Sequence[ModelResponsePart]) -> int:
+    return sum(isinstance(part, ThinkingPart) for part in parts)
+
+
+def _unbound(part: ModelResponsePart) -> ModelResponsePart:
+    return replace(part, id=None) if isinstance(part, TextPart | ToolCallPart) and part.id else part
+
+
+def _name(name: str) -> str:
+    if NAMED.fullmatch(name):
+        return name
+    simple = FOREIGN.sub("_", name)
+    return (simple if NAMED.match(simple) else f"_{simple}")[:64]
+
+
+def _arguments(arguments: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    """The same object when it can be sent."""
+    if isinstance(arguments, dict):
+        clean = _plain(arguments)
+        return arguments if clean == arguments else clean
+    if arguments is None:
+        return None
+    text = well_formed(arguments)
+    if INFINITE.search(text) and isinstance(found := _object(text), dict):
+        clean = _plain(found)
+        return arguments if clean == found else clean
+    return arguments if text == arguments else text
+
+
+def _object(text: str) -> object:
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError:
+        return None
