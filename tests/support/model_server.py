@@ -15,7 +15,8 @@ Replies, one for each request, in order:
   calls are parallel ones; ``Answer()`` is an empty answer; ``finish="length"`` ends it early; ``usage=Usage(...)``.
 * ``Gate()`` between pieces: ``await gate.reached()``, then ``gate.open()``. No sleeps. A client that goes meanwhile is
   seen: ``server.asked[0].abandoned`` is an Event that is then set.
-* ``Cut()``: the connection ends there, in mid-answer. ``Raw(b"data: {nonsense\\n\\n")``: such bytes in the stream.
+* ``Cut()``: the connection ends there, in mid-answer; with ``Stop()`` only the answer does.
+* ``Raw(b"data: {nonsense\\n\\n")``: such bytes in the stream.
 * ``Failure("rate_limit", headers={"Retry-After": "1"})``: an HTTP error in the provider's form; the kinds are auth,
   quota, rate_limit, overloaded, context_length, bad_request, server, missing; ``status=`` is another code than usual;
   ``body=`` is another body. As a piece of an Answer the error comes within the stream.
@@ -66,6 +67,7 @@ from tests.support.model_wire.values import (
     Piece,
     Raw,
     Reasoning,
+    Stop,
     Text,
     Usage,
     When,
@@ -83,6 +85,7 @@ __all__ = [
     "Reasoning",
     "Reply",
     "Script",
+    "Stop",
     "Text",
     "Usage",
     "When",
@@ -425,6 +428,7 @@ def _piece_of(document: Mapping[str, Any]) -> Piece:
         "call": lambda value: Call(**value),
         "gate": Gate,
         "cut": lambda _: Cut(),
+        "stop": lambda _: Stop(),
         "raw": lambda value: Raw(value.encode()),
         "failure": lambda value: Failure(**value),
     }

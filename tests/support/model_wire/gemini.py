@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .dialect import Sent, Setting, event, usage_of
-from .values import Answer, Call, Cut, Failure, FailureKind, Gate, Raw, Reasoning, Text, pieces_of
+from .values import Answer, Call, Cut, Failure, FailureKind, Gate, Raw, Reasoning, Stop, Text, pieces_of
 
 __all__ = ["GeminiDialect"]
 
@@ -36,6 +36,8 @@ class GeminiDialect:
         """Whole responses, each with the next parts."""
         for piece in answer.pieces:
             match piece:
+                case Stop():
+                    return
                 case Gate() | Cut():
                     yield piece
                 case Raw(data):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .chat import openai_error
 from .dialect import Sent, Setting, event, usage_of
-from .values import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Text, pieces_of
+from .values import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Stop, Text, pieces_of
 
 __all__ = ["ResponsesDialect"]
 
@@ -50,6 +50,8 @@ def _events(answer: Answer, setting: Setting) -> Iterator[dict[str, Any] | Sent]
     done: list[dict[str, Any]] = []
     for piece in answer.pieces:
         match piece:
+            case Stop():
+                return
             case Gate() | Cut():
                 yield piece
             case Raw(data):

@@ -21,6 +21,7 @@ __all__ = [
     "Piece",
     "Raw",
     "Reasoning",
+    "Stop",
     "Text",
     "Usage",
     "When",
@@ -89,6 +90,11 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """The stream ends here, properly as HTTP goes, but without the end of the answer."""
+
+
+@dataclass(frozen=True)
 class Raw:
     """Bytes put on the wire as they are, within the stream."""
 
@@ -146,7 +152,7 @@ class Usage:
     reasoning: int = 0
 
 
-Piece = Text | Reasoning | Call | Gate | Cut | Raw | Failure
+Piece = Text | Reasoning | Call | Gate | Cut | Stop | Raw | Failure
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Importing this loads no provider's library; :func:`open_model` does, in a thread.
 """
 
-from .failures import FailureKind, ModelFailure, backoff, model_failure
+from .failures import FailureKind, ModelFailure, backoff, model_failure, unfinished
 from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource, hide_keys, known_keys, read_key
 from .opened import OpenModel
 from .prices import context_limit_of, cost_of
@@ -32,4 +32,5 @@ __all__ = [
     "model_failure",
     "open_model",
     "read_key",
+    "unfinished",
 ]

@@ -20,7 +20,17 @@ from .profiles import ModelProfile
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["LONGEST_WAIT", "FailureKind", "ModelFailure", "backoff", "model_failure", "retry_after_of"]
+    from pydantic_ai.messages import ModelResponse
+
+__all__ = [
+    "LONGEST_WAIT",
+    "FailureKind",
+    "ModelFailure",
+    "backoff",
+    "model_failure",
+    "retry_after_of",
+    "unfinished",
+]
 
 FailureKind = Literal[
     "auth", "rate_limit", "overloaded", "context_length", "bad_request", "connection", "refused", "other"
@@ -29,6 +39,8 @@ FailureKind = Literal[
 LONGEST_WAIT = 120.0
 """Seconds. A provider that asks for more is not waited for."""
 FIRST_WAIT = 1.0
+SAY_THE_END = frozenset({"anthropic", "google", "google-cloud", "openai-responses"})
+"""Providers whose streams always say why they end."""
 SAID = 300
 """Characters of a provider's own words."""
 
@@ -98,18 +110,31 @@ def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
     if isinstance(error, ModelFailure):
         return error
     body = getattr(error, "body", None)
-    said = _clean(_words_of(body)) if body is not None else _clean(str(error))
+    said = _clean(str(error) if body is None else _words_of(body))
+    if said.startswith("<") and hasattr(error, "status_code"):
+        said = f"HTTP {error.status_code}"  # the page of a proxy
     verdict = _verdict(error, said, profile)
-    name = profile.name if profile.name == profile.label else f"{profile.name} ({profile.label})"
     after = _retry_after(error)
-    wait = f"; it asks to wait {after:.0f} s" if after else ""
+    wait = f"; it asks to wait {round(after, 1):g} s" if after else ""
     return ModelFailure(
-        f"model {name}: {verdict.what}{wait}{f': {said}' if said else ''}",
+        f"model {_name(profile)}: {verdict.what}{wait}{f': {said}' if said else ''}",
         kind=verdict.kind,
         retryable=verdict.retryable and getattr(error, "provider_retry_hint", None) is not False,
         retry_after=after,
         hint=verdict.hint,
     )
+
+
+def unfinished(response: ModelResponse, profile: ModelProfile) -> ModelFailure | None:
+    """The failure of an answer whose stream stopped before its end, as that of a proxy may; None when it is whole."""
+    ends = response.finish_reason is not None or profile.provider not in SAY_THE_END
+    if response.state == "complete" and ends:
+        return None
+    return ModelFailure(f"model {_name(profile)}: the answer stopped before its end", kind="connection", retryable=True)
+
+
+def _name(profile: ModelProfile) -> str:
+    return profile.name if profile.name == profile.label else f"{profile.name} ({profile.label})"
 
 
 def _innermost(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.profiles import ModelProfile as PydanticProfile
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
@@ -102,12 +103,25 @@ def _redirect(provider: Provider[Any], base_url: str, profile: ModelProfile) -> 
 
 
 def _model(profile: ModelProfile, provider: Provider[Any]) -> Model:
-    if profile.provider == COMPATIBLE:
+    if profile.provider in {COMPATIBLE, "openai"}:
         from pydantic_ai.models.openai import OpenAIChatModel
 
-        return OpenAIChatModel(profile.model, provider=provider)
+        return OpenAIChatModel(profile.model, provider=provider, profile=_strict(profile))
+    if profile.provider == "openrouter":
+        from pydantic_ai.models.openrouter import OpenRouterModel
+
+        return OpenRouterModel(profile.model, provider=provider, profile=_strict(profile))
     kind = WIRE.get(profile.provider, profile.provider)
     return infer_model(f"{kind}:{profile.model}", provider_factory=lambda _: provider)
+
+
+def _strict(profile: ModelProfile) -> PydanticProfile | None:
+    """A stream without a proper end was cut off. Some servers that are only compatible never send one."""
+    if profile.provider == COMPATIBLE:
+        return None
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+    return OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
 
 
 def _settings(profile: ModelProfile, model: Model) -> ModelSettings:
