@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from anyio import to_thread
+
 from harness.errors import FileError
 from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
@@ -22,6 +24,8 @@ __all__ = ["CAP", "Entry", "Listing", "entries_script", "known_size", "list_tree
 
 CAP = 16 << 20
 """Bytes of names that are taken of one tree."""
+AT_ONCE = 256 << 10
+"""Bytes of names whose reading keeps nobody waiting."""
 Kind = Literal["f", "d", "l", "o"]
 KINDS = "fdlbcps"
 """The letters of ``find`` for kinds."""
@@ -167,7 +171,12 @@ async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: 
         ToolError: it took too long.
     """
     if can_search(ctx, "find"):
-        return read_entries(await ask(ctx, entries_script(query, kinds, details=details)), query)
+        output = await ask(ctx, entries_script(query, kinds, details=details))
+        return (
+            read_entries(output, query)
+            if len(output) < AT_ONCE
+            else await to_thread.run_sync(read_entries, output, query)
+        )
     return await _walked(ctx, query, kinds)
 
 

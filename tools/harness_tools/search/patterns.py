@@ -119,18 +119,18 @@ def names_match(
         return len(names) == len(patterns) and _all_match(patterns, names)
     before = patterns.index(None)
     after = len(names) - (len(patterns) - before - 1)
-    if after < before:
+    if after < before or not _all_match(patterns[before + 1 :], names[after:]):
         return False
-    between = names[before:after] if visible_only else ()
-    return (
-        _all_match(patterns[before + 1 :], names[after:])
-        and _all_match(patterns[:before], names[:before])
-        and not any(name.startswith(".") for name in between)
-    )
+    if visible_only and "/." in f"/{'/'.join(names[before:after])}":
+        return False
+    return _all_match(patterns[:before], names[:before])
 
 
 def _all_match(patterns: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    return all(pattern is None or pattern.match(name) for pattern, name in zip(patterns, names, strict=True))
+    for pattern, name in zip(patterns, names, strict=True):  # all() takes thrice as long, for each of many names
+        if pattern is not None and not pattern.match(name):
+            return False
+    return True
 
 
 def _places_match(
