@@ -42,6 +42,7 @@ class Program(LazyGroup):
         "permissions": (".permissions:permissions", "What may run without asking: list, add, remove and test rules."),
         "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
         "tools": (".tools:tools", "What models are offered: list the tools, print their schemas, call one."),
+        "models": (".models:models", "The models that the agent can talk to: list them, see whether one answers."),
         "servers": (".servers:servers", "The MCP servers whose tools are offered: list them, show and accept tools."),
         "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
         "memory": (".memory:memory", "What agents have written down to know it later: list, add, forget."),

@@ -121,7 +121,7 @@ async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) 
 def _checked(key: str, source: KeySource) -> str:
     if not key:
         verb = "is not set" if isinstance(source, EnvironmentKey) else "holds no key"
-        raise ConfigError(f"{source} {verb}", hint="a profile's key says where it is kept")
+        raise ConfigError(f"{source} {verb}", hint="key in the profile says where it is kept")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{source} holds more than a key: a key is one word of ASCII characters")
     return key

@@ -82,6 +82,11 @@ class ModelTable:
     profiles: tuple[ModelProfile, ...] = ()
     default: str = ""
 
+    @property
+    def setup(self) -> str:
+        """How a model is configured, in one line."""
+        return SETUP
+
     def profile(self, name: str = "") -> ModelProfile:
         """The profile of that name, or of a ``provider:model`` text; without a name the default.
 
