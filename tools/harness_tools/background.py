@@ -27,7 +27,7 @@ from harness.toolkit.values import Advice
 from .jobreading import Asked, Piece, ReadingPlaces, read_on
 from .jobtexts import parse_position
 from .linefilter import BadPattern, line_matcher
-from .texts import Duration, Line, seconds_of
+from .texts import Duration, Line, SomeContent, seconds_of
 
 __all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]
 
@@ -77,8 +77,8 @@ class _Output(Arguments):
         description="the job, by the id that run_shell gave",
         validation_alias=AliasChoices("bash_id", "shell_id", "job_id"),
     )
-    filter: str | None = Field(
-        None, min_length=1, max_length=1000, description="a regular expression: only lines that it matches are shown"
+    filter: Annotated[SomeContent, Field(max_length=1000)] | None = Field(
+        None, description="a regular expression: only lines that it matches are shown"
     )
     wait: Duration = Field(
         0, description="wait this long at most for something new, or for the end: seconds, or a text such as 30s"

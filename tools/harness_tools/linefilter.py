@@ -45,7 +45,7 @@ def line_matcher(pattern: str) -> Matcher:
     if len(pattern) > MOST_PATTERN:
         raise BadPattern(f"it is longer than {MOST_PATTERN} characters")
     try:
-        wanted = pattern.encode()
+        wanted = pattern.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise BadPattern("it is no text") from None
     if not _SPECIAL.search(pattern):

@@ -14,6 +14,7 @@ from pydantic import Field, create_model
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
+from ..texts import SomeContent
 from .forms import Ran, denied_by_user, facts, file_text, joined, ran, searched, text_of
 from .hex_more import FACES
 
@@ -106,7 +107,7 @@ WRITE = Face(
 
 class _Edit(Arguments):
     file_path: str = Field(description="Path of the file")
-    old_string: str = Field(min_length=1, description="Text to replace; it must be unique unless replace_all is set")
+    old_string: SomeContent = Field(description="Text to replace; it must be unique unless replace_all is set")
     new_string: str = Field(description="Text to put in its place")
     replace_all: bool = Field(False, description="Replace every occurrence")
 

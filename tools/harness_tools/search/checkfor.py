@@ -5,13 +5,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 
-from ..texts import Line
+from ..texts import Line, SomeContent
 from .checkscripts import Place, check_script, look_here, read_places
 from .contents import FILE_BYTES
 from .frames import plain
@@ -31,7 +32,9 @@ MOST_PLACES = 50
 
 
 class _Arguments(Arguments):
-    search: str = Field(description="the text; a newline in it is a line's end", min_length=1, max_length=10_000)
+    search: Annotated[SomeContent, Field(max_length=10_000)] = Field(
+        description="the text; a newline in it is a line's end"
+    )
     dir: tuple[PathText, ...] = Field(
         (),
         description="directories; without them and without files, the current one",

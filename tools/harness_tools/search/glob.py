@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
@@ -39,7 +39,7 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 
 
 class _Arguments(Arguments):
-    pattern: Line = Field(description="such as **/*.py or /etc/*.conf", max_length=LENGTH)
+    pattern: Annotated[Line, Field(max_length=LENGTH)] = Field(description="such as **/*.py or /etc/*.conf")
     path: PathText = Field(
         ".", description="the directory to begin in", validation_alias=AliasChoices("path", "root", "dir", "directory")
     )

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from harness.toolkit import Arguments, Category, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 
 from ..texts import Line as Text
+from ..texts import SomeContent
 from .filetypes import FILE_TYPES
 from .frames import refusal_of
 from .grephere import search_here
@@ -42,10 +43,9 @@ def _kind(name: str) -> str:
 
 
 class _Arguments(Arguments):
-    pattern: str = Field(
+    pattern: SomeContent = Field(
         description="regular expression: literals, . [a-z] \\d \\w \\s \\b ^ $ ( ) | * + ? {m,n}; beyond ASCII . and "
         "[^x] match one byte; no look-around, no back-references",
-        min_length=1,
     )
     path: PathText = Field(
         ".", description="a directory or a file", validation_alias=AliasChoices("path", "dir", "directory", "file")
