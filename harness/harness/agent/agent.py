@@ -354,8 +354,13 @@ class Agent:
 
     def _count(self, spent: Spent) -> Spent:
         if spent.answers:
-            self._spent += spent
             self._context = spent.tokens
+        return self.charge(spent)
+
+    def charge(self, spent: Spent) -> Spent:
+        """Count what was used, also by a sub-agent; returns what the whole conversation has used."""
+        if spent.answers:
+            self._spent += spent
             self.events.publish(
                 UsageChanged(
                     input_tokens=self._spent.input_tokens,

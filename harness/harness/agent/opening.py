@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,9 @@ from .usage import Spent
 if TYPE_CHECKING:
     from .agent import Agent
 
-__all__ = ["People", "Taken", "load_agent", "open_agent"]
+__all__ = ["OpenOne", "People", "Taken", "load_agent", "open_agent"]
+
+OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,16 @@ def load_agent() -> None:
 class _OpenModels:
     """The models of one agent, each opened when it is first asked, and open until the agent is closed."""
 
-    def __init__(self, stack: AsyncExitStack) -> None:
+    def __init__(self, stack: AsyncExitStack, open_one: OpenOne) -> None:
         self._stack = stack
+        self._open_one = open_one
         self._open: dict[ModelProfile, OpenModel] = {}
         self._one = anyio.Lock()
 
     async def open(self, profile: ModelProfile) -> OpenModel:
         async with self._one:
             if profile not in self._open:
-                self._open[profile] = await self._stack.enter_async_context(open_model(profile))
+                self._open[profile] = await self._stack.enter_async_context(self._open_one(profile))
             return self._open[profile]
 
 
@@ -79,6 +82,7 @@ async def open_agent(
     tool_profile: str | None = None,
     spawner: Spawner | None = None,
     middleware: tuple[Middleware, ...] = (),
+    open_one: OpenOne = open_model,
 ) -> AsyncIterator[Agent]:
     """An agent on a target. Its turns run where :meth:`Agent.turn` is called, or where :meth:`Agent.serve` runs.
 
@@ -87,7 +91,8 @@ async def open_agent(
         log: where the conversation is kept; by default in memory.
         session_id: that of a conversation that is taken up again; empty makes a new one.
         tool_profile: the tools as this profile shows them.
-        spawner: who runs sub-agents.
+        spawner: who runs sub-agents; a :class:`.subagents.Subagents` is told of the agent.
+        open_one: opens the model of a profile.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -98,12 +103,13 @@ async def open_agent(
     from .conversation.history import loaded
     from .conversation.instructions import instructions
     from .gate import Gate
+    from .subagents import Parent, introduce
     from .transcript import Transcript
 
     settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
     gate, compactor = Gate(), AgentCompactor()
     async with AsyncExitStack() as stack:
-        models = _OpenModels(stack)
+        models = _OpenModels(stack, open_one)
         executor = await stack.enter_async_context(
             toolkit.executor(
                 execution,
@@ -131,6 +137,7 @@ async def open_agent(
             open_model=models.open,
             spent=taken.spent,
         )
+        introduce(spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, settings, mode))
         with executor.events.listening(agent.heard):
             try:
                 yield agent

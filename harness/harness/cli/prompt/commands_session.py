@@ -153,14 +153,14 @@ class Model(SlashCommand):
         if not args:
             self._list(context)
             return
-        profile = context.models.get(args)
+        profile = context.models.profile(args)
         if context.agent is None:
             await context.front.use_model(profile)
         elif profile == context.agent.profile:
             context.output.say(f"{profile.name} answers already")
         else:
             await context.agent.switch_model(profile)
-            context.output.say(f"{profile.name} ({profile.provider}:{profile.model}) answers from now on")
+            context.output.say(f"{profile.name} ({profile.label}) answers from now on")
 
     def _list(self, context: PromptContext) -> None:
         assert context.models is not None
@@ -178,12 +178,12 @@ class Model(SlashCommand):
         """The profiles."""
         if words or context.models is None:
             return ()
-        return [Choice(one.name, f"{one.provider}:{one.model}") for one in context.models.profiles]
+        return [Choice(one.name, f"{one.label}") for one in context.models.profiles]
 
 
 def _model_row(profile: ModelProfile, *, is_current: bool) -> tuple[str, ...]:
     limit = f"{profile.context_limit // 1000}k" if profile.context_limit else ""
-    return "*" if is_current else "", profile.name, f"{profile.provider}:{profile.model}", limit
+    return "*" if is_current else "", profile.name, f"{profile.label}", limit
 
 
 class Theme(SlashCommand):

@@ -1,0 +1,78 @@
+"""What is kept of sub-agents: notes in the log of the agent that they work for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ..toolkit.values import Json, JsonObject
+from .events import Origin, TurnStatus
+from .sessions import ConversationLog, SessionNote, StoredConversation
+from .usage import Spent
+
+__all__ = ["SubagentLog", "spent_in", "texts_of"]
+
+KIND = "subagent"
+"""Of the notes."""
+
+
+class SubagentLog(ConversationLog):
+    """The log of a sub-agent, in that of its parent: so they are kept, exported and deleted together."""
+
+    def __init__(self, parent: ConversationLog, session_id: str) -> None:
+        self._parent = parent
+        self._session_id = session_id
+
+    async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "agent") -> None:
+        await self._note("turn_started", {"turn_id": turn_id, "prompt": prompt})
+
+    async def append(self, messages: Sequence[str]) -> None:
+        await self._note("messages", {"messages": list(messages)})
+
+    async def replaced(self, messages: Sequence[str], summary: str) -> None:
+        await self._note("replaced", {"messages": list(messages), "summary": summary})
+
+    async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
+        await self._note("turn_ended", {"turn_id": turn_id, "status": status, "usage": dict(usage or {})})
+
+    async def noted(self, kind: str, text: str) -> None:
+        await self._note("noted", {"kind": kind, "text": text})
+
+    def note(self, kind: str, text: str) -> None:
+        self._parent.note(KIND, self._text("noted", {"kind": kind, "text": text}))
+
+    async def _note(self, what: str, facts: JsonObject) -> None:
+        await self._parent.noted(KIND, self._text(what, facts))
+
+    def _text(self, what: str, facts: JsonObject) -> str:
+        return json.dumps({"agent": self._session_id, "what": what, **facts})
+
+
+def texts_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[str]]:
+    """The messages of the sub-agents, by their sessions, as they were handed over. Pure."""
+    found: dict[str, list[str]] = {}
+    for facts in _facts(notes):
+        session, messages = str(facts["agent"]), facts.get("messages")
+        if isinstance(messages, list):
+            before = [] if facts["what"] == "replaced" else found.get(session, [])
+            found[session] = [*before, *map(str, messages)]
+    return found
+
+
+def spent_in(stored: StoredConversation) -> Spent:
+    """What a stored conversation has used, with its sub-agents. Pure."""
+    usages: list[Json] = [dict(turn.usage) for turn in stored.turns]
+    usages += [facts.get("usage") for facts in _facts(stored.notes) if facts["what"] == "turn_ended"]
+    return sum((Spent.of(usage) for usage in usages if isinstance(usage, dict)), Spent())
+
+
+def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:
+    """What the notes of sub-agents say; what is none of ours is left out."""
+    for note in notes:
+        if note.kind == KIND:
+            try:
+                facts = json.loads(note.text)
+            except ValueError:
+                continue
+            if isinstance(facts, dict) and {"agent", "what"} <= facts.keys():
+                yield facts

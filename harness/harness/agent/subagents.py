@@ -1,0 +1,229 @@
+"""Sub-agents: the conversations of a model that the tool ``task`` starts.
+
+A sub-agent begins without its parent's conversation, works with the executor that it is handed, and its last words are
+the result. Its messages are kept with its parent's, so that it can go on, also with a later harness.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import anyio
+from pydantic_ai.messages import ModelMessage
+
+from ..context import ExecutionContext
+from ..errors import ConfigError, HarnessError, UnsupportedOperation
+from ..toolkit.executor import Executor
+from ..toolkit.permissions.settings import Mode
+from ..toolkit.seams import Spawner
+from ..toolkit.spawning import SpawnRequest, SpawnResult
+from .conversation.compacting import Compacting, needed
+from .conversation.history import loaded
+from .conversation.instructions import instructions
+from .conversation.situation import situation
+from .events import Notice
+from .gate import Gate
+from .models import ModelProfile, ModelTable, OpenModel
+from .sessions import ConversationLog, SessionNote
+from .settings import AgentSettings
+from .subagent_notes import SubagentLog, texts_of
+from .targets import NamedTargets
+from .transcript import Transcript
+from .turn import Surroundings, Turn, TurnResult
+from .usage import Spent
+
+__all__ = ["Parent", "Subagents", "introduce", "messages_of", "said"]
+
+KEPT = 32
+"""Sub-agents whose conversations are held, to go on with."""
+RULES = (
+    "You work for another agent, and not for a person: nobody answers questions. Your last message is all that it gets."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What sub-agents have of the agent that they work for."""
+
+    profile: Callable[[], ModelProfile]
+    open_model: Callable[[ModelProfile], Awaitable[OpenModel]]
+    charge: Callable[[Spent], Spent]
+    """Count what was used; returns what the whole conversation, sub-agents included, has used."""
+    gate: Gate
+    log: ConversationLog
+    settings: AgentSettings
+    mode: Mode = Mode.ASK
+
+
+class Subagents(Spawner):
+    """Runs the sub-agents of one agent.
+
+    Args:
+        models: the models that may be asked for by name; without them there is the parent's alone.
+        targets: the targets that they may be sent to.
+        notes: those of a stored conversation, whose sub-agents can then go on.
+    """
+
+    def __init__(
+        self,
+        models: ModelTable | None = None,
+        *,
+        targets: NamedTargets | None = None,
+        notes: Iterable[SessionNote] = (),
+    ) -> None:
+        self.parent: Parent | None = None
+        """Set when the agent is there."""
+        self._models = models or ModelTable()
+        self._targets = targets
+        self._messages: dict[str, Sequence[ModelMessage]] = dict(messages_of(notes))
+        self._running: set[str] = set()
+
+    async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
+        """See :class:`Spawner`."""
+        if self.parent is None:
+            raise HarnessError("there is no agent yet that it could work for")
+        session = request.session_id
+        if session in self._running:
+            raise HarnessError(f"{session} is at work already", hint="wait for it, or start a new agent")
+        if request.resume and request.resume not in self._messages:
+            raise HarnessError(f"the conversation of {request.resume} is not known any more", hint="start a new agent")
+        profile = self._profile(request, self.parent)
+        log = SubagentLog(self.parent.log, session)
+        transcript = Transcript(log, executor.services.redactor, self._messages.get(session, ()))
+        self._running.add(session)
+        try:
+            return await _Run(self.parent, request, executor, transcript, profile).to_its_end(log)
+        finally:
+            self._running.discard(session)
+            self._keep(session, transcript.messages)
+
+    def _profile(self, request: SpawnRequest, parent: Parent) -> ModelProfile:
+        current = parent.profile()
+        if not request.model or request.model in (current.name, current.model, current.label):
+            return current
+        known = {name: one for one in self._models.profiles for name in (one.model, one.label, one.name)}
+        if request.model not in known:
+            names = ", ".join(one.name for one in self._models.profiles) or current.name
+            raise ConfigError(
+                f"no model {request.model!r} may be asked for; there are: {names}", hint="leave model out"
+            )
+        return known[request.model]
+
+    def _keep(self, session: str, messages: Sequence[ModelMessage]) -> None:
+        self._messages.pop(session, None)
+        self._messages[session] = tuple(messages)
+        while len(self._messages) > KEPT:
+            del self._messages[next(iter(self._messages))]
+
+    def open_target(self, url: str) -> AbstractAsyncContextManager[ExecutionContext]:
+        """See :class:`Spawner`."""
+        if self._targets is None:
+            raise UnsupportedOperation(f"no agent can be sent to {url} from here", hint="leave backend out")
+        return self._targets.open(url)
+
+
+def introduce(spawner: Spawner | None, parent: Parent) -> None:
+    """Tell who runs sub-agents of the agent that they work for; another spawner than ours needs to know nothing."""
+    if isinstance(spawner, Subagents):
+        spawner.parent = parent
+
+
+class _SharedGate(Gate):
+    """Closed while that of the parent is. What is refused by this one is the sub-agent's own matter."""
+
+    def __init__(self, outer: Gate) -> None:
+        super().__init__()
+        self._outer = outer
+
+    @property
+    def paused(self) -> bool:
+        """See :class:`Gate`."""
+        return self._outer.paused
+
+    async def passed(self) -> None:
+        """See :class:`Gate`."""
+        await self._outer.passed()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a sub-agent, and what it has used."""
+
+    parent: Parent
+    request: SpawnRequest
+    executor: Executor
+    transcript: Transcript
+    profile: ModelProfile
+    spent: Spent = field(default_factory=Spent)
+
+    async def to_its_end(self, log: ConversationLog) -> SpawnResult:
+        """Work on the prompt, between a beginning and an end in the log."""
+        turn = Turn(uuid.uuid4().hex, self._surroundings())
+        redact = self.executor.services.redactor.text
+        await log.turn_started(turn.turn_id, redact(self.request.prompt), "agent")
+        result = TurnResult("cancelled")
+        try:
+            result = await turn.run(self.request.prompt)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await log.turn_ended(turn.turn_id, result.status, self.spent.json())
+        return said(result, self.spent)
+
+    def _surroundings(self) -> Surroundings:
+        parent, executor = self.parent, self.executor
+        extra = "\n\n".join(part for part in (parent.settings.instructions, RULES, self.request.system) if part)
+        return Surroundings(
+            executor=executor,
+            transcript=self.transcript,
+            gate=_SharedGate(parent.gate),
+            settings=replace(parent.settings, max_steps=self.request.rounds, turn_budget=None),
+            instructions=instructions(executor.execution, executor.registry, parent.mode, extra),
+            model=lambda: parent.open_model(self.profile),
+            news=tuple,
+            situation=lambda: situation(executor.execution),
+            shorten=self._shorten,
+            spent=self._count,
+        )
+
+    def _count(self, spent: Spent) -> Spent:
+        self.spent += spent
+        return self.parent.charge(spent)
+
+    async def _shorten(self, opened: OpenModel, used: int) -> bool:
+        limit = opened.context_limit
+        if used and not needed(self.transcript.messages, used, limit):
+            return False
+        try:
+            done = await Compacting(lambda: nullcontext(opened)).compact(self.transcript.messages, limit)
+            if done is not None:
+                await self.transcript.replace(done.messages, done.summary)
+        except HarnessError as error:
+            self.executor.events.publish(Notice(text=f"the conversation could not be made shorter: {error}"))
+            return False
+        return done is not None
+
+
+def said(result: TurnResult, spent: Spent) -> SpawnResult:
+    """What the parent is told. Pure."""
+    if result.status == "completed":
+        return SpawnResult(result.text, usage=spent.json())
+    why = result.failure.replace("say 'go on' to continue", "resume it to continue") or result.status
+    last = f"\nIts last words: {result.text}" if result.text else ""
+    return SpawnResult(f"the agent did not finish: {why}{last}", is_error=True, usage=spent.json())
+
+
+def messages_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[ModelMessage]]:
+    """The conversations of sub-agents, by their sessions, as the log of their parent has them. Pure.
+
+    One with a message that nobody can read is left out: half of a conversation would mislead.
+    """
+    found: dict[str, Sequence[ModelMessage]] = {}
+    for session, texts in texts_of(notes).items():
+        try:
+            found[session] = tuple(loaded(text) for text in texts)
+        except ValueError:
+            continue
+    return found

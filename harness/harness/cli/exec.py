@@ -1,0 +1,137 @@
+"""``harness exec``: one prompt, the agent's work on it, and its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..context import ExecutionContext
+from .commands import command
+from .exec_prompt import given_prompt
+from .output import warn
+from .runtime import Needs, Session, on_target, session_of
+from .streams import Interruption
+from .values import time_limit_option
+
+if TYPE_CHECKING:
+    from ..toolkit.assembly import ToolkitSettings
+    from ..toolkit.catalogue import Catalogue
+    from .exec_run import ExecRequest
+
+__all__ = ["exec_"]
+
+HELP = """Let a model work on PROMPT on the target, and print its answer.
+
+Words are the prompt. A last word - reads standard input: alone it is the prompt, after words it is data for it
+(dmesg | harness exec 'what is wrong here?' -). Standard output is the answer alone; with --json it is one JSON object
+for each thing that happens, and the result as the last line.
+
+Nobody is asked: what would need an approval is denied, the model is told so, and the exit code is 126. --approve
+allows commands in advance. The conversation is stored; --session ID and --last go on with one.
+
+Exit codes: 0 done, 1 the turn failed, 3 --max-turns reached, 4 --budget spent, 124 --timeout over, 125 harness failed,
+126 done, but something was refused for want of an approver, 130 interrupted. Ctrl-C cancels the turn, and interrupts
+its command.
+"""
+
+
+@command("exec", help=HELP)
+@click.option("--model", "model", metavar="NAME", default="", help="A profile of your settings, or PROVIDER:MODEL.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Answers of the model, at most.")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What it may cost, at most.")
+@time_limit_option("--timeout", help="Cancel it after TIME: 90, 30s, 10m, 1h.")
+@click.option("--profile", metavar="NAME", help="The tools as this profile shows them; none: our own names.")
+@click.option("--session", "session_id", metavar="ID", default="", help="Go on with this conversation.")
+@click.option("--last", is_flag=True, help="Go on with the last conversation on this target.")
+@click.option("--new", is_flag=True, help="Begin a new one (the default).")
+@click.option("--approve", multiple=True, metavar="RULE", help="Allow 'COMMAND *' or 'TOOL:ARGUMENT'; repeatable.")
+@click.option("--dangerously-auto-approve", "auto_approve", is_flag=True, help="Allow all that would be asked.")
+@click.argument("words", metavar="PROMPT...", nargs=-1)
+@click.pass_context
+def exec_(
+    ctx: click.Context,
+    model: str,
+    max_turns: int | None,
+    budget: float | None,
+    timeout: float | None,
+    profile: str | None,
+    session_id: str,
+    last: bool,
+    new: bool,
+    approve: tuple[str, ...],
+    auto_approve: bool,
+    words: tuple[str, ...],
+) -> int:
+    from dataclasses import replace
+
+    from .exec_run import run_exec
+    from .exec_session import Chosen
+
+    if bool(session_id) + last + new > 1:
+        raise click.UsageError("say one of --session, --last and --new")
+    session = session_of(ctx)
+    session.invocation.passes_codes = True
+    request = replace(
+        _request(session, model, profile, approve, max_turns),
+        prompt=given_prompt(words),
+        chosen=Chosen(session_id, last),
+        budget=budget,
+        limit=timeout,
+        auto_approve=auto_approve,
+    )
+    if auto_approve:
+        target = session.settings.target
+        warn(f"everything that would be asked runs unasked on {target}", as_json_document=session.json)
+
+    async def work(target: ExecutionContext, interruption: Interruption) -> int:
+        return await run_exec(session, request, target, interruption)
+
+    return on_target(session, work, Needs(create=True))
+
+
+def _request(
+    session: Session, model: str, profile: str | None, approve: tuple[str, ...], max_turns: int | None
+) -> ExecRequest:
+    """What the settings say, checked before anything is opened."""
+    from dataclasses import replace
+
+    from ..agent.models import load_models
+    from ..agent.settings import load_agent_settings
+    from .exec_run import ExecRequest
+
+    choices = session.invocation.choices
+    models = load_models(choices)
+    settings = load_agent_settings(choices)
+    toolkit, catalogue = _tools(session, approve)
+    if profile is not None:
+        from ..toolkit.catalogue import offered
+
+        offered(toolkit.tools, catalogue.known, profile)  # a name that means nothing is told now
+    return ExecRequest(
+        prompt="",
+        profile=models.profile(model),
+        models=models,
+        settings=replace(settings, max_steps=max_turns) if max_turns is not None else settings,
+        toolkit=toolkit,
+        catalogue=catalogue,
+        tool_profile=profile,
+    )
+
+
+def _tools(session: Session, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
+    from ..agent.offering import for_agents
+    from ..toolkit.assembly import load_toolkit_settings
+    from ..toolkit.catalogue import load_catalogue
+    from .exec_approval import approval_rule, with_rules
+
+    settings = for_agents(load_toolkit_settings(session.invocation.choices))
+    catalogue = load_catalogue(settings.tools)
+    for problem in catalogue.problems:
+        warn(problem, as_json_document=session.json)
+    target = str(session.settings.target)
+    try:
+        rules = [approval_rule(text, catalogue.known, target) for text in approve]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--approve") from None
+    return with_rules(settings, rules), catalogue

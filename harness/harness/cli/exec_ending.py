@@ -1,0 +1,84 @@
+"""How ``harness exec`` ends: its exit code, and its result as JSON and in words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .exits import FAILED, INTERRUPTED, REFUSED, TIMED_OUT
+
+if TYPE_CHECKING:
+    from ..agent.turn import TurnResult
+    from ..toolkit.permissions.answers import Question
+
+__all__ = ["BUDGET", "LIMIT", "Ended", "exit_code", "outcome_lines", "result_json"]
+
+LIMIT = 3
+"""The model had as many answers as it may have. (2 is what shells say for wrong usage.)"""
+BUDGET = 4
+"""What the turn, or the conversation, may cost is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One turn that has ended, and what else is to be said of it."""
+
+    result: TurnResult
+    session_id: str
+    max_steps: int
+    seconds: float
+    timed_out: bool = False
+    """Its time was over."""
+    refused: tuple[Question, ...] = ()
+    """What nobody was there to approve."""
+    jobs: tuple[str, ...] = ()
+    """Commands that it has left running."""
+
+
+def exit_code(ended: Ended) -> int:
+    """The exit code: how the turn ended; and if it did what it could, whether something was refused."""
+    match ended.result.status:
+        case "completed":
+            return REFUSED if ended.refused else 0
+        case "limit":
+            return LIMIT if ended.result.steps >= ended.max_steps else BUDGET
+        case "cancelled":
+            return TIMED_OUT if ended.timed_out else INTERRUPTED
+        case _:
+            return FAILED
+
+
+def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
+    """The last line of ``--json``. ``text`` and ``failure`` are redacted."""
+    result = ended.result
+    return {
+        "type": "result",
+        "session_id": ended.session_id,
+        "status": "timed_out" if ended.timed_out and result.status == "cancelled" else result.status,
+        "exit_code": exit_code(ended),
+        "text": text,
+        "failure": failure,
+        "answers": result.steps,
+        "seconds": round(ended.seconds, 3),
+        "usage": dict(result.spent.json()),
+        "refused": [{"tool": one.call.name, "what": one.what, "reason": one.reason} for one in ended.refused],
+        "jobs": list(ended.jobs),
+    }
+
+
+def outcome_lines(ended: Ended, failure: str) -> list[str]:
+    """What is said on stderr at the end."""
+    lines = []
+    if ended.timed_out and ended.result.status == "cancelled":
+        lines.append("the time was over (--timeout), so the turn was cancelled")
+    elif ended.result.status != "completed":
+        lines.append(failure or f"the turn was {ended.result.status}")
+    for one in ended.refused:
+        lines.append(f"refused, because nobody is there to ask: {one.call.name} {one.what}")
+    if ended.refused:
+        lines.append("--approve allows such calls; docs/exec.md says how")
+    for job_id in ended.jobs:
+        lines.append(f"job {job_id} goes on on the target (harness jobs wait {job_id})")
+    if ended.result.status != "completed":
+        lines.append(f"to go on: harness exec --session {ended.session_id} 'go on'")
+    return lines

@@ -1,0 +1,64 @@
+"""The events of ``harness exec --json``: one JSON object for each, as docs/exec.md promises. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+from ..toolkit.events import Event
+from ..toolkit.values import CallOutcome, Image, Text, ToolCall
+
+__all__ = ["VERSION", "event_json", "event_type"]
+
+VERSION = 1
+"""Grows when something that was promised changes; further types and fields may come at any time."""
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def event_type(kind: type[Event]) -> str:
+    """``ToolCallRequested`` is ``tool_call_requested``."""
+    return _WORD.sub("_", kind.__name__).lower()
+
+
+def event_json(event: Event) -> dict[str, object]:
+    """An event as a JSON object; what is empty of ``parent_call`` is left out, for it is so of most."""
+    found = {field.name: _value(getattr(event, field.name)) for field in fields(event)}
+    if not found["parent_call"]:
+        del found["parent_call"]
+    return {"type": event_type(type(event)), **found}
+
+
+def _value(value: Any) -> object:
+    if isinstance(value, CallOutcome):
+        return _outcome(value)
+    if isinstance(value, ToolCall):
+        return _call(value)
+    return value
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    return {
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "agent_id": call.agent_id,
+    }
+
+
+def _outcome(outcome: CallOutcome) -> dict[str, object]:
+    result = outcome.result
+    return {
+        "call": _call(outcome.call),
+        "status": outcome.status.value,
+        "is_error": result.is_error,
+        "error_code": result.error_code,
+        "text": "\n".join(_block(block) for block in result.content),
+        "data": result.data,
+        "seconds": round(outcome.seconds, 6),
+        "cached": outcome.cached,
+    }
+
+
+def _block(block: Text | Image) -> str:
+    return block.text if isinstance(block, Text) else f"[{block.media_type}, {len(block.data)} bytes]"

@@ -1,0 +1,260 @@
+"""The work of ``harness exec``: an agent for one turn, from the settings to its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ..context import ExecutionContext
+from ..errors import HarnessError
+from ..tasks import background_tasks
+from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
+from ..toolkit.catalogue import Catalogue
+from ..toolkit.events import Event, JobExited, JobStarted, Subscription
+from .exec_approval import AutoApproval, NobodyToAsk
+from .exec_ending import Ended, exit_code, outcome_lines, result_json
+from .exec_events import VERSION, event_json
+from .exec_progress import news_line, progress_line
+from .exec_session import Chosen, Going, going_on
+from .exec_stream import JsonStream
+from .output import note, readable
+from .runtime import Session
+from .servers import servers_of, with_servers
+from .streams import Interruption, StreamWriter
+
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
+    from ..agent.models import ModelProfile, ModelTable
+    from ..agent.settings import AgentSettings
+    from ..agent.subagents import Subagents
+    from ..agent.turn import TurnResult
+
+__all__ = ["ExecRequest", "run_exec"]
+
+CANCEL_LIMIT = 30.0
+"""Seconds that a turn has to end in order when it is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
+    """What the command line asks for. ``limit`` is in seconds, ``budget`` in US dollars; None is no limit."""
+
+    prompt: str
+    profile: ModelProfile
+    models: ModelTable
+    settings: AgentSettings
+    toolkit: ToolkitSettings
+    catalogue: Catalogue
+    chosen: Chosen = field(default_factory=Chosen)
+    tool_profile: str | None = None
+    budget: float | None = None
+    limit: float | None = None
+    auto_approve: bool = False
+
+
+async def run_exec(session: Session, request: ExecRequest, target: ExecutionContext, interruption: Interruption) -> int:
+    """Do it; returns the exit code.
+
+    Raises:
+        HarnessError: harness could not do its work.
+    """
+    nobody = NobodyToAsk()
+    async with _opened(session, request, target, nobody) as (agent, toolkit):
+        out = JsonStream(interruption) if session.json else None
+        if out is not None:
+            await out.put(_beginning(agent, request, target))
+        ended = await _Run(agent, request, interruption, out, nobody).to_its_end()
+        redact = toolkit.redactor.text
+        text, failure = redact(ended.result.text), redact(ended.result.failure)
+        if out is not None:
+            out.last(result_json(ended, text, failure))
+        elif ended.result.status == "completed":
+            _print_answer(text, interruption)
+        note(*outcome_lines(ended, failure))
+        return exit_code(ended)
+
+
+def _beginning(agent: Agent, request: ExecRequest, target: ExecutionContext) -> dict[str, object]:
+    return {
+        "type": "session",
+        "version": VERSION,
+        "session_id": agent.session_id,
+        "target": str(target.target),
+        "profile": request.profile.name,
+        "model": request.profile.model,
+    }
+
+
+def _print_answer(text: str, interruption: Interruption) -> None:
+    if os.isatty(1):  # what a model says moves no cursor and names no window
+        text = "\n".join(readable(line) for line in text.split("\n"))
+    ending = "" if text.endswith("\n") or not text else "\n"
+    StreamWriter(1, interruption).write((text + ending).encode("utf-8", "surrogateescape"))
+
+
+# -- the agent
+
+
+@asynccontextmanager
+async def _opened(
+    session: Session, request: ExecRequest, target: ExecutionContext, nobody: NobodyToAsk
+) -> AsyncIterator[tuple[Agent, Toolkit]]:
+    from ..agent.opening import People, Taken, open_agent
+    from ..agent.sessions import SessionStore
+    from ..agent.subagent_notes import spent_in
+
+    catalogue, variables = request.catalogue, dict(session.settings.config.env)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
+        toolkit = await stack.enter_async_context(
+            open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)
+        )
+        store = SessionStore()
+        going = await stack.enter_async_context(going_on(store, request.chosen, session, target, request.profile.name))
+        taken = Taken(going.stored.messages, spent_in(going.stored)) if going.stored is not None else Taken()
+        agent = await stack.enter_async_context(
+            open_agent(
+                target,
+                toolkit,
+                request.profile,
+                settings=_limited(request, taken.spent.cost if taken.spent is not None else 0.0),
+                people=People(AutoApproval() if request.auto_approve else nobody),
+                log=going.log,
+                session_id=going.session_id,
+                taken=taken,
+                tool_profile=request.tool_profile,
+                spawner=await _spawner(session, request, going),
+            )
+        )
+        await _take_up(agent, toolkit, going)
+        yield agent, toolkit
+
+
+async def _spawner(session: Session, request: ExecRequest, going: Going) -> Subagents:
+    from ..agent.opening import load_agent
+
+    await to_thread.run_sync(load_agent)
+    from ..agent.subagents import Subagents
+    from ..agent.targets import NamedTargets
+
+    targets = NamedTargets(session.invocation.choices.config_file)
+    return Subagents(request.models, targets=targets, notes=going.stored.notes if going.stored is not None else ())
+
+
+def _limited(request: ExecRequest, spent: float) -> AgentSettings:
+    """The settings with the budget of this run, sub-agents included."""
+    settings, budget = request.settings, request.budget
+    if budget is None:
+        return settings
+    whole = spent + budget
+    known = settings.session_budget
+    return replace(settings, turn_budget=budget, session_budget=whole if known is None else min(known, whole))
+
+
+async def _take_up(agent: Agent, toolkit: Toolkit, going: Going) -> None:
+    """Tell what was in flight when a stored conversation was left."""
+    if going.stored is None:
+        return
+    from ..agent.sessions.recovery import in_flight
+
+    try:
+        found = await in_flight(going.stored, toolkit.ledger, agent.execution)
+    except HarnessError as error:
+        note(f"what was in flight could not be found out: {error}")
+        return
+    if found.operator:
+        note(*found.operator.splitlines())
+        agent.tell(found.model)
+    for job in found.running:
+        agent.events.publish(JobStarted(job_id=job.job_id, command=job.command))
+
+
+# -- the turn
+
+
+class _Run:
+    """One turn, and who watches it."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        request: ExecRequest,
+        interruption: Interruption,
+        out: JsonStream | None,
+        nobody: NobodyToAsk,
+    ) -> None:
+        self._agent = agent
+        self._request = request
+        self._interruption = interruption
+        self._out = out
+        self._nobody = nobody
+        self._jobs: dict[str, None] = {}
+        self._timed_out = False
+        self._hard = anyio.CancelScope()
+        self._shown = anyio.Event()
+        self._watched = sys.stderr.isatty()
+
+    async def to_its_end(self) -> Ended:
+        """Work on the prompt; a signal and the time limit cancel it in order."""
+        from ..agent.turn import TurnResult
+
+        started = anyio.current_time()
+        result = TurnResult("cancelled", failure="the turn did not end in time after it was cancelled")
+        agent = self._agent
+        with agent.events.subscribe() as events, agent.events.listening(self._heard):
+            async with background_tasks() as tasks:
+                tasks.start_soon(self._show, events)
+                tasks.start_soon(self._stop)
+                with self._hard:
+                    result = await agent.turn(self._request.prompt)
+                await self._shown.wait()
+        return self._ended(result, anyio.current_time() - started)
+
+    def _ended(self, result: TurnResult, seconds: float) -> Ended:
+        return Ended(
+            result,
+            self._agent.session_id,
+            self._agent.settings.max_steps,
+            seconds,
+            self._timed_out,
+            tuple(self._nobody.questions),
+            tuple(self._jobs),
+        )
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, JobStarted) and not event.parent_call:
+            self._jobs[event.job_id] = None
+        elif isinstance(event, JobExited):
+            self._jobs.pop(event.job_id, None)
+
+    async def _stop(self) -> None:
+        """Cancel the turn when there is a reason to."""
+        with anyio.move_on_after(self._request.limit) as time, self._interruption.reaches():
+            await anyio.sleep_forever()
+        self._timed_out = time.cancelled_caught
+        self._agent.cancel()
+        await anyio.sleep(CANCEL_LIMIT)
+        self._hard.cancel()
+
+    async def _show(self, events: Subscription) -> None:
+        from ..agent.events import TurnCompleted
+
+        async for event in events:
+            await self._tell(event)
+            if isinstance(event, TurnCompleted) and not event.parent_call:
+                self._shown.set()
+
+    async def _tell(self, event: Event) -> None:
+        if self._out is not None:
+            await self._out.put(event_json(event))
+            return
+        line = news_line(event) or (progress_line(event) if self._watched else "")
+        if line:
+            note(line)
