@@ -31,6 +31,7 @@ class Program(LazyGroup):
 
     table: ClassVar = {
         "run": (".run:run", "Run a command; its output and exit code become ours."),
+        "exec": (".exec:exec_", "Let a model work on a prompt on the target, and print its answer."),
         "read": (".files:read", "Print a file of the target."),
         "write": (".files:write", "Write stdin to a file of the target, atomically."),
         "capture": (".screen:capture", "Print what is on a pane's screen."),
