@@ -23,7 +23,6 @@ from .start import Unwinding
 __all__ = ["cli", "main"]
 
 COMPLETION_VARIABLE = "_HARNESS_COMPLETE"
-NO_AGENT = "the agent at this prompt needs a configured model; until then use the commands above"
 
 
 class Program(LazyGroup):
@@ -58,18 +57,29 @@ class Program(LazyGroup):
 
 @click.command(cls=Program, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, help="Show the version and exit.")
+@click.option("--model", metavar="NAME", default="", help="At the prompt: the model to begin with.")
+@click.option("--plain", is_flag=True, help="At the prompt: print lines only, for slow links and screen readers.")
 @click.pass_context
-def cli(ctx: click.Context, version: bool) -> int:
-    """Run commands on real machines, in a tmux session that people can watch and take over."""
+def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
+    """Run commands on real machines, in a tmux session that people can watch and take over.
+
+    Without a command it is a prompt, at which a model works on the target and !COMMAND runs there.
+    """
     if version:
         _print_version(as_json_document=invocation_of(ctx).json)
         ctx.exit()
     if ctx.invoked_subcommand is None:
-        if invocation_of(ctx).json:
-            ctx.fail("--json needs a command")
-        click.echo(ctx.get_help())
-        note(NO_AGENT)
+        return _prompt(ctx, model, plain=plain)
     return 0
+
+
+def _prompt(ctx: click.Context, model: str, *, plain: bool) -> int:
+    if invocation_of(ctx).json:
+        ctx.fail("--json needs a command")
+    from .prompt.app import Wanted, run_prompt
+    from .runtime import session_of
+
+    return run_prompt(session_of(ctx), Wanted(model, plain=plain))
 
 
 def _print_version(*, as_json_document: bool) -> None:

@@ -1,0 +1,117 @@
+"""``harness`` without a subcommand: the prompt, from the connection to the last word.
+
+The prompt is there as soon as the target is. The toolkit, the settings of models and the model's own libraries are
+loaded behind it; what is entered before they are there waits for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+
+import anyio
+from anyio import to_thread
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...login import use_prompter
+from ...tasks import background_tasks
+from ..output import note
+from ..runtime import Needs, Session
+from ..streams import Interruption, run_async
+from .logins import PromptPrompter
+
+__all__ = ["Wanted", "run_prompt"]
+
+NO_TERMINAL = "the prompt needs a terminal"
+EXEC = "'harness exec PROMPT' takes one prompt, also from a pipe, and prints the answer"
+DUMB = frozenset({"", "dumb", "unknown", "emacs", "network"})
+"""Kinds of terminals (TERM) that can only print."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the prompt begins. ``session_id`` is a stored conversation to go on with; ``plain`` only prints lines."""
+
+    model: str = ""
+    session_id: str = ""
+    plain: bool = False
+
+
+def run_prompt(session: Session, wanted: Wanted | None = None) -> int:
+    """Open the prompt on the session's target, until the operator leaves; returns the exit code.
+
+    Raises:
+        HarnessError: there is no terminal, or the target cannot be reached.
+    """
+    prompt = _Prompt(session, wanted or Wanted(), _terminal())
+    code = run_async(prompt.main)
+    for text in prompt.last_words:
+        note(text)
+    return code
+
+
+def _terminal() -> int:
+    """The descriptor of the terminal that is drawn on: standard output, or standard error when that is a pipe.
+
+    Raises:
+        HarnessError: there is none, or no keyboard.
+    """
+    found = next((number for number in (1, 2) if os.isatty(number)), None)
+    if sys.stdin is None or not sys.stdin.isatty() or found is None:
+        raise HarnessError(NO_TERMINAL, hint=EXEC)
+    return found
+
+
+class _Prompt:
+    """One run of the prompt."""
+
+    def __init__(self, session: Session, wanted: Wanted, terminal: int) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._terminal = terminal
+        self._prompter = PromptPrompter()
+        self.last_words: list[str] = []
+
+    async def main(self, interruption: Interruption) -> int:
+        """Connect and serve; what draws is loaded meanwhile."""
+        batch = self._session.invocation.batch
+        async with AsyncExitStack() as stack:
+            stack.enter_context(nullcontext() if batch else use_prompter(self._prompter))
+            loading = await stack.enter_async_context(_loading())
+            execution = await stack.enter_async_context(self._session.open(Needs(create=True)))
+            with interruption.reaches():
+                await loading.wait()
+                await self._serve(execution)
+        return 0
+
+    async def _serve(self, execution: ExecutionContext) -> None:
+        from .serving import Serving
+
+        plain = self._wanted.plain or os.environ.get("TERM", "") in DUMB
+        serving = Serving(self._session, self._wanted, execution, self._terminal, plain=plain)
+        async with serving.surface.serve():
+            self._prompter.surface = serving.surface
+            try:
+                await serving.run()
+            finally:
+                self._prompter.surface = None
+                self.last_words = serving.last_words
+
+
+@asynccontextmanager
+async def _loading() -> AsyncIterator[anyio.Event]:
+    """Import what draws the prompt, in a thread, while the target is connected."""
+    loaded = anyio.Event()
+
+    async def load() -> None:
+        await to_thread.run_sync(import_module, ".serving", __package__)
+        loaded.set()
+
+    async with background_tasks() as tasks:
+        tasks.start_soon(load)
+        yield loaded

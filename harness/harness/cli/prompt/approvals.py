@@ -1,0 +1,181 @@
+"""Approvals at the prompt: what will run, where, why, which rule asked; and what the operator may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...toolkit.permissions.answers import Answer, Question, Scope
+from ...toolkit.permissions.approver import Approver
+from ...toolkit.redaction import MARK
+from ...toolkit.values import Json
+from ..output import readable
+from .surface import Asking, Surface
+from .themes import Line, Span, line
+
+__all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "parse_approval"]
+
+LETTERS: Final = {
+    "y": Scope.ONCE,
+    "e": Scope.EXACT,
+    "d": Scope.DIRECTORY,
+    "t": Scope.TOOL,
+    "s": Scope.SESSION,
+    "a": Scope.ALWAYS,
+    "n": Scope.DENY_ONCE,
+    "x": Scope.DENY_SESSION,
+}
+WORDS: Final = {"yes": Scope.ONCE, "no": Scope.DENY_ONCE, "never": Scope.DENY_SESSION}
+MEANINGS: Final = {
+    Scope.ONCE: "yes, once",
+    Scope.EXACT: "exactly this, for the session",
+    Scope.DIRECTORY: "all files of this directory, for the session",
+    Scope.TOOL: "everything with this tool, for the session",
+    Scope.SESSION: "EVERYTHING, for the session",
+    Scope.ALWAYS: "exactly this, always",
+    Scope.DENY_ONCE: "no (n REASON tells the model why)",
+    Scope.DENY_SESSION: "never this, for the session",
+}
+CHANGE = "c"
+EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
+"""The arguments that can be changed, the first one that there is."""
+LINES = 15
+"""Lines of a text after which the question is asked again below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The operator wants to change the call first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """What was typed is no answer."""
+
+    message: str
+
+
+def editable(question: Question) -> tuple[str, str] | None:
+    """The argument of a call that the operator may change, and its text. Pure.
+
+    None where the call holds a secret: what is shown of it is not what would run.
+    """
+    arguments = question.call.arguments
+    if not isinstance(arguments, Mapping) or _holds_mark(dict(arguments)):
+        return None
+    found = ((name, arguments.get(name)) for name in EDITABLE)
+    return next(((name, value) for name, value in found if isinstance(value, str) and value), None)
+
+
+def _holds_mark(value: Json) -> bool:
+    if isinstance(value, str):
+        return MARK in value
+    if isinstance(value, Mapping):
+        return any(_holds_mark(item) for item in value.values())
+    return any(_holds_mark(item) for item in value) if isinstance(value, list) else False
+
+
+def parse_approval(text: str, question: Question) -> Answer | Change | Unclear:
+    """What an operator's line means. Nothing is no answer: an Enter too many approves and denies nothing. Pure."""
+    word, _, rest = text.strip().partition(" ")
+    word, rest = word.lower(), rest.strip()
+    if word in (CHANGE, "change", "edit") and not rest:
+        return Change() if editable(question) is not None else Unclear("this call cannot be changed here: y or n")
+    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in Scope if one == word), None)
+    if scope is None:
+        return Unclear("answer with one of the letters")
+    if scope.allows and rest:
+        return Unclear("a letter alone allows; a text behind it is for n")
+    if scope not in question.scopes:
+        return Unclear("that is not possible here")
+    return Answer(scope, reason=rest)
+
+
+def asking_of(question: Question) -> Asking:
+    """The question as it is shown. Control characters are spelled out. Pure."""
+    what = [line(Span("  | ", "dim"), Span(readable(one), "code")) for one in question.what.splitlines() or [""]]
+    lines: list[Line] = [
+        _headline(question),
+        *what,
+        *([_headline(question)] if len(what) > LINES else []),
+        *(line(f"  {readable(one)}") for one in question.preview.splitlines()),
+        *_facts(question),
+        line(Span(f"  {readable(question.reason)}", "dim")),
+        *_choices(question),
+    ]
+    return Asking(tuple(lines), f"[{'/'.join(_letters(question))}]", kind="approval")
+
+
+def _headline(question: Question) -> Line:
+    call = question.call
+    who = f" (asked by the agent {readable(call.agent_id)})" if call.agent_id not in ("", "agent") else ""
+    return line(
+        Span("▲ may ", "warn"),
+        Span(readable(call.name), "title"),
+        Span(" run on ", "warn"),
+        Span(readable(question.target), "title"),
+        Span(f"?{who}", "warn"),
+    )
+
+
+def _facts(question: Question) -> list[Line]:
+    facts = {name: readable(str(value)) for name, value in question.details.items()}
+    why = facts.pop("why", "")
+    rest = ", ".join(f"{name}: {value}" for name, value in facts.items())
+    return [*([line(f"  why: {why}")] if why else []), *([line(f"  {rest}")] if rest else [])]
+
+
+def _letters(question: Question) -> list[str]:
+    letters = [letter for letter, scope in LETTERS.items() if scope in question.scopes]
+    return [*letters, *([CHANGE] if editable(question) is not None else [])]
+
+
+def _choices(question: Question) -> list[Line]:
+    letters = {scope: letter for letter, scope in LETTERS.items()}
+    texts = [f"{letters[scope]} {MEANINGS[scope]}" for scope in MEANINGS if scope in question.scopes]
+    if (change := editable(question)) is not None:
+        texts.append(f"{CHANGE} change the {change[0].replace('_', ' ')} first")
+    return [line(Span(f"  {' · '.join(pair)}", "accent")) for pair in zip(*[iter([*texts, ""])] * 2, strict=False)]
+
+
+class PromptApprover(Approver):
+    """The operator at the prompt."""
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+
+    async def ask(self, question: Question) -> Answer:
+        """Show it and wait for a clear answer. None at all is no."""
+        asking = asking_of(question)
+        while True:
+            text = await self._surface.ask(asking)
+            if text is None:
+                return Answer(Scope.DENY_ONCE, reason="the operator did not answer")
+            answer = parse_approval(text, question)
+            if isinstance(answer, Change):
+                answer = await self._changed(question)
+            if isinstance(answer, Answer):
+                self._said(answer)
+                return answer
+            again = answer.message if isinstance(answer, Unclear) else ""
+            asking = replace(asking, lines=(line(Span(f"  {again}", "warn")),) if again else ())
+
+    async def _changed(self, question: Question) -> Answer | Unclear:
+        found = editable(question)
+        assert found is not None
+        name, value = found
+        hint = line(Span(f"  change the {name} and press Enter; Ctrl-D leaves it as it is", "accent"))
+        text = await self._surface.ask(Asking((hint,), ">", prefill=value, kind="approval"))
+        if text is None or not text.strip():
+            return Unclear("it was not changed")
+        if text == value:
+            return Unclear("it is as it was: y lets it run")
+        arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
+        changed = replace(question.call, arguments={**arguments, name: text})
+        return Answer(Scope.ONCE, reason="changed by the operator", call=changed)
+
+    def _said(self, answer: Answer) -> None:
+        what = "changed" if answer.call is not None else MEANINGS[answer.scope].partition(" (")[0]
+        reason = f": {answer.reason}" if answer.reason and answer.call is None else ""
+        self._surface.show(line(Span(f"  → {what}{reason}", "ok" if answer.scope.allows else "warn")))

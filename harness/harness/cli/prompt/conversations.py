@@ -1,0 +1,117 @@
+"""The conversation that is open at the prompt, and how another one takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...toolkit.assembly import Toolkit
+from ...toolkit.events import Subscription
+from .conversing import Begun, Conversation, open_conversation
+from .view import View
+
+if TYPE_CHECKING:
+    from ...agent.sessions import SessionStore
+
+__all__ = ["Conversations"]
+
+PAUSE = 0.03
+"""Seconds between two looks at what has come: pieces of an answer that come at once are drawn at once."""
+
+
+class Conversations:
+    """Keeps one conversation open, in a task of ``tasks``; what happens in it is shown by ``view``.
+
+    Args:
+        changed: is called after everything that happens.
+    """
+
+    def __init__(
+        self,
+        execution: ExecutionContext,
+        toolkit: Toolkit,
+        store: SessionStore | None,
+        view: View,
+        tasks: TaskGroup,
+        changed: Callable[[], None],
+    ) -> None:
+        self._execution = execution
+        self._toolkit = toolkit
+        self._store = store
+        self._view = view
+        self._tasks = tasks
+        self._changed = changed
+        self._one = anyio.Lock()
+        self.current: Conversation | None = None
+
+    async def open(self, begun: Begun) -> Conversation:
+        """Go on with another conversation; the one before is closed when it is open.
+
+        Raises:
+            HarnessError: it cannot be opened; the one before goes on.
+        """
+        async with self._one:
+            new: Conversation = await self._tasks.start(self._keep, begun)
+            old, self.current = self.current, new
+            if old is not None:
+                await _closed(old)
+            self._changed()
+            return new
+
+    async def close(self) -> None:
+        """Close the one that is open; a turn that runs in it is cancelled."""
+        async with self._one:
+            old, self.current = self.current, None
+            if old is not None:
+                await _closed(old)
+
+    async def _keep(self, begun: Begun, *, task_status: TaskStatus[Conversation]) -> None:
+        opened: Conversation | None = None
+        try:
+            async with open_conversation(begun, self._execution, self._toolkit, self._store) as opened:
+                with opened.agent.events.subscribe() as events:
+                    await self._serve(opened, events, task_status)
+        except HarnessError as error:
+            if opened is None:
+                raise
+            self._view.note(f"the conversation was closed: {error}", "error")
+        finally:
+            if opened is not None:
+                opened.closed.set()
+                self.current = None if self.current is opened else self.current
+                self._changed()
+
+    async def _serve(self, opened: Conversation, events: Subscription, status: TaskStatus[Conversation]) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._work, opened)
+            tasks.start_soon(self._watch, events)
+            status.started(opened)
+            await opened.left.wait()
+            tasks.cancel_scope.cancel()
+        for event in events.drain():
+            self._view.heard(event)
+
+    async def _work(self, opened: Conversation) -> None:
+        """Work on prompts; a conversation that cannot be kept any more ends, and the prompt lives on."""
+        try:
+            await opened.agent.serve()
+        except HarnessError as error:
+            self._view.note(f"the conversation cannot go on: {error}", "error")
+            opened.left.set()
+
+    async def _watch(self, events: Subscription) -> None:
+        async for event in events:
+            for each in (event, *events.drain()):
+                self._view.heard(each)
+            self._changed()
+            await anyio.sleep(PAUSE)
+
+
+async def _closed(conversation: Conversation) -> None:
+    conversation.left.set()
+    await conversation.closed.wait()

@@ -1,0 +1,118 @@
+"""A conversation at the prompt: an agent with the operator to answer it, stored as it happens, or taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...toolkit.assembly import Toolkit
+
+if TYPE_CHECKING:
+    from ...agent.agent import Agent
+    from ...agent.models import ModelProfile
+    from ...agent.opening import People
+    from ...agent.sessions import ConversationLog, SessionStore, StoredConversation
+    from ...agent.settings import AgentSettings
+    from ...toolkit.values import JsonObject
+
+__all__ = ["Begun", "Conversation", "open_conversation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a conversation begins with.
+
+    ``session_id`` names one that is taken up again. ``options`` are kept with a new one: how the target was chosen.
+    """
+
+    profile: ModelProfile
+    settings: AgentSettings
+    people: People
+    session_id: str = ""
+    tool_profile: str | None = None
+    tmux: str = ""
+    """The tmux session; empty without one."""
+    options: JsonObject = field(default_factory=dict)
+
+
+@dataclass
+class Conversation:
+    """A conversation that is open, until :attr:`left` is set."""
+
+    agent: Agent
+    resumed: StoredConversation | None = None
+    in_flight: str = ""
+    """What was going on when the harness before this one died, for the operator."""
+    left: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
+
+
+@asynccontextmanager
+async def open_conversation(
+    begun: Begun, execution: ExecutionContext, toolkit: Toolkit, store: SessionStore | None
+) -> AsyncIterator[Conversation]:
+    """Open it.
+
+    Raises:
+        HarnessError: there is no such conversation, another process goes on with it, or the target is gone.
+    """
+    from ...agent.opening import Taken, open_agent
+    from ...agent.sessions import MemoryLog
+    from ...agent.usage import Spent
+
+    async with AsyncExitStack() as stack:
+        session_id, taken, stored = begun.session_id, None, None
+        log: ConversationLog = MemoryLog()
+        if store is not None:
+            session_id = session_id or await _created(begun, execution, store)
+            log = await stack.enter_async_context(store.writing(session_id))
+        if begun.session_id and store is not None:
+            stored = await store.load(session_id)
+            taken = Taken(stored.messages, sum((Spent.of(turn.usage) for turn in stored.turns), Spent()))
+        agent = await stack.enter_async_context(
+            open_agent(
+                execution,
+                toolkit,
+                begun.profile,
+                settings=begun.settings,
+                people=begun.people,
+                log=log,
+                session_id=session_id,
+                taken=taken,
+                tool_profile=begun.tool_profile,
+            )
+        )
+        note = await _in_flight(stored, toolkit, execution, agent) if stored is not None else ""
+        yield Conversation(agent, stored, note)
+
+
+async def _created(begun: Begun, execution: ExecutionContext, store: SessionStore) -> str:
+    from ...agent.sessions import NewSession
+
+    start = NewSession(
+        target=str(execution.target),
+        identity=execution.identity,
+        tmux=begun.tmux,
+        pane=execution.pane or "",
+        model=begun.profile.name,
+        options=begun.options,
+    )
+    return (await store.create(start)).session_id
+
+
+async def _in_flight(stored: StoredConversation, toolkit: Toolkit, execution: ExecutionContext, agent: Agent) -> str:
+    from ...agent.sessions.recovery import in_flight
+
+    try:
+        found = await in_flight(stored, toolkit.ledger, execution)
+    except HarnessError as error:
+        return f"what was going on when harness ended could not be found out: {error}"
+    if found.model:
+        agent.tell(found.model)
+    return found.operator

@@ -1,0 +1,275 @@
+"""The editor at the end of the screen: what goes on, the line that is typed, what completes it, and the status line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input as Keys
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import BeforeInput, ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.output import Output
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from .keyboard import Keyboard
+from .printable import printable
+from .surface import Asking, Ended, Entered, Input, Interrupted, Opened
+from .themes import Line, Theme
+
+__all__ = ["Editor", "fragments"]
+
+LINES_TYPED = 8
+LINES_OFFERED = 6
+LINES_LIVE = 10
+MARK = "» "
+
+
+@dataclass
+class _Shown:
+    """What is on the screen below what stays."""
+
+    live: tuple[Line, ...] = ()
+    status: Line = ()
+    asking: Asking | None = None
+
+
+def fragments(lines: tuple[Line, ...]) -> StyleAndTextTuples:
+    """Lines as the editor draws them. Pure."""
+    drawn: StyleAndTextTuples = []
+    for number, one in enumerate(lines):
+        if number:
+            drawn.append(("", "\n"))
+        drawn += [(f"class:{span.role}" if span.role else "", _flat(span.text)) for span in one]
+    return drawn
+
+
+def _flat(text: str) -> str:
+    return printable(text).replace("\n", " ").expandtabs(4)
+
+
+class Editor:
+    """The keys and what is drawn for them. ``happened`` is called with what the operator does.
+
+    ``answered`` is called with the answer to the question that is shown.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        output: Output,
+        *,
+        history: History,
+        completer: Completer,
+        theme: Callable[[], Theme],
+        happened: Callable[[Input], None],
+        answered: Callable[[str | None], None],
+        keyboard: Keyboard,
+    ) -> None:
+        self._theme = theme
+        self._happened = happened
+        self._answered = answered
+        self._keyboard = keyboard
+        self._shown = _Shown()
+        self.line = Buffer(
+            history=history,
+            completer=completer,
+            complete_while_typing=Condition(lambda: self.line.text.startswith("/")),
+            enable_history_search=False,
+            multiline=True,
+        )
+        self._answer = Buffer(multiline=False)
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._bindings(),
+            style=None,
+            input=keys,
+            output=output,
+            full_screen=False,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            min_redraw_interval=0.03,
+        )
+        self.restyle()
+
+    # -- what is shown
+
+    def restyle(self) -> None:
+        """Draw with the theme as it is now."""
+        styles = {str(role): style for role, style in self._theme().styles.items() if role}
+        hidden = {"search-toolbar": "", "bottom-toolbar": "noreverse"}
+        self.app.style = Style.from_dict(hidden | styles)
+        self.app.invalidate()
+
+    def live(self, lines: tuple[Line, ...]) -> None:
+        """Show what goes on."""
+        if lines == self._shown.live:
+            return
+        if len(lines) < len(self._shown.live) and self.app.is_running:
+            self.app.renderer.erase(leave_alternate_screen=False)  # it would keep the height that it had
+        self._shown.live = lines
+        self.app.invalidate()
+
+    def status(self, line: Line) -> None:
+        """Show the state of everything."""
+        if line != self._shown.status:
+            self._shown.status = line
+            self.app.invalidate()
+
+    def question(self, asking: Asking | None) -> None:
+        """Let the keys go to the answer of a question; None: to the line again."""
+        self._shown.asking = asking
+        self._answer.reset()
+        if asking is not None:
+            self._answer.insert_text(asking.prefill)
+        self.app.layout.focus(self.line if asking is None else self._answer)
+        self.app.invalidate()
+
+    @property
+    def asking(self) -> Asking | None:
+        """The question whose answer gets the keys."""
+        return self._shown.asking
+
+    def above(self, text: str) -> None:
+        """Write what stays, above the editor. ``text`` is as the terminal takes it, with its last line end."""
+        output = self.app.output
+        if self.app.is_running:
+            self.app.renderer.erase(leave_alternate_screen=False)
+        output.write_raw(text.replace("\n", "\r\n"))
+        output.flush()
+        self.app.invalidate()
+
+    # -- the layout
+
+    def _layout(self) -> Layout:
+        asked = Condition(lambda: self._shown.asking is not None)
+        secret = Condition(lambda: self._shown.asking is not None and self._shown.asking.secret)
+        search = SearchToolbar()
+        line = Window(
+            BufferControl(self.line, search_buffer_control=search.control),
+            height=Dimension(min=1, max=LINES_TYPED),
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._line_prefix,
+        )
+        answer = Window(
+            BufferControl(
+                self._answer,
+                input_processors=[
+                    BeforeInput(self._label, style="class:prompt"),
+                    ConditionalProcessor(PasswordProcessor(), secret),
+                ],
+            ),
+            height=Dimension(min=1, max=LINES_TYPED),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        return Layout(
+            HSplit(
+                [
+                    ConditionalContainer(
+                        Window(
+                            FormattedTextControl(lambda: fragments(self._shown.live[-LINES_LIVE:])),
+                            height=self._height_of_live,
+                            dont_extend_height=True,
+                        ),
+                        Condition(lambda: bool(self._shown.live)),
+                    ),
+                    ConditionalContainer(answer, asked),
+                    ConditionalContainer(line, ~asked),
+                    search,
+                    CompletionsMenu(max_height=LINES_OFFERED),
+                    Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
+                    Window(height=Dimension(min=0, preferred=0)),
+                ]
+            ),
+            focused_element=line,
+        )
+
+    def _height_of_live(self) -> Dimension:
+        lines = min(len(self._shown.live), LINES_LIVE, max(1, self.app.output.get_size().rows - 6))
+        return Dimension.exact(lines)
+
+    def _line_prefix(self, number: int, wrapped: int) -> StyleAndTextTuples:
+        return [("class:prompt", MARK if not number and not wrapped else "  ")]
+
+    def _label(self) -> str:
+        return f"{self._shown.asking.label} " if self._shown.asking is not None else ""
+
+    def _status_text(self) -> StyleAndTextTuples:
+        return fragments((self._shown.status,))
+
+    # -- the keys
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        asked = Condition(lambda: self._shown.asking is not None)
+        keys.add("enter", filter=asked)(self._enter_answer)
+        keys.add("enter", filter=~asked)(self._enter_line)
+        for names in (("escape", "enter"), ("c-j",)):
+            keys.add(*names, filter=~asked)(lambda event: event.current_buffer.newline(copy_margin=False))
+        keys.add("c-c")(self._interrupt)
+        keys.add("c-d")(self._end)
+        keys.add("c-o")(lambda event: self._happened(Opened()))
+        keys.add("c-l")(lambda event: event.app.renderer.clear())
+        return keys
+
+    def _enter_line(self, event: KeyPressEvent) -> None:
+        buffer = self.line
+        state = buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            buffer.complete_state = None
+            return
+        if self._keyboard.enter_ends_line(len(event.app.key_processor.input_queue)):
+            buffer.insert_text("\n")
+        elif _continues(buffer.document.current_line_before_cursor) and buffer.document.is_cursor_at_the_end:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            self._accept()
+
+    def _accept(self) -> None:
+        text = self.line.text
+        self.line.append_to_history()
+        self.line.reset()
+        self._happened(Entered(text))
+
+    def _enter_answer(self, event: KeyPressEvent) -> None:
+        text = self._answer.text
+        self._answered(text)
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        if event.app.layout.is_searching:
+            event.app.layout.focus(self.line)
+            return
+        self._happened(Interrupted(bool(self.line.text)))
+
+    def _end(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text:
+            buffer.delete()
+        elif self._shown.asking is not None:
+            self._answered(None)
+        else:
+            self._happened(Ended())
+
+
+def _continues(line: str) -> bool:
+    """The line ends with a backslash that is not itself escaped. Pure."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

@@ -1,0 +1,299 @@
+"""The loop at the prompt: what the operator does goes to the agent, to the target, or to a slash command."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...toolkit.permissions.timed import TimedApproval
+from .commandoutput import SurfaceOutput
+from .commands import is_command, parse, run_command
+from .context import Front, PromptContext
+from .operators import told
+from .statusline import Standing, status_line
+from .surface import Ended, Entered, Input, Interrupted, Opened, Surface
+from .view import View
+
+if TYPE_CHECKING:
+    from ...agent.agent import Agent
+    from ...agent.models import ModelTable
+    from ...agent.sessions import SessionStore
+    from ...toolkit.assembly import Toolkit
+    from .conversations import Conversations
+    from .deadlines import Deadlines
+    from .operators import Operator
+
+__all__ = ["Loop", "Supplies"]
+
+IDLE = frozenset({"idle", "closed", "paused"})
+LEAVES = "Ctrl-C again, Ctrl-D or /quit leaves"
+
+
+@dataclass(frozen=True, slots=True)
+class Supplies:
+    """What is opened while the prompt is there already."""
+
+    toolkit: Toolkit
+    operator: Operator
+    deadlines: Deadlines
+    conversations: Conversations
+    models: ModelTable | None = None
+    store: SessionStore | None = None
+
+
+@dataclass
+class _Opened:
+    """What there is by now. ``answering``: it is known whether a model answers; ``silent`` says why none does."""
+
+    supplies: Supplies | None = None
+    supplied: anyio.Event = field(default_factory=anyio.Event)
+    answering: anyio.Event = field(default_factory=anyio.Event)
+    silent: str = ""
+
+
+class Loop:
+    """See the module. Whoever opens things tells :meth:`supply` and :meth:`answers`."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        view: View,
+        execution: ExecutionContext,
+        timed: TimedApproval,
+        front: Callable[[Loop], Front],
+    ) -> None:
+        self._surface = surface
+        self._view = view
+        self._execution = execution
+        self._timed = timed
+        self._front = front(self)
+        self._output = SurfaceOutput(surface)
+        self._opened = _Opened()
+        self._waiting: deque[str] = deque()
+        self._more = anyio.Event()
+        self._stirred = anyio.Event()
+        self._leaving = anyio.Event()
+        self._commands = anyio.Lock()
+        self._warned: type[Input] | None = None
+        self._working = False
+
+    # -- what it is told by those who open things
+
+    def supply(self, supplies: Supplies) -> None:
+        """Work on what was entered from now on."""
+        self._opened.supplies = supplies
+        self._opened.supplied.set()
+
+    def answers(self, silent: str = "") -> None:
+        """A model answers from now on, or none does, and ``silent`` says why."""
+        self._opened.silent = silent
+        self._opened.answering.set()
+        self.changed()
+
+    def leave(self) -> None:
+        """End the loop."""
+        self._leaving.set()
+
+    @property
+    def supplies(self) -> Supplies:
+        """What was opened; only for what runs after it was."""
+        assert self._opened.supplies is not None
+        return self._opened.supplies
+
+    @property
+    def agent(self) -> Agent | None:
+        """Who answers, if somebody does."""
+        supplies = self._opened.supplies
+        current = supplies.conversations.current if supplies is not None else None
+        return current.agent if current is not None else None
+
+    @property
+    def context(self) -> PromptContext | None:
+        """What slash commands work with; None before it is there."""
+        supplies, agent = self._opened.supplies, self.agent
+        if supplies is None:
+            return None
+        return PromptContext(
+            execution=self._execution,
+            toolkit=supplies.toolkit,
+            executor=agent.executor if agent is not None else supplies.operator.executor,
+            timed=self._timed,
+            output=self._output,
+            front=self._front,
+            deadlines=supplies.deadlines,
+            agent=agent,
+            models=supplies.models,
+            store=supplies.store,
+        )
+
+    # -- running
+
+    async def run(self) -> None:
+        """Until the operator leaves."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, tasks)
+            tasks.start_soon(self._work)
+            tasks.start_soon(self._tick)
+            self.changed()
+            await self._leaving.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _listen(self, tasks: TaskGroup) -> None:
+        async for what in self._surface.inputs():
+            self._did(what, tasks)
+            self.changed()
+
+    def _did(self, what: Input, tasks: TaskGroup) -> None:
+        warned, self._warned = self._warned, None
+        if isinstance(what, Interrupted):
+            self._interrupted(what, again=warned is Interrupted)
+        elif isinstance(what, Ended):
+            self._ended(what, again=warned is Ended)
+        elif isinstance(what, Opened):
+            self._view.open_reasoning()
+        else:
+            self._entered(what, tasks)
+
+    def _entered(self, what: Entered, tasks: TaskGroup) -> None:
+        text = what.text.rstrip()
+        if not text.strip():
+            return
+        if is_command(text) and "\n" not in text:
+            tasks.start_soon(self._command, text)
+            return
+        self._waiting.append(text)
+        self._more.set()
+
+    # -- Ctrl-C and Ctrl-D
+
+    def _interrupted(self, what: Interrupted, *, again: bool) -> None:
+        asked = self._surface.dismiss()
+        agent, supplies = self.agent, self._opened.supplies
+        if not asked and supplies is not None and supplies.operator.cancel():
+            self._view.note("interrupting the command…")
+        elif agent is not None and agent.cancel():
+            self._view.note("cancelling the turn…")
+        elif asked:
+            return
+        elif self._waiting:
+            self._view.note(f"{len(self._waiting)} entered and not begun: forgotten")
+            self._waiting.clear()
+        elif what.draft:
+            self._surface.clear()
+        elif again:
+            self.leave()
+        else:
+            self._warned = Interrupted
+            self._view.note(LEAVES)
+
+    def _ended(self, what: Ended, *, again: bool) -> None:
+        if what.gone or again or not self.busy:
+            self.leave()
+            return
+        self._warned = Ended
+        self._view.note("something is running: Ctrl-D again cancels it and leaves, Ctrl-C cancels it", "warn")
+
+    # -- work
+
+    @property
+    def busy(self) -> bool:
+        """A turn or a command of the operator runs, or something waits for its turn."""
+        agent = self.agent
+        return self._working or bool(self._waiting) or (agent is not None and agent.state.doing not in IDLE)
+
+    async def _work(self) -> None:
+        """Prompts and commands for the target, in the order in which they were entered."""
+        await self._opened.supplied.wait()
+        while True:
+            while self._waiting:
+                self._working = True
+                self.changed()
+                try:
+                    await self._worked(self._waiting.popleft())
+                except HarnessError as error:
+                    self._view.note(str(error), "error")
+                finally:
+                    self._working = False
+                self.changed()
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def _worked(self, text: str) -> None:
+        if text.startswith("!"):
+            await self._operate(text[1:].strip())
+            return
+        await self._opened.answering.wait()
+        if self.agent is None:
+            self._view.note(self._opened.silent, "warn")
+            return
+        place = self.agent.submit(text)
+        if self.agent.state.turn_id:
+            self._view.note(f"queued as #{place}; /kill #{place} takes it back")
+
+    async def _operate(self, command: str) -> None:
+        if not command:
+            self._view.note("write the command behind the !")
+            return
+        outcome = await self.supplies.operator.run(command)
+        if self.agent is not None:
+            self.agent.tell(told(self.supplies.toolkit.redactor.text(command), outcome))
+
+    async def _command(self, text: str) -> None:
+        await self._opened.supplied.wait()
+        async with self._commands:
+            context, agent = self.context, self.agent
+            assert context is not None
+            in_turn = agent is not None and bool(agent.state.turn_id)
+            await run_command(parse(text), context, in_turn=in_turn)
+        self.changed()
+
+    # -- the status line
+
+    def changed(self) -> None:
+        """Something has happened: show how things are now."""
+        self._surface.status(status_line(self._standing(), self._surface.width))
+        self._surface.ready(busy=self.busy)
+        self._stirred.set()
+
+    async def _tick(self) -> None:
+        """Show what changes with time; nothing wakes up while nothing does."""
+        while True:
+            while self._view.moving or self._timed.remaining is not None or self._working:
+                await anyio.sleep(1)
+                self._view.tick()
+                self._surface.status(status_line(self._standing(), self._surface.width))
+            self._stirred = anyio.Event()
+            await self._stirred.wait()
+
+    def _standing(self) -> Standing:
+        target = str(self._execution.target)
+        pane = self._execution.describe().removeprefix(target).strip() if self._execution.has_terminal else ""
+        remaining = self._timed.remaining
+        here = Standing(target=target, pane=pane, approvals=self._timed.state, remaining=remaining)
+        here = replace(here, jobs=len(self._view.jobs), doing=self._doing(), queued=len(self._waiting))
+        if self.agent is None:
+            return here
+        state = self.agent.state
+        return replace(
+            here,
+            model=state.profile,
+            context=state.context,
+            limit=state.limit,
+            cost=state.spent.known_cost,
+            queued=here.queued + len(state.queue),
+        )
+
+    def _doing(self) -> str:
+        supplies, agent = self._opened.supplies, self.agent
+        if supplies is None:
+            return "starting"
+        if supplies.operator.running:
+            return "running your command"
+        return agent.state.doing if agent is not None else ""

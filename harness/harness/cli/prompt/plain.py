@@ -1,0 +1,280 @@
+"""The prompt on a terminal that only prints: one line after the other, nothing is drawn over, no key is special."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+import anyio
+
+from .printable import printable
+from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
+from .themes import NONE, Line, Theme, painted
+
+__all__ = ["Plain", "entries_of"]
+
+MARK: Final = "harness> "
+OPEN: Final = "\x0f"
+"""Ctrl-O, in a line of its own."""
+TOGETHER = 0.1
+"""Seconds within which lines that follow each other were pasted and not typed."""
+LONGEST = 1 << 20
+"""Characters of what is pasted."""
+
+
+def entries_of(lines: Sequence[str]) -> list[str]:
+    """What lines that came at once mean: commands are one each, anything else is one text. Pure.
+
+    A line that ends with a backslash goes on with the next one.
+    """
+    joined: list[str] = []
+    for one in lines:
+        if joined and joined[-1].endswith("\\"):
+            joined[-1] = f"{joined[-1][:-1]}\n{one}"
+        else:
+            joined.append(one)
+    commands = all(one.startswith(("!", "/")) or not one.strip() for one in joined)
+    return joined if commands else ["\n".join(joined)]
+
+
+class Plain(Surface):
+    """See the module. Lines are read as the terminal gives them, with its own editing."""
+
+    def __init__(self, terminal: int) -> None:
+        self.theme: Theme = NONE
+        self._terminal = terminal
+        self._open = True
+        self._inputs: deque[Input] = deque()
+        self._more = anyio.Event()
+        self._answer: list[str | None] | None = None
+        self._answered = anyio.Event()
+        self._one = anyio.Lock()
+        self._reading = anyio.Lock()
+        self._column = 0
+        self._busy = False
+        self._marked = False
+        self._keys = sys.stdin.fileno()
+
+    # -- serving
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """See :class:`Surface`."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._read)
+            tasks.start_soon(self._interrupts)
+            self._mark()
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+        self._end_line()
+
+    async def _read(self) -> None:
+        """Take lines as they come; those that come at once are one text."""
+        reader = _Lines(self._keys)
+        while True:
+            await anyio.wait_readable(self._keys)
+            async with self._reading:
+                if not _readable(self._keys):
+                    continue  # it was thrown away, or another program has read it
+                lines = [*reader.read()]
+                while not reader.ended and await _more(self._keys) and sum(map(len, lines)) < LONGEST:
+                    lines += reader.read()
+            self._took(lines, ended=reader.ended)
+            if reader.ended:
+                return
+
+    def _took(self, lines: Sequence[str], *, ended: bool) -> None:
+        self._marked, self._column = False, 0
+        if self._answer is not None and lines:
+            self._answer.append(lines[0])
+            self._answered.set()
+            lines = lines[1:]
+        if lines:
+            for text in entries_of(lines):
+                self._happened(Opened() if text == OPEN else Entered(text))
+        if ended and self._answer is not None:
+            self.dismiss()
+        elif ended:
+            self._happened(Ended(gone=True))
+
+    async def _interrupts(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            with anyio.open_signal_receiver(signal.SIGINT) as signals:
+                async for _ in signals:
+                    self._write("\n")
+                    self._happened(Interrupted())
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    async def inputs(self) -> AsyncIterator[Input]:
+        """See :class:`Surface`."""
+        while True:
+            while self._inputs:
+                yield self._inputs.popleft()
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    def _happened(self, what: Input) -> None:
+        self._inputs.append(what)
+        self._more.set()
+
+    # -- showing
+
+    def _write(self, text: str) -> None:
+        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        self._column = 0 if text.endswith("\n") else 1
+        try:
+            while data and self._open:
+                data = data[os.write(self._terminal, data) :]
+        except OSError:
+            self._open = False
+            self._happened(Ended(gone=True))
+
+    def _end_line(self) -> None:
+        if self._column:
+            self._write("\n")
+        self._marked = False
+
+    def _mark(self) -> None:
+        if not self._busy and not self._marked and self._answer is None:
+            self._end_line()
+            self._write(MARK)
+            self._marked = True
+
+    def ready(self, *, busy: bool) -> None:
+        """See :class:`Surface`."""
+        self._busy = busy
+        self._mark()
+
+    def show(self, *lines: Line) -> None:
+        """See :class:`Surface`."""
+        if lines:
+            self._end_line()
+            self._write(painted(lines, self.theme))
+            self._mark()
+
+    def answer(self, text: str) -> None:
+        """See :class:`Surface`."""
+        if self._marked:
+            self._end_line()
+        if text:
+            self._write(printable(text))
+
+    def answer_ended(self) -> None:
+        """See :class:`Surface`."""
+        self._end_line()
+
+    def live(self, lines: Sequence[Line]) -> None:
+        """Nothing: it could not be taken back."""
+
+    @property
+    def is_live(self) -> bool:
+        """It does not."""
+        return False
+
+    def status(self, line: Line) -> None:
+        """Nothing."""
+
+    def clear(self) -> None:
+        """The terminal does that."""
+
+    def restyle(self, theme: Theme) -> None:
+        """There is one look."""
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        with suppress(OSError):
+            return os.get_terminal_size(self._terminal).columns or 80
+        return 80
+
+    # -- asking
+
+    async def ask(self, asking: Asking) -> str | None:
+        """See :class:`Surface`."""
+        async with self._one:
+            async with self._reading:
+                termios.tcflush(self._keys, termios.TCIFLUSH)
+            self._answer, self._answered = [], anyio.Event()
+            prefill = [f"  {line}" for line in printable(asking.prefill).split("\n")] if asking.prefill else []
+            try:
+                with _hidden(self._keys, hidden=asking.secret):
+                    self._end_line()
+                    self._write(painted(asking.lines, self.theme))
+                    self._write("".join(f"{line}\n" for line in prefill) + f"{asking.label} ")
+                    await self._answered.wait()
+                return self._answer[0] if self._answer else None
+            finally:
+                self._answer = None
+                self._mark()
+
+    def dismiss(self) -> bool:
+        """See :class:`Surface`."""
+        if self._answer is None:
+            return False
+        self._answer.append(None)
+        self._answered.set()
+        return True
+
+    async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
+        """See :class:`Surface`."""
+        async with self._reading:
+            await work()
+        self._mark()
+
+
+class _Lines:
+    """Puts lines together from what a descriptor gives."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+        self.ended = False
+
+    def read(self) -> list[str]:
+        """The lines that are whole; at the end also one that is not."""
+        try:
+            data = os.read(self._descriptor, 1 << 16)
+        except OSError:
+            data = b""
+        self.ended = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self.ended and self._rest:
+            lines, self._rest = [*lines, self._rest], b""
+        return [line.decode("utf-8", "replace") for line in lines]
+
+
+def _readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+async def _more(descriptor: int) -> bool:
+    with anyio.move_on_after(TOGETHER):
+        await anyio.wait_readable(descriptor)
+        return True
+    return False
+
+
+@contextmanager
+def _hidden(terminal: int, *, hidden: bool) -> Iterator[None]:
+    if not hidden:
+        yield
+        return
+    before = termios.tcgetattr(terminal)
+    silent = termios.tcgetattr(terminal)
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -1,0 +1,344 @@
+"""The prompt on a terminal that can move its cursor: what stays scrolls up, the editor is below it."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TextIO, cast
+
+import anyio
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.utils import get_cwidth
+
+from .editor import MARK, Editor
+from .keyboard import Keyboard
+from .markdown import Blocks, Piece, drawn
+from .printable import printable
+from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
+from .themes import Line, Span, Theme, line, painted
+
+__all__ = ["Screen", "Terminal"]
+
+TAIL = 6
+"""Lines of an answer that are shown before they are whole."""
+ECHOED = 12
+"""Lines of what was entered that stay on the screen."""
+WAITS = line(Span("a question waits: Ctrl-O answers it; your line is kept", "warn"))
+
+
+class Terminal:
+    """The stream that the editor draws on. Once the terminal is gone, it takes everything and shows nothing."""
+
+    encoding = "utf-8"
+
+    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._gone = gone
+        self._open = True
+
+    def write(self, text: str) -> int:
+        """Write all of it."""
+        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        try:
+            while data and self._open:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self._open = False
+            self._gone()
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def fileno(self) -> int:
+        """The terminal."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+@dataclass
+class _Question:
+    asking: Asking
+    answer: str | None = None
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Screen(Surface):
+    """See the module.
+
+    Args:
+        terminal: a descriptor of the terminal to draw on.
+    """
+
+    def __init__(
+        self,
+        terminal: int,
+        *,
+        theme: Theme,
+        history: History,
+        completer: Completer,
+        keyboard: Keyboard | None = None,
+    ) -> None:
+        self.theme = theme
+        self._inputs: deque[Input] = deque()
+        self._more = anyio.Event()
+        self._keyboard = keyboard or Keyboard()
+        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)))
+        output = Vt100_Output(
+            _as_text(self._stream),
+            get_size=lambda: _size(terminal),
+            term=os.environ.get("TERM"),
+            enable_cpr=False,
+        )
+        self._editor = Editor(
+            Vt100Input(sys.stdin),
+            output,
+            history=history,
+            completer=completer,
+            theme=lambda: self.theme,
+            happened=self._happened,
+            answered=self._answered,
+            keyboard=self._keyboard,
+        )
+        self._editor.app.key_processor.before_key_press += lambda sender: self._pressed()
+        self._blocks = Blocks()
+        self._last: Piece | None = None
+        self._going_on: tuple[Line, ...] = ()
+        self._question: _Question | None = None
+        self._one = anyio.Lock()
+        self._opened = anyio.Event()
+        self._key = anyio.Event()
+        self._lent: list[str] | None = None
+        self._waits: tuple[Line, ...] = ()
+
+    # -- serving
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """See :class:`Surface`."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run)
+            tasks.start_soon(self._interrupts)
+            try:
+                yield
+            finally:
+                if self._editor.app.is_running:
+                    self._editor.app.exit()
+                tasks.cancel_scope.cancel()
+
+    async def _run(self) -> None:
+        try:
+            await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
+        except EOFError:
+            self._happened(Ended(gone=True))
+
+    async def _interrupts(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            with anyio.open_signal_receiver(signal.SIGINT) as signals:
+                async for _ in signals:
+                    self._happened(Interrupted(bool(self._editor.line.text)))
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    async def inputs(self) -> AsyncIterator[Input]:
+        """See :class:`Surface`."""
+        while True:
+            while self._inputs:
+                yield self._inputs.popleft()
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    def _happened(self, what: Input) -> None:
+        if self._lent is not None and isinstance(what, Interrupted):
+            return  # it was for the program that has the terminal
+        if isinstance(what, Opened) and self._question is not None:
+            self._opened.set()
+            return
+        if isinstance(what, Entered) and what.text.strip():
+            self.show(*_echo(what.text))
+        self._inputs.append(what)
+        self._more.set()
+
+    def clear(self) -> None:
+        """See :class:`Surface`."""
+        self._editor.line.reset()
+
+    def restyle(self, theme: Theme) -> None:
+        """See :class:`Surface`."""
+        self.theme = theme
+        self._editor.restyle()
+
+    def _pressed(self) -> None:
+        self._keyboard.pressed()
+        self._key.set()
+
+    # -- showing
+
+    def _above(self, text: str) -> None:
+        if self._lent is None:
+            self._editor.above(text)
+        else:
+            self._lent.append(text)
+
+    def show(self, *lines: Line) -> None:
+        """See :class:`Surface`."""
+        if lines:
+            self._above(painted(lines, self.theme))
+
+    def answer(self, text: str) -> None:
+        """See :class:`Surface`."""
+        self._put(self._blocks.feed(text))
+        self._draw_live()
+
+    def answer_ended(self) -> None:
+        """See :class:`Surface`."""
+        self._put(self._blocks.end())
+        self._last = None
+        self._draw_live()
+
+    def _put(self, pieces: Sequence[Piece]) -> None:
+        written = ""
+        for piece in pieces:
+            if self._last is not None and not (piece.kind == self._last.kind == "code"):
+                written += "\n"
+            written += drawn(piece, self.theme, self.width)
+            self._last = piece
+        if written:
+            self._above(written)
+
+    def live(self, lines: Sequence[Line]) -> None:
+        """See :class:`Surface`."""
+        self._going_on = tuple(lines)
+        self._draw_live()
+
+    def _draw_live(self) -> None:
+        rest = self._blocks.rest
+        tail = tuple(line(part) for part in _folded(rest, self.width - 1)[-TAIL:]) if rest.strip() else ()
+        self._editor.live((*tail, *self._going_on, *self._waits))
+
+    @property
+    def is_live(self) -> bool:
+        """It shows what goes on."""
+        return True
+
+    def status(self, line: Line) -> None:
+        """See :class:`Surface`."""
+        self._editor.status(line)
+
+    def ready(self, *, busy: bool) -> None:
+        """The prompt is always there."""
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._editor.app.output.get_size().columns
+
+    # -- asking
+
+    async def ask(self, asking: Asking) -> str | None:
+        """See :class:`Surface`."""
+        async with self._one:
+            self.show(*asking.lines)
+            question = self._question = _Question(asking)
+            try:
+                await self._keys_are_free(question)
+                if not question.done.is_set():
+                    self._editor.question(asking)
+                    await question.done.wait()
+                return question.answer
+            finally:
+                self._question = None
+                self._waits = ()
+                self._editor.question(None)
+                self._draw_live()
+
+    async def _keys_are_free(self, question: _Question) -> None:
+        """Wait until what is typed can only be meant for the question, or the operator asks for it."""
+        self._opened = anyio.Event()
+        while not self._opened.is_set() and not question.done.is_set():
+            typing = bool(self._editor.line.text)
+            if not typing and not self._keyboard.quiet_in() and not _readable(sys.stdin.fileno()):
+                return
+            self._waits = (WAITS,) if typing else ()
+            self._draw_live()
+            self._key = anyio.Event()
+            with anyio.move_on_after(math.inf if typing else max(0.05, self._keyboard.quiet_in())):
+                await self._key.wait()
+
+    def _answered(self, text: str | None) -> None:
+        if self._question is not None:
+            self._question.answer = text
+            self._question.done.set()
+
+    def dismiss(self) -> bool:
+        """See :class:`Surface`."""
+        if self._question is None:
+            return False
+        self._answered(None)
+        self._key.set()
+        return True
+
+    async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
+        """See :class:`Surface`."""
+        async with in_terminal():
+            self._lent = []
+            try:
+                await work()
+            finally:
+                written, self._lent = "".join(self._lent), None
+        if written:
+            self._editor.above(written)
+
+
+def _echo(text: str) -> list[Line]:
+    lines = text.rstrip().split("\n")
+    shown = [line(Span(MARK if not number else "  ", "prompt"), one) for number, one in enumerate(lines[:ECHOED])]
+    more = len(lines) - ECHOED
+    return [*shown, *([line(Span(f"  … {more} more lines", "dim"))] if more > 0 else [])]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most so many columns."""
+    lines: list[str] = []
+    for whole in printable(text).expandtabs(4).split("\n"):
+        current, used = "", 0
+        for char in whole:
+            columns = get_cwidth(char)
+            if used + columns > width:
+                lines.append(current)
+                current, used = "", 0
+            current, used = current + char, used + columns
+        lines.append(current)
+    return lines
+
+
+def _size(terminal: int) -> Size:
+    try:
+        columns, rows = os.get_terminal_size(terminal)
+    except OSError:
+        return Size(rows=24, columns=80)
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _as_text(stream: Terminal) -> TextIO:
+    return cast("TextIO", stream)  # the library uses no more of it than there is

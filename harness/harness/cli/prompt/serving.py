@@ -1,0 +1,233 @@
+"""The prompt on an open target: its surface, and what is opened behind it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...tasks import BackgroundTasks, background_tasks
+from ...toolkit.permissions.timed import TimedApproval
+from ..runtime import Session
+from .commands import completions
+from .completing import PromptCompleter, Suggested
+from .conversing import Begun, Conversation
+from .front import PromptFront
+from .history import EnteredBefore, history_path
+from .logs import logs_shown
+from .loop import Loop, Supplies
+from .plain import Plain
+from .screen import Screen
+from .surface import Surface
+from .themes import Span, line, theme_for
+from .view import View
+
+if TYPE_CHECKING:
+    from ...agent.models import ModelProfile, ModelTable
+    from ...agent.settings import AgentSettings
+    from .app import Wanted
+
+__all__ = ["Serving"]
+
+NO_MODEL = "nobody answers here yet, but !COMMAND and /help work. To configure a model: "
+CLOSING = 10.0
+"""Seconds that the end of a conversation may take."""
+
+
+class Serving:
+    """One prompt on one target."""
+
+    def __init__(
+        self, session: Session, wanted: Wanted, execution: ExecutionContext, terminal: int, *, plain: bool
+    ) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._execution = execution
+        self._settings: AgentSettings | None = None
+        self._models: ModelTable | None = None
+        self._color = session.invocation.color is not False
+        self._timed = TimedApproval()
+        self._history = EnteredBefore(history_path(), lambda text: "")  # nothing can be taken out of it yet
+        self._listing: BackgroundTasks | None = None
+        self.surface: Surface = Plain(terminal) if plain else self._screen(terminal)
+        words = None if terminal == 1 else _to_stdout
+        self._view = View(self.surface, words=words)
+        self._loop = Loop(self.surface, self._view, execution, self._timed, self._front)
+        self.last_words: list[str] = []
+
+    def _screen(self, terminal: int) -> Screen:
+        completer = PromptCompleter(self._commands, self._execution.list_dir, lambda: self._listing)
+        return Screen(terminal, theme=theme_for("", color=self._color), history=self._history, completer=completer)
+
+    def _front(self, loop: Loop) -> PromptFront:
+        return PromptFront(loop, self.surface, self._execution, self._begun, self._taken_up, color=self._color)
+
+    def _commands(self, text: str) -> Iterable[Suggested]:
+        context = self._loop.context
+        return completions(text, context) if context is not None else ()
+
+    # -- running
+
+    async def run(self) -> None:
+        """Until the operator leaves."""
+        self._greet()
+        with logs_shown(lambda text: self._view.note(text, "warn")):
+            async with background_tasks() as listing, anyio.create_task_group() as tasks:
+                self._listing = listing
+                tasks.start_soon(self._supply)
+                await self._loop.run()
+                await self._close()
+                tasks.cancel_scope.cancel()
+
+    def _greet(self) -> None:
+        terminal = "" if self._execution.has_terminal else ", without tmux: --tmux lets you watch"
+        where = line(Span("harness", "title"), f" on {self._execution.target}{terminal}")
+        self.surface.show(where)
+        if self._execution.has_terminal:
+            self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))
+
+    async def _close(self) -> None:
+        """End the conversation in order, and say what lives on."""
+        agent = self._loop.agent
+        with anyio.move_on_after(CLOSING, shield=True):
+            if agent is not None:
+                await self._loop.supplies.conversations.close()
+        if agent is not None and agent.state.spent.answers:
+            self.last_words.append(f"the conversation is kept: harness resume {agent.session_id}")
+        jobs = [f"{job} ({command})" for job, command in self._view.jobs.items()]
+        if jobs:
+            self.last_words.append(f"running on in the background: {', '.join(jobs)} (harness jobs)")
+
+    # -- what is opened behind the prompt
+
+    async def _supply(self) -> None:
+        try:
+            async with self._opened() as supplies:
+                self._history.redact = supplies.toolkit.redactor.text
+                self._loop.supply(supplies)
+                await self._converse(supplies)
+                await anyio.sleep_forever()
+        except HarnessError as error:
+            self._view.note(str(error), "error")
+            self._loop.leave()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Supplies]:
+        from ...agent.sessions import SessionStore
+        from ...toolkit.assembly import load_toolkit_settings, open_toolkit
+        from .conversations import Conversations
+        from .deadlines import Deadlines
+        from .operators import open_operator
+
+        choices = self._session.invocation.choices
+        settings = await to_thread.run_sync(load_toolkit_settings, choices)
+        async with AsyncExitStack() as stack:
+            variables = dict(self._session.settings.config.env)
+            toolkit = await stack.enter_async_context(open_toolkit(settings, variables=variables))
+            for problem in toolkit.problems:
+                self._view.note(problem, "warn")
+            operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self.surface))
+            stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
+            tasks = await stack.enter_async_context(background_tasks())
+            store = SessionStore()
+            group = await stack.enter_async_context(anyio.create_task_group())
+            yield Supplies(
+                toolkit=toolkit,
+                operator=operator,
+                deadlines=Deadlines(tasks),
+                conversations=Conversations(self._execution, toolkit, store, self._view, group, self._loop.changed),
+                models=await self._table(),
+                store=store,
+            )
+
+    async def _table(self) -> ModelTable | None:
+        """The models of the settings; a mistake there is said, and costs nothing but the models."""
+        from ...agent.models import load_models
+        from ...agent.settings import load_agent_settings
+
+        choices = self._session.invocation.choices
+        try:
+            self._settings = await to_thread.run_sync(load_agent_settings, choices)
+            self._models = await to_thread.run_sync(load_models, choices)
+        except HarnessError as error:
+            self._view.note(str(error), "error")
+            self._loop.answers(f"nobody answers: {error}")
+            return None
+        self._dress(self._settings)
+        return self._models
+
+    def _dress(self, settings: AgentSettings) -> None:
+        self._view.show_reasoning = settings.show_reasoning
+        if settings.theme:
+            self.surface.restyle(theme_for(settings.theme, color=self._color))
+
+    # -- the conversation
+
+    async def _converse(self, supplies: Supplies) -> None:
+        """Begin the conversation, or say why there is none."""
+        try:
+            profile = self._profile()
+            if profile is None:
+                if self._models is not None:
+                    self._view.note(NO_MODEL + self._models.setup)
+                    self._loop.answers(NO_MODEL + self._models.setup)
+                return
+            begun = self._begun(profile)
+            self._taken_up(await supplies.conversations.open(begun))
+        except HarnessError as error:
+            self._view.note(str(error), "error")
+            self._loop.answers(f"nobody answers: {error}")
+        else:
+            self._loop.answers()
+
+    def _profile(self) -> ModelProfile | None:
+        """The model to begin with.
+
+        Raises:
+            HarnessError: it is none.
+        """
+        if self._models is None:
+            return None
+        name = self._wanted.model or self._models.default
+        return self._models.profile(name) if name else None
+
+    def _begun(self, profile: ModelProfile | None) -> Begun:
+        from ...agent.opening import People
+        from ...agent.settings import AgentSettings
+        from .approvals import PromptApprover
+        from .questions import PromptQuestioner
+
+        chosen = profile or self._profile()
+        if chosen is None:
+            raise HarnessError("no model is configured", hint="/model PROVIDER:MODEL takes one")
+        settings = self._session.settings
+        tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
+        return Begun(
+            profile=chosen,
+            settings=self._settings or AgentSettings(),
+            people=People(PromptApprover(self.surface), PromptQuestioner(self.surface), self._timed),
+            session_id=self._wanted.session_id,
+            tmux=tmux,
+        )
+
+    def _taken_up(self, conversation: Conversation) -> None:
+        """Say which conversation it is."""
+        if conversation.resumed is None:
+            return
+        summary = conversation.resumed.session
+        self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({summary.turns} turns)")
+        if conversation.in_flight:
+            self._view.note(conversation.in_flight, "warn")
+
+
+def _to_stdout(text: str) -> None:
+    """The assistant's words, for whoever reads our standard output."""
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,124 @@
+"""The seam between what is said at the prompt and the terminal it is said at."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+from .themes import Line, Theme
+
+__all__ = ["Asking", "Ended", "Entered", "Input", "Interrupted", "Opened", "Surface"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The operator has entered a text; it may have many lines."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Ctrl-C. ``draft``: something was typed and not entered."""
+
+    draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Ctrl-D in an empty line, or the terminal is gone (``gone``)."""
+
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was shown folded is to be opened."""
+
+
+Input = Entered | Interrupted | Ended | Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A question to the operator: what to show, what to put before the answer, and what the answer begins with."""
+
+    lines: tuple[Line, ...]
+    label: str
+    prefill: str = ""
+    secret: bool = False
+    kind: Literal["approval", "question", "login"] = "question"
+
+
+class Surface(ABC):
+    """A terminal: what has been said stays above, what goes on is shown below it, and the operator types at its end."""
+
+    theme: Theme
+
+    @abstractmethod
+    def serve(self) -> AbstractAsyncContextManager[None]:
+        """The prompt is there inside."""
+
+    @abstractmethod
+    def inputs(self) -> AsyncIterator[Input]:
+        """What the operator does, one after the other."""
+
+    @abstractmethod
+    def show(self, *lines: Line) -> None:
+        """Lines that stay."""
+
+    @abstractmethod
+    def answer(self, text: str) -> None:
+        """A piece of the assistant's words, as it comes."""
+
+    @abstractmethod
+    def answer_ended(self) -> None:
+        """The answer is whole, or will not become it."""
+
+    @abstractmethod
+    def live(self, lines: Sequence[Line]) -> None:
+        """What goes on, in place of what went on before; a terminal that cannot does nothing."""
+
+    @property
+    @abstractmethod
+    def is_live(self) -> bool:
+        """Whether :meth:`live` shows anything; else what a command writes is shown as it comes."""
+
+    @abstractmethod
+    def status(self, line: Line) -> None:
+        """The state of everything in one line; a terminal that cannot does nothing."""
+
+    @abstractmethod
+    async def ask(self, asking: Asking) -> str | None:
+        """The operator's answer; None when they gave none. One question is shown at a time.
+
+        What was typed before the question was shown is no answer to it.
+        """
+
+    @abstractmethod
+    def dismiss(self) -> bool:
+        """Give up the question that is shown; False when there is none."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what is typed and was not entered."""
+
+    @abstractmethod
+    def restyle(self, theme: Theme) -> None:
+        """Draw with another theme from now on."""
+
+    @abstractmethod
+    def ready(self, *, busy: bool) -> None:
+        """Whether something is being worked on: a terminal without a status line shows its prompt when not."""
+
+    @abstractmethod
+    async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Give the terminal away while ``work`` runs."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Columns."""
