@@ -167,11 +167,11 @@ def test_completion_offers_commands_options_and_target_names(program: Program) -
     assert "--timeout" in offered("harness run --ti")
 
 
-def test_bare_harness_helps_and_says_what_is_missing(program: Program) -> None:
-    done = program.run()
-    assert done.returncode == 0
-    assert b"Commands" in done.stdout
-    assert b"configured model" in done.stderr
+def test_bare_harness_without_a_terminal_says_what_takes_a_prompt_from_a_pipe(program: Program) -> None:
+    done = program.run(stdin=b"why is the disk full?\n")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"needs a terminal" in done.stderr
+    assert b"harness exec" in done.stderr
 
 
 def test_results_that_nobody_reads_are_no_traceback(program: Program) -> None:
