@@ -24,9 +24,8 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import Model
 
-__all__ = ["PNG", "conversations", "models_at", "problems", "user_texts"]
+__all__ = ["PNG", "conversations", "problems", "user_texts"]
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PNG = bytes.fromhex(
@@ -204,22 +203,3 @@ def _can_be_sent(value: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-def models_at(openai_url: str, anthropic_url: str) -> dict[str, Model]:
-    """The real clients of four providers, for a server that speaks as all of them do."""
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.models.google import GoogleModel
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-    from pydantic_ai.providers.google import GoogleProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    return {
-        "chat": OpenAIChatModel("gpt-5", provider=OpenAIProvider(base_url=openai_url, api_key="k")),
-        "responses": OpenAIResponsesModel("gpt-5", provider=OpenAIProvider(base_url=openai_url, api_key="k")),
-        "anthropic": AnthropicModel(
-            "claude-sonnet-4-5", provider=AnthropicProvider(base_url=anthropic_url, api_key="k")
-        ),
-        "google": GoogleModel("gemini-2.5-pro", provider=GoogleProvider(base_url=anthropic_url, api_key="k")),
-    }

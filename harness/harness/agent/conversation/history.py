@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import PydanticSerializationError
 
 from .cleaning import FOREIGN, cleaned_request, cleaned_response, has_ended, same, settled_parts
@@ -31,6 +33,7 @@ NO_RESULT = (
     "run, in part or as a whole. Look at the state of the target before you do anything like it again.]"
 )
 NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.]"
+ANSWERED_BY = "answered_by"
 ID_LENGTH = 40
 """The longest id of a call that every provider takes."""
 
@@ -203,7 +206,15 @@ def _renamed(part: ToolReturnPart[Any], call: ToolCallPart[Any]) -> ToolReturnPa
 
 def answered_by(response: ModelResponse, model: Model) -> ModelResponse:
     """The answer with the model that gave it, by which :func:`suited` knows it again."""
-    return replace(response, model_id=model.model_id)
+    return replace(response, metadata={**(response.metadata or {}), ANSWERED_BY: _mark_of(model)})
+
+
+def _mark_of(model: Model) -> str:
+    """One model at one address in one protocol: a provider may speak several, with different forms of reasoning."""
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    told = f"{type(model).__name__} {model.model_id} {model.base_url or ''}"
+    return hashlib.sha256(told.encode()).hexdigest()[:16]  # an address may hold a password
 
 
 def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]:
@@ -231,10 +242,12 @@ def _suited(message: ModelMessage, model: Model) -> ModelMessage:
 
 
 def _is_own(response: ModelResponse, model: Model) -> bool:
+    mark = (response.metadata or {}).get(ANSWERED_BY)
+    if mark is not None:
+        return bool(mark == _mark_of(model))
     where, here = response.provider_url, model.base_url
     same_place = where is None or here is None or where.rstrip("/") == here.rstrip("/")
-    same_model = response.model_id is None or response.model_id == model.model_id
-    return response.provider_name == model.system and same_place and same_model
+    return response.provider_name == model.system and same_place
 
 
 def _portable(part: TextPart | ToolCallPart) -> TextPart | ToolCallPart:
