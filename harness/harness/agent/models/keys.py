@@ -133,12 +133,15 @@ def _checked(key: str, source: KeySource) -> str:
 def _from_file(path: str) -> str:
     place = Path(path).expanduser()
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not make us wait
+        with open(place, "rb", opener=_open_at_once) as file:
+            _check_file(place, os.fstat(file.fileno()))
+            return _decoded(file.read(LONGEST + 1), f"the key file {place}")
     except OSError as error:
         raise ConfigError(f"the key file {place}: {(error.strerror or str(error)).lower()}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        _check_file(place, os.fstat(descriptor))
-        return _decoded(file.read(LONGEST + 1), f"the key file {place}")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe must not make us wait
 
 
 def _check_file(place: Path, info: os.stat_result) -> None:

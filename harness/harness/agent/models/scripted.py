@@ -86,7 +86,8 @@ class ScriptedModel(FunctionModel):
         step, calls = self._next(messages)
         if step.wait_for is not None:
             await step.wait_for()
-        yield ""  # an empty step is an answer too
+        if not (step.text or step.reasoning or calls):
+            yield ""  # an empty step is an answer too
         for delta in _deltas(step, calls):
             yield delta
             if step.pace:

@@ -1,0 +1,147 @@
+"""Where keys come from: read at use, refused when others can read them, and shown nowhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+
+from harness.agent.models import (
+    CommandKey,
+    EnvironmentKey,
+    FileKey,
+    KeyringKey,
+    KeySource,
+    hide_keys,
+    known_keys,
+    read_key,
+)
+from harness.errors import ConfigError
+
+KEY = "sk-test-0123456789-keys"
+
+
+def key_file(path: Path, text: str = KEY, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+async def refusal(source: KeySource, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        await read_key(source, environ or {})
+    return str(caught.value)
+
+
+async def test_a_key_is_read_from_the_environment_a_file_and_a_command(tmp_path: Path) -> None:
+    path = key_file(tmp_path / "key", f"\n{KEY}\r\n")
+    command = CommandKey((sys.executable, "-c", f"print({KEY!r})"))
+    for source in (EnvironmentKey("K"), FileKey(str(path)), command):
+        assert await read_key(source, {"K": f" {KEY}\n"}) == KEY
+
+
+async def test_a_key_file_may_be_named_from_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key_file(tmp_path / "key")
+    assert await read_key(FileKey("~/key")) == KEY
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602, 0o777])
+async def test_a_key_file_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path / "key", mode=mode)
+    assert await refusal(FileKey(str(path))) == f"others may read or write the key file {path} (chmod 600 {path})"
+
+
+async def test_what_is_no_key_file_is_refused_and_nothing_waits_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    key_file(tmp_path / "large", "x" * (64 << 10) + "x")
+    (tmp_path / "bytes").chmod(0o600)
+    assert "not a regular file" in await refusal(FileKey(str(tmp_path / "pipe")))
+    assert "is a directory" in await refusal(FileKey(str(tmp_path)))
+    assert "no such file" in await refusal(FileKey(str(tmp_path / "none")))
+    assert "not UTF-8" in await refusal(FileKey(str(tmp_path / "bytes")))
+    assert "more than 64 KiB is no key" in await refusal(FileKey(str(tmp_path / "large")))
+
+
+@pytest.mark.parametrize("text", ["", " \n", f"{KEY} {KEY}", f"{KEY}\n{KEY}", "sk-ключ-0123456789", f"{KEY}\x07"])
+async def test_what_is_not_one_word_is_no_key_and_is_not_shown(tmp_path: Path, text: str) -> None:
+    said = await refusal(FileKey(str(key_file(tmp_path / "key", text))))
+    assert "holds no key" in said or "holds more than a key" in said
+    assert KEY not in said
+    assert "ключ" not in said
+
+
+async def test_a_variable_that_is_not_set_is_named() -> None:
+    assert (await refusal(EnvironmentKey("NONE"))).startswith("the variable NONE is not set")
+
+
+async def test_a_command_gets_its_words_as_they_are_and_no_input() -> None:
+    script = "import sys; sys.stdin.read(); print('-'.join(sys.argv[1:]))"
+    assert await read_key(CommandKey((sys.executable, "-c", script, "$HOME", "*;x"))) == "$HOME-*;x"
+
+
+async def test_a_command_that_fails_says_why_without_what_it_printed() -> None:
+    fails = f"import sys; print({KEY!r}); sys.stderr.write('first\\nlocked: token=ghp_{'a1' * 18}\\n'); sys.exit(3)"
+    said = await refusal(CommandKey((sys.executable, "-c", fails)))
+    assert "failed with exit code 3: locked: " in said
+    assert KEY not in said
+    assert "ghp_" not in said
+    assert "no such file" in await refusal(CommandKey(("/no/such/program",)))
+
+
+async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
+    started = time.monotonic()
+    sleeps = CommandKey((sys.executable, "-c", "import time; time.sleep(600)"), timeout=0.5)
+    assert "gave no key in 0.5 s, and was ended" in await refusal(sleeps)
+    assert time.monotonic() - started < 300
+
+
+async def test_a_command_that_prints_without_end_fills_no_memory() -> None:
+    floods = "import sys\nfor _ in range(200): sys.stdout.write('x' * 65536)"
+    assert "more than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
+
+
+class _Entries(KeyringBackend):
+    priority = 1
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if service == "broken":
+            raise RuntimeError("the keyring is locked")
+        return KEY if (service, username) == ("harness", "anthropic") else None
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise NotImplementedError
+
+
+async def test_a_key_comes_from_the_keyring() -> None:
+    keyring.set_keyring(_Entries())  # no other test asks a keyring, and to look for the real one may take long
+    assert await read_key(KeyringKey("harness", "anthropic")) == KEY
+    assert "holds no key" in await refusal(KeyringKey("harness", "openai"))
+    assert "the keyring failed: RuntimeError: the keyring is locked" in await refusal(KeyringKey("broken", "x"))
+
+
+async def test_what_was_read_once_is_taken_out_of_texts() -> None:
+    await read_key(EnvironmentKey("K"), {"K": KEY})
+    await read_key(EnvironmentKey("K"), {"K": f"{KEY}-longer"})
+    assert {KEY, f"{KEY}-longer"} <= set(known_keys())
+    assert hide_keys(f"Bearer {KEY}-longer, {KEY}!") == "Bearer [key], [key]!"
+
+
+async def test_no_source_shows_a_key(tmp_path: Path) -> None:
+    path = key_file(tmp_path / "key")
+    sources = [FileKey(str(path)), EnvironmentKey("K"), CommandKey(("pass", "show", "x")), KeyringKey("a", "b")]
+    assert [str(source) for source in sources] == [
+        f"the file {path}",
+        "the variable K",
+        "the command pass",
+        "the keyring entry a of b",
+    ]
