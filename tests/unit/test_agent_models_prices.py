@@ -74,7 +74,7 @@ async def test_a_script_is_played_step_by_step_and_ends() -> None:
     assert first.parts == [
         ThinkingPart("What fills it?"),
         TextPart("I look at it."),
-        ToolCallPart("run_shell", '{"command": "df"}', tool_call_id="scripted_1_1"),
+        ToolCallPart("run_shell", '{"command":"df"}', tool_call_id="scripted_1_1"),
         ToolCallPart("time", "{}", tool_call_id="scripted_1_2"),
     ]
     assert kinds.count("PartDeltaEvent") >= 5
