@@ -37,6 +37,7 @@ OWNERS = {
         "harness/harness/agent/subagents.py",
         "harness/harness/agent/turn.py",
         "harness/harness/agent/requesting.py",
+        "harness/harness/agent/trace/requests.py",
     ),
     "pydantic": (
         "harness/harness/settings",
@@ -45,18 +46,19 @@ OWNERS = {
         "harness/harness/mcp/",
         "harness/harness/agent/",
     ),
+    "opentelemetry": ("harness/harness/agent/trace/otel",),
     "mcp": ("harness/harness/mcp/",),
     "mcp_types": ("harness/harness/mcp/",),
     "uvicorn": ("harness/harness/mcp/",),
 }
 HEAVY = (
     *("pydantic", "asyncssh", "pexpect", "click", "rich", "prompt_toolkit", "pydantic_ai"),
-    *("harness_backends", "harness_tools", "mcp"),
+    *("harness_backends", "harness_tools", "mcp", "opentelemetry"),
 )
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
-    ("errors", "results", "command", "config", "target", "login", "tasks"),
+    ("errors", "results", "command", "config", "target", "login", "tasks", "operators"),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),

@@ -2,14 +2,15 @@
 
 ::
 
-    async with open_trace(path, redactor) as trace, open_telemetry(settings) as telemetry:
-        for observer in (trace, telemetry):
-            stack.enter_context(agent.events.listening(observer.heard))
-            model = observer.model(model)           # around the model of an OpenModel
+    async with open_trace(path, redactor) as trace:
+        async with open_agent(..., open_one=observed(open_model, [trace])) as agent:
+            with watching(agent.events, [trace]):
+                ...
 """
 
 from __future__ import annotations
 
-from .observer import Observer
+from .observer import Observer, observed, watching
+from .writing import Trace, open_trace
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "Trace", "observed", "open_trace", "watching"]

@@ -1,0 +1,180 @@
+"""A trace in a file: everything that happens, one line each, written beside the agent and never in its way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from ...errors import HarnessError
+from ...tasks import background_tasks
+from ...toolkit.events import Event
+from ...toolkit.seams import Redactor
+from ...toolkit.values import JsonObject
+from ..events import RequestStarted
+from .current import CURRENT
+from .lines import VERSION, event_fields, is_piece, line_of, type_of
+from .observer import Observer
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["Trace", "open_trace"]
+
+log = logging.getLogger(__name__)
+
+PIECES_KEPT, KEPT = 4_000, 20_000
+"""Lines that wait for a slow disk: then pieces of answers and output are left out, and at last everything."""
+BATCH = 500
+CLOSE_LIMIT = 5.0
+FIRST = b'{"type":"trace",'
+
+Make = Callable[[], tuple[str, JsonObject]]
+"""Makes the type and the values of a line, in the writer's thread."""
+
+
+class Trace(Observer):
+    """A trace that is written. Obtained from :func:`open_trace`."""
+
+    def __init__(self, file: int, path: Path, redactor: Redactor) -> None:
+        self._file = file
+        self._path = path
+        self._redactor = redactor
+        self._waiting: deque[tuple[float, Make]] = deque()
+        self._more = anyio.Event()
+        self._dropped = 0
+        self._broken = False
+        self._turn = threading.Lock()
+
+    def heard(self, event: Event) -> None:
+        """See :class:`.Observer`."""
+        if isinstance(event, RequestStarted):
+            CURRENT.set((event.turn_id, event.step))
+        room = PIECES_KEPT if is_piece(event) else KEPT
+        self.put(lambda: (type_of(event), event_fields(event)), room)
+
+    def model(self, model: Model) -> Model:
+        """See :class:`.Observer`."""
+        from .requests import TracedModel
+
+        return TracedModel(model, self)
+
+    def put(self, make: Make, room: int = KEPT) -> None:
+        """Have a line written soon; when ``room`` lines wait already it is left out, and counted."""
+        if self._broken:
+            return
+        if len(self._waiting) >= room:
+            self._dropped += 1
+            return
+        self._waiting.append((time.time(), make))
+        self._more.set()
+
+    async def run(self) -> None:
+        """Write what comes; run by the owner until it is cancelled."""
+        while True:
+            await self._more.wait()
+            self._more = anyio.Event()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what waits."""
+        while self._waiting and not self._broken:
+            await to_thread.run_sync(self._write_some, abandon_on_cancel=True)
+
+    def close(self) -> None:
+        """Close the file; one on a disk that gives no answer stays open, for whoever still writes. Blocks."""
+        if self._turn.acquire(timeout=CLOSE_LIMIT):
+            self._broken = True
+            os.close(self._file)
+            self._turn.release()
+
+    def _write_some(self) -> None:
+        with self._turn:
+            if self._broken:
+                return
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+            dropped, self._dropped = self._dropped, 0
+            try:
+                for at, make in batch:
+                    _write_all(self._file, self._line(at, make))
+                if dropped:
+                    _write_all(self._file, line_of("dropped", time.time(), {"lines": dropped}, self._redactor))
+            except OSError as error:
+                self._broken = True
+                self._waiting.clear()
+                log.warning("the trace in %s ends here: %s", self._path, error.strerror or error)
+
+    def _line(self, at: float, make: Make) -> bytes:
+        try:
+            kind, values = make()
+            return line_of(kind, at, values, self._redactor)
+        except Exception as error:  # a line less is better than an agent less
+            return line_of("untraceable", at, {"error": f"{type(error).__name__}: {error}"}, self._redactor)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+@asynccontextmanager
+async def open_trace(path: Path, redactor: Redactor, about: JsonObject | None = None) -> AsyncIterator[Trace]:
+    """Open a trace, readable for its owner alone; one that is there already is continued.
+
+    Args:
+        about: what the first line says: target, model, version.
+
+    Raises:
+        HarnessError: the file cannot be written, or it holds something else than a trace.
+    """
+    trace = Trace(await to_thread.run_sync(_opened, path), path, redactor)
+    try:
+        first: JsonObject = {"version": VERSION, "pid": os.getpid(), **(about or {})}
+        trace.put(lambda: ("trace", first))
+        async with background_tasks() as tasks:
+            tasks.start_soon(trace.run)
+            try:
+                yield trace
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+                    await trace.flush()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(trace.close)
+
+
+def _opened(path: Path) -> int:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise HarnessError(f"the trace {path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    try:
+        _check(file, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _check(file: int, path: Path) -> None:
+    info = os.fstat(file)
+    if not stat.S_ISREG(info.st_mode):
+        raise HarnessError(f"the trace {path} cannot be written: it is not a regular file")
+    if info.st_size and os.pread(file, len(FIRST), 0) != FIRST:
+        raise HarnessError(f"{path} holds something else than a trace", hint="name a new file")
+    if info.st_uid != os.geteuid():
+        raise HarnessError(f"the trace {path} belongs to another user", hint="name a new file")
+    os.fchmod(file, 0o600)
+    if info.st_size and os.pread(file, 1, info.st_size - 1) != b"\n":
+        _write_all(file, b"\n")  # its last writer was killed in the middle of a line
