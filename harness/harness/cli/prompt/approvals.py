@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.redaction import MARK
-from ...toolkit.values import Json
+from ...toolkit.values import Json, ToolCall
 from ..output import readable
 from .surface import Asking, Surface
 from .themes import Line, Span, line
@@ -140,10 +140,11 @@ def _choices(question: Question) -> list[Line]:
 
 
 class PromptApprover(Approver):
-    """The operator at the prompt."""
+    """The operator at the prompt. ``changed`` is called with a call as the operator changed it."""
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, changed: Callable[[ToolCall], None] = lambda call: None) -> None:
         self._surface = surface
+        self._changed = changed
 
     async def ask(self, question: Question) -> Answer:
         """Show it and wait for a clear answer. None at all is no."""
@@ -154,14 +155,14 @@ class PromptApprover(Approver):
                 return Answer(Scope.DENY_ONCE, reason="the operator did not answer")
             answer = parse_approval(text, question)
             if isinstance(answer, Change):
-                answer = await self._changed(question)
+                answer = await self._edited(question)
             if isinstance(answer, Answer):
                 self._said(answer)
                 return answer
             again = answer.message if isinstance(answer, Unclear) else ""
             asking = replace(asking, lines=(line(Span(f"  {again}", "warn")),) if again else ())
 
-    async def _changed(self, question: Question) -> Answer | Unclear:
+    async def _edited(self, question: Question) -> Answer | Unclear:
         found = editable(question)
         assert found is not None
         name, value = found
@@ -173,9 +174,10 @@ class PromptApprover(Approver):
             return Unclear("it is as it was: y lets it run")
         arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
         changed = replace(question.call, arguments={**arguments, name: text})
+        self._changed(changed)
         return Answer(Scope.ONCE, reason="changed by the operator", call=changed)
 
     def _said(self, answer: Answer) -> None:
-        what = "changed" if answer.call is not None else MEANINGS[answer.scope].partition(" (")[0]
+        what = "yes, once, as you changed it" if answer.call is not None else MEANINGS[answer.scope].partition(" (")[0]
         reason = f": {answer.reason}" if answer.reason and answer.call is None else ""
         self._surface.show(line(Span(f"  → {what}{reason}", "ok" if answer.scope.allows else "warn")))

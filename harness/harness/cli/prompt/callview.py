@@ -12,7 +12,7 @@ from ...toolkit.values import CallOutcome, CallStatus, Json, JsonObject, ToolCal
 from .printable import one_line, output_lines
 from .themes import Line, Role, Span, line
 
-__all__ = ["Marks", "Output", "RunningCall", "completed", "subject_of"]
+__all__ = ["PLAIN", "TAIL", "Marks", "Output", "RunningCall", "completed", "subject_of"]
 
 SUBJECTS: Final = (
     "command",

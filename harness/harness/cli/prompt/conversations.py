@@ -10,13 +10,13 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.assembly import Toolkit
 from ...toolkit.events import Subscription
 from .conversing import Begun, Conversation, open_conversation
 from .view import View
 
 if TYPE_CHECKING:
     from ...agent.sessions import SessionStore
+    from ...toolkit.assembly import Toolkit
 
 __all__ = ["Conversations"]
 

@@ -11,7 +11,6 @@ import anyio
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.assembly import Toolkit
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ...agent.opening import People
     from ...agent.sessions import ConversationLog, SessionStore, StoredConversation
     from ...agent.settings import AgentSettings
+    from ...toolkit.assembly import Toolkit
     from ...toolkit.values import JsonObject
 
 __all__ = ["Begun", "Conversation", "open_conversation"]

@@ -16,7 +16,6 @@ from ...toolkit.permissions.timed import TimedApproval
 from .commandoutput import SurfaceOutput
 from .commands import is_command, parse, run_command
 from .context import Front, PromptContext
-from .operators import told
 from .statusline import Standing, status_line
 from .surface import Ended, Entered, Input, Interrupted, Opened, Surface
 from .view import View
@@ -238,6 +237,8 @@ class Loop:
             self._view.note(f"queued as #{place}; /kill #{place} takes it back")
 
     async def _operate(self, command: str) -> None:
+        from .operators import told  # with the toolkit, which is there by now
+
         if not command:
             self._view.note("write the command behind the !")
             return

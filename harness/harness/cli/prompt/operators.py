@@ -6,11 +6,11 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 
 from ...context import ExecutionContext
-from ...toolkit.assembly import Toolkit
 from ...toolkit.contract import OutputLimit
 from ...toolkit.events import Event, EventBus, Subscription, ToolCallCompleted, ToolCallProgress
 from ...toolkit.executor import Executor
@@ -21,6 +21,9 @@ from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
 from .callview import Output
 from .surface import Surface
 from .themes import Role, Span, line
+
+if TYPE_CHECKING:
+    from ...toolkit.assembly import Toolkit
 
 __all__ = ["Operator", "OwnWord", "open_operator", "told"]
 

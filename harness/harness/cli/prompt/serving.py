@@ -15,7 +15,9 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...tasks import BackgroundTasks, background_tasks
 from ...toolkit.permissions.timed import TimedApproval
+from ...toolkit.values import ToolCall
 from ..runtime import Session
+from .callview import subject_of
 from .commands import completions
 from .completing import PromptCompleter, Suggested
 from .conversing import Begun, Conversation
@@ -58,7 +60,7 @@ class Serving:
         self._listing: BackgroundTasks | None = None
         self.surface: Surface = Plain(terminal) if plain else self._screen(terminal)
         words = None if terminal == 1 else _to_stdout
-        self._view = View(self.surface, words=words)
+        self._view = View(self.surface, words=words, state=execution.describe)
         self._loop = Loop(self.surface, self._view, execution, self._timed, self._front)
         self.last_words: list[str] = []
 
@@ -212,10 +214,20 @@ class Serving:
         return Begun(
             profile=chosen,
             settings=self._settings or AgentSettings(),
-            people=People(PromptApprover(self.surface), PromptQuestioner(self.surface), self._timed),
+            people=People(PromptApprover(self.surface, self._changed), PromptQuestioner(self.surface), self._timed),
             session_id=self._wanted.session_id,
             tmux=tmux,
         )
+
+    def _changed(self, call: ToolCall) -> None:
+        """Let everybody know what runs instead of what the model asked for."""
+        self._view.changed(call)
+        if self._loop.agent is not None:
+            redact = self._loop.supplies.toolkit.redactor.text
+            self._loop.agent.tell(
+                f"[harness: before the operator approved the call of {call.name} they changed it. "
+                f"What ran instead: {redact(subject_of(call))}]"
+            )
 
     def _taken_up(self, conversation: Conversation) -> None:
         """Say which conversation it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...agent.events import (
     AgentPaused,
@@ -36,7 +37,8 @@ from ...toolkit.events import (
     ToolCallProgress,
     ToolCallRequested,
 )
-from .callview import PLAIN, Marks, RunningCall, completed
+from ...toolkit.values import ToolCall
+from .callview import PLAIN, TAIL, Marks, RunningCall, completed
 from .printable import one_line, printable
 from .surface import Surface
 from .themes import Line, Role, Span, line
@@ -55,6 +57,7 @@ class View:
     Args:
         show_reasoning: what the model thinks is shown as it comes, instead of one line that can be opened.
         words: is called with the assistant's words alone, as they come.
+        state: says in a few words how the target is.
     """
 
     def __init__(
@@ -63,11 +66,13 @@ class View:
         *,
         show_reasoning: bool = False,
         words: Callable[[str], None] | None = None,
+        state: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._surface = surface
         self.show_reasoning = show_reasoning
         self._words = words
+        self._state = state
         self._clock = clock
         self._marks = Marks() if surface.is_live else PLAIN
         self._running: dict[str, RunningCall] = {}
@@ -122,6 +127,12 @@ class View:
         """Take note of what the operator's own commands leave running."""
         if isinstance(event, JobStarted | JobExited):
             self.heard(event)
+
+    def changed(self, call: ToolCall) -> None:
+        """A call that waits for an approval will run as the operator changed it."""
+        if call.call_id in self._running:
+            self._running[call.call_id].call = call
+            self.tick()
 
     def tick(self) -> None:
         """Show again what changes with time."""
@@ -235,7 +246,8 @@ class View:
             return
         words = {"cancelled": "the turn was cancelled", "failed": "the turn failed", "limit": "the turn was ended"}
         reason = f": {event.failure}" if event.failure else ""
-        self.note(f"{words[event.status]}{reason}", "warn" if event.status == "cancelled" else "error")
+        left = f". The target now: {self._state()}" if event.status == "cancelled" else ""
+        self.note(f"{words[event.status]}{reason}{left}", "warn" if event.status == "cancelled" else "error")
 
     # -- calls
 
@@ -257,12 +269,12 @@ class View:
 
     def _call_completed(self, event: ToolCallCompleted) -> None:
         running = self._running.pop(event.outcome.call.call_id, None)
-        output = running.output if running is not None else None
-        if self._surface.is_live or output is None:
-            self._surface.show(*completed(event.outcome, output, self._marks))
+        if running is None:
+            self._surface.show(*completed(event.outcome, None, self._marks))
             return
-        seen = output.count <= SHOWN_PLAIN and not output.rest
-        self._surface.show(*completed(event.outcome, output, self._marks, tail=0 if seen and output.count else 4))
+        outcome, output = replace(event.outcome, call=running.call), running.output
+        seen = not self._surface.is_live and 0 < output.count <= SHOWN_PLAIN and not output.rest
+        self._surface.show(*completed(outcome, output, self._marks, tail=0 if seen else TAIL))
 
     def _permission_asked(self, event: PermissionAsked) -> None:
         self._asking[event.request_id] = event.call.call_id
