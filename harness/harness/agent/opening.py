@@ -18,8 +18,9 @@ from ..toolkit.permissions.timed import TimedApproval
 from ..toolkit.questions import Questioner
 from ..toolkit.seams import Middleware, Spawner
 from .models import ModelProfile, OpenModel, open_model
-from .sessions import ConversationLog, MemoryLog
+from .sessions import ConversationLog, JobNotes, MemoryLog
 from .settings import AgentSettings
+from .trace import Observer, observed, watching
 from .usage import Spent
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ async def open_agent(
     spawner: Spawner | None = None,
     middleware: tuple[Middleware, ...] = (),
     open_one: OpenOne = open_model,
+    observers: Sequence[Observer] = (),
 ) -> AsyncIterator[Agent]:
     """An agent on a target. Its turns run where :meth:`Agent.turn` is called, or where :meth:`Agent.serve` runs.
 
@@ -93,6 +95,7 @@ async def open_agent(
         tool_profile: the tools as this profile shows them.
         spawner: who runs sub-agents; a :class:`.subagents.Subagents` is told of the agent.
         open_one: opens the model of a profile.
+        observers: who sees what happens, and what models are sent and answer: a trace, telemetry.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -109,7 +112,7 @@ async def open_agent(
     settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
     gate, compactor = Gate(), AgentCompactor()
     async with AsyncExitStack() as stack:
-        models = _OpenModels(stack, open_one)
+        models = _OpenModels(stack, observed(open_one, observers))
         executor = await stack.enter_async_context(
             toolkit.executor(
                 execution,
@@ -138,6 +141,8 @@ async def open_agent(
             spent=taken.spent,
         )
         introduce(spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, settings, mode))
+        stack.enter_context(watching(executor.events, observers))
+        stack.enter_context(executor.events.listening(JobNotes(log).heard))
         with executor.events.listening(agent.heard):
             try:
                 yield agent
