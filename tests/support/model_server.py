@@ -377,8 +377,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_bytes(status, json.dumps(document).encode(), {})
 
     def _send_bytes(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
+        self.send_response_only(status)
+        for name, value in {"Content-Type": "application/json", "Date": self.date_time_string(), **headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
