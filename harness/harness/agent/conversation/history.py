@@ -34,6 +34,9 @@ NO_RESULT = (
 )
 NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.]"
 ANSWERED_BY = "answered_by"
+FAILED = "[failed]"
+TELLS_ERRORS = frozenset({"anthropic", "bedrock", "google"})
+"""Providers whose protocol can say that a result is an error."""
 ID_LENGTH = 40
 """The longest id of a call that every provider takes."""
 
@@ -222,17 +225,41 @@ def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]
 
     Answers of another provider, at another address, or of another model come without their reasoning and without
     signatures, ids and details, which are for their own provider alone. What this model cannot take at all, such as
-    pictures where it sees none, is replaced by a note.
+    pictures where it sees none, is replaced by a note. Where the protocol has no place for it, the text of a result
+    says that it is an error.
     """
-    return model.prepare_messages([_suited(message, model) for message in messages])
+    tells_errors = model.system.partition("-")[0] in TELLS_ERRORS
+    return model.prepare_messages([_suited(message, model, tells_errors) for message in messages])
 
 
-def _suited(message: ModelMessage, model: Model) -> ModelMessage:
-    if isinstance(message, ModelRequest) or _is_own(message, model):
-        return message
+def _suited(message: ModelMessage, model: Model, tells_errors: bool) -> ModelMessage:
+    if isinstance(message, ModelRequest):
+        return message if tells_errors else _with_errors_in_words(message)
+    return message if _is_own(message, model) else _without_provider(message)
+
+
+def _with_errors_in_words(request: ModelRequest) -> ModelRequest:
+    parts = [_error_in_words(part) if isinstance(part, ToolReturnPart) else part for part in request.parts]
+    return request if same(parts, request.parts) else replace(request, parts=parts)
+
+
+def _error_in_words(part: ToolReturnPart[Any]) -> ToolReturnPart[Any]:
+    """Else it would become a JSON object, in which an output of many lines is hard to read."""
+    if part.outcome != "failed":
+        return part
+    content = part.content
+    words = f"{FAILED}\n{content}" if isinstance(content, str) else [FAILED, *_items(content)]
+    return replace(part, content=words, outcome="success")
+
+
+def _items(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [content]
+
+
+def _without_provider(response: ModelResponse) -> ModelResponse:
     return replace(
-        message,
-        parts=[_portable(part) for part in message.parts if isinstance(part, TextPart | ToolCallPart)],
+        response,
+        parts=[_portable(part) for part in response.parts if isinstance(part, TextPart | ToolCallPart)],
         provider_name=None,
         provider_url=None,
         provider_details=None,

@@ -1,22 +1,38 @@
-"""Between the toolkit and the messages of a conversation: tools, calls and results."""
+"""Between the toolkit and the messages of a conversation: tools, calls and results.
+
+What a tool brings from the target, a page or another program may hold anything, also words that look like the
+operator's. It stands between two lines with a mark that nobody there can know; the instructions say what they mean.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
-from pydantic_ai.messages import BinaryContent, ModelRequestPart, ModelResponse, ToolReturnPart
+from pydantic_ai.messages import BinaryImage, ModelRequestPart, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
+from ...toolkit.providers.base import CUT, not_run, pieces
+from ...toolkit.providers.schemas import plain
 from ...toolkit.registry import Registry
-from ...toolkit.values import CallOutcome, Image, ToolCall
+from ...toolkit.values import CallOutcome, CallStatus, ToolCall
 
-__all__ = ["calls_of", "definitions", "returns_of"]
+__all__ = ["calls_of", "definitions", "returns_of", "withheld"]
+
+PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""What every provider takes as a picture, if it takes any."""
+OUR_WORDS = frozenset({"unknown_tool", "invalid_args", "not_run", "denied"})
+"""Codes of results that harness wrote by itself: nothing of the target is in them."""
+OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write", "tool_search"})
+"""Tools whose results are words of harness and of its user."""
+MARK_LENGTH = 8
 
 
 def definitions(registry: Registry) -> list[ToolDefinition]:
     """The tools as a request names them, by name: the same tools give the same text."""
     return [
-        ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema))
+        ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=plain(tool.schema))
         for tool in registry.list()
     ]
 
@@ -34,19 +50,53 @@ def calls_of(response: ModelResponse, message_id: str) -> list[ToolCall]:
     ]
 
 
-def returns_of(outcomes: Sequence[CallOutcome]) -> list[ModelRequestPart]:
-    """The results for the model: one part for each call, in the order of the calls."""
-    return [_part(outcome) for outcome in outcomes]
+def withheld(response: ModelResponse, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+    """The outcomes of calls that must not run, because their answer did not come to its proper end; else none.
+
+    What is missing may be the half of a command.
+    """
+    reason = _why_not(response)
+    return [not_run(call, reason) for call in calls] if reason else []
 
 
-def _part(outcome: CallOutcome) -> ToolReturnPart[object]:
-    images = [
-        BinaryContent(one.data, media_type=one.media_type) for one in outcome.result.content if isinstance(one, Image)
-    ]
-    text = outcome.result.text
+def _why_not(response: ModelResponse) -> str:
+    if response.state != "complete":
+        return "the response has not ended"
+    if response.finish_reason == "length":
+        return CUT
+    if response.finish_reason in (None, "stop", "tool_call"):
+        return ""
+    return f"the response ended with {response.finish_reason!r}"
+
+
+def returns_of(outcomes: Sequence[CallOutcome], registry: Registry | None = None) -> list[ModelRequestPart]:
+    """The results for the model: one part for each call, in the order of the calls.
+
+    Args:
+        registry: the tools; the results of those that bring nothing from outside are not marked.
+    """
+    return [_result(outcome, registry) for outcome in outcomes]
+
+
+def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[Any]:
+    found = pieces(outcome.result, PICTURES)
+    text = found.text if _is_ours(outcome, registry) else _marked(found.text, outcome.call)
+    pictures = [BinaryImage(one.data, media_type=one.media_type) for one in found.images]
     return ToolReturnPart(
         outcome.call.name,
-        [text, *images] if images else text,
+        [text, *pictures] if pictures else text,
         outcome.call.provider_id,
         outcome="failed" if outcome.result.is_error else "success",
     )
+
+
+def _is_ours(outcome: CallOutcome, registry: Registry | None) -> bool:
+    if outcome.status is CallStatus.DENIED or outcome.result.error_code in OUR_WORDS:
+        return True
+    tool = registry.get(outcome.call.name) if registry is not None else None
+    return tool is not None and tool.own.name in OUR_TOOLS
+
+
+def _marked(text: str, call: ToolCall) -> str:
+    mark = hashlib.sha256(f"{call.call_id} {call.provider_id}".encode()).hexdigest()[:MARK_LENGTH]
+    return f"[untrusted output {mark}]\n{text}\n[end of output {mark}]"
