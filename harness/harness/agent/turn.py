@@ -115,7 +115,8 @@ class Turn:
             calls = tooling.calls_of(response, self.turn_id)
             if not calls:
                 return self._result("completed", text or NOTHING)
-            await self._say([*tooling.returns_of(await self._called(calls)), *self._news()])
+            outcomes = tooling.withheld(response, calls) or await self._called(calls)
+            await self._say([*tooling.returns_of(outcomes, self._around.executor.registry), *self._news()])
 
     async def _pause(self) -> None:
         """Wait until the agent is not paused; a cancel gets through."""
@@ -153,7 +154,7 @@ class Turn:
 
     async def _request(self, opened: OpenModel) -> ModelResponse:
         around = self._around
-        messages = history.repaired(around.transcript.messages)
+        messages = history.suited(history.repaired(around.transcript.messages), opened.model)
         messages = situation.with_situation(messages, await around.situation())
         wanted = Wanted(messages, around.instructions, tooling.definitions(around.executor.registry))
         started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=tokens.estimate(messages))
@@ -166,6 +167,7 @@ class Turn:
         self._spent += spent
         self._context = spent.tokens
         self._session = self._around.spent(spent)
+        response = history.answered_by(response, opened.model)
         if response.finish_reason == "length":
             response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
         await self._around.transcript.append(response)
