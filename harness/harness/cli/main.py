@@ -31,6 +31,7 @@ class Program(LazyGroup):
     table: ClassVar = {
         "run": (".run:run", "Run a command; its output and exit code become ours."),
         "exec": (".exec:exec_", "Let a model work on a prompt on the target, and print its answer."),
+        "resume": (".resume:resume", "Go on with a stored conversation; list, export and import them."),
         "read": (".files:read", "Print a file of the target."),
         "write": (".files:write", "Write stdin to a file of the target, atomically."),
         "capture": (".screen:capture", "Print what is on a pane's screen."),
@@ -47,6 +48,7 @@ class Program(LazyGroup):
         "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
         "memory": (".memory:memory", "What agents have written down to know it later: list, add, forget."),
         "audit": (".audit:audit", "Show, verify and export what was run, and what came of it."),
+        "trace": (".trace:trace", "Read what --trace FILE has written: figures, a replay, what models were sent."),
         "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
         "config": (".config:config", "Show the settings and where each was set."),
         "init": (".config:init", "Write a commented settings file."),

@@ -33,6 +33,8 @@ class Invocation:
     verbose: int = 0
     color: bool | None = None
     batch: bool = False
+    trace: str = ""
+    """The file into which everything goes that an agent does; empty for none."""
     passes_codes: bool = False
     """The command's exit code is that of a command on the target, so 1 would be ambiguous."""
 
@@ -165,6 +167,7 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         option("--json", "json", is_flag=True, help="Print results, and errors, as JSON."),
         option("-v", "--verbose", count=True, help="Say more on stderr; -vvv shows tracebacks."),
         option("--no-color", "no_color", is_flag=True, help="No colours (as does NO_COLOR)."),
+        option("--trace", metavar="FILE", help="Write everything that the agent does into FILE ('harness trace')."),
         option("--batch", is_flag=True, help="Never ask for a password or a host key."),
     ]
 

@@ -1,0 +1,218 @@
+"""``harness resume``: go on with a stored conversation; list, name, remove, export and import them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import HarnessError
+from .commands import command
+from .options import Invocation, invocation_of
+from .output import note, print_json, read_stdin, readable, table
+from .runtime import session_of
+from .streams import Interruption, run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..agent.sessions import SessionStore, SessionSummary
+
+__all__ = ["resume"]
+
+HELP = """Go on with a stored conversation, on its target and in its tmux session.
+
+ID is the beginning of an id that --list shows, or a name. --last takes the one that was changed last: of the target
+that is chosen, if one is, or of all. What was running when its harness ended is told.
+
+The target options mean: on this target. It must be the conversation's own, unless --here is given.
+"""
+SHOWN = 60
+"""Characters of a title in a list; --json has all that is kept."""
+NONE = "no conversation is stored"
+
+
+@command("resume", help=HELP)
+@click.option("--last", is_flag=True, help="The conversation that was changed last.")
+@click.option("--here", is_flag=True, help="Go on with it on the target that is chosen, whichever it was with.")
+@click.option("--list", "listed", is_flag=True, help="List conversations; those with the target that is chosen.")
+@click.option("-n", "limit", type=click.IntRange(1), metavar="N", default=30, show_default=True, help="With --list.")
+@click.option("--name", metavar="TEXT", help="Call it TEXT, by which it can be found; empty takes the name away.")
+@click.option("--delete", is_flag=True, help="Remove it.")
+@click.option(
+    "--export", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to FILE as JSON; - is stdout."
+)
+@click.option("--import", "import_", metavar="FILE", help="Keep what was exported.")
+@click.option("--model", metavar="NAME", default="", help="Another model goes on.")
+@click.option("--plain", is_flag=True, help="Print lines only.")
+@click.argument("session_id", metavar="[ID]", default="")
+@click.pass_context
+def resume(
+    ctx: click.Context,
+    last: bool,
+    here: bool,
+    listed: bool,
+    limit: int,
+    name: str | None,
+    delete: bool,
+    export: str | None,
+    import_: str | None,
+    model: str,
+    plain: bool,
+    session_id: str,
+) -> int:
+    from ..agent.sessions import SessionStore
+
+    given = {"--list": listed, "--name": name is not None, "--delete": delete, "--export": export, "--import": import_}
+    actions = [option for option, value in given.items() if value]
+    if len(actions) > 1:
+        ctx.fail(f"{actions[0]} and {actions[1]} contradict each other")
+    if session_id and last:
+        ctx.fail("say ID or --last")
+    store, invocation = SessionStore(), invocation_of(ctx)
+    if listed:
+        return _blocking(partial(_list, store, ctx, limit))
+    if import_ is not None:
+        return _blocking(partial(_import, store, invocation, import_))
+    if not session_id and not last:
+        ctx.fail("say which: an ID, or --last; --list shows them")
+    if name is not None:
+        return _blocking(partial(_rename, store, ctx, session_id, name))
+    if delete:
+        return _blocking(partial(_delete, store, ctx, session_id))
+    if export is not None:
+        return _blocking(partial(_export, store, ctx, session_id, export))
+    return _go_on(ctx, store, session_id, model, here=here, plain=plain)
+
+
+def _blocking(work: Callable[[], Awaitable[int]]) -> int:
+    async def main(interruption: Interruption) -> int:
+        return await work()
+
+    return run_async(main)
+
+
+# -- choosing
+
+
+async def _chosen(store: SessionStore, ctx: click.Context, session_id: str) -> SessionSummary:
+    """The conversation of that id; without one, the last one, of the target that the command line chose."""
+    if session_id:
+        return await store.find(session_id)
+    target = _target(ctx)
+    found = [one for one in await store.list() if target in ("", one.target)][:1]
+    if not found:
+        raise HarnessError(f"no conversation with {target} is stored" if target else NONE, hint="see --list")
+    return found[0]
+
+
+def _target(ctx: click.Context) -> str:
+    """The target that the command line chose; empty when it chose none."""
+    session = session_of(ctx)
+    is_chosen = dict(session.settings.origins)["target"] == "command line"
+    return str(session.settings.target) if is_chosen else ""
+
+
+def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str, *, here: bool, plain: bool) -> int:
+    from .prompt.app import Wanted, run_prompt
+    from .resuming import check_target, choices_for
+
+    found: list[SessionSummary] = []
+
+    async def choose() -> int:
+        found.append(await _chosen(store, ctx, session_id))
+        return 0
+
+    _blocking(choose)
+    invocation, summary = invocation_of(ctx), found[0]
+    invocation.choices = choices_for(summary, invocation.choices, here=here)
+    session = session_of(ctx)
+    check_target(summary, session.settings.target, session.settings.tmux, here=here)
+    return run_prompt(session, Wanted(model or "", summary.session_id, plain=plain))
+
+
+# -- keeping order
+
+
+async def _list(store: SessionStore, ctx: click.Context, limit: int) -> int:
+    target = _target(ctx)
+    found = [one for one in await store.list() if target in ("", one.target)]
+    if invocation_of(ctx).json:
+        print_json([replace(one, title=readable(one.title)) for one in found[:limit]])
+    elif not found:
+        note(NONE)
+    else:
+        table(("ID", "CHANGED", "TARGET", "TMUX", "MODEL", "TURNS", "WHAT"), [_row(one) for one in found[:limit]])
+        if len(found) > limit:
+            note(f"{len(found) - limit} older ones are not shown (-n {len(found)})")
+    return 0
+
+
+def _row(one: SessionSummary) -> tuple[str, ...]:
+    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed))
+    what = f"{one.name}: {one.title}" if one.name else one.title
+    short = what if len(what) <= SHOWN else f"{what[: SHOWN - 3]}..."
+    state = " (unfinished)" if one.unfinished else ""
+    return one.session_id, changed, one.target, one.tmux or "-", one.model, str(one.turns), f"{short}{state}"
+
+
+async def _rename(store: SessionStore, ctx: click.Context, session_id: str, name: str) -> int:
+    summary = await store.rename((await _chosen(store, ctx, session_id)).session_id, name)
+    _say(invocation_of(ctx), "renamed", summary)
+    return 0
+
+
+async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> int:
+    summary = await _chosen(store, ctx, session_id)
+    await store.delete(summary.session_id)
+    _say(invocation_of(ctx), "deleted", summary)
+    return 0
+
+
+def _say(invocation: Invocation, what: str, summary: SessionSummary) -> None:
+    if invocation.json:
+        print_json({what: replace(summary, title=readable(summary.title), name=readable(summary.name))})
+    else:
+        click.echo(f"{what}: {summary.session_id} {readable(summary.name or summary.title)}".rstrip())
+
+
+# -- files
+
+
+async def _export(store: SessionStore, ctx: click.Context, session_id: str, path: str) -> int:
+    summary = await _chosen(store, ctx, session_id)
+    document = await store.exported(summary.session_id)
+    if path == "-":
+        click.echo(document)
+        return 0
+    _write_new(Path(path), document)
+    _say(invocation_of(ctx), "exported", summary)
+    return 0
+
+
+def _write_new(path: Path, document: str) -> None:
+    """Write a file for its owner alone; one that is there is not overwritten."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"{document}\n")
+    except OSError as error:
+        hint = "name a new file" if isinstance(error, FileExistsError) else ""
+        raise HarnessError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint=hint) from error
+
+
+async def _import(store: SessionStore, invocation: Invocation, path: str) -> int:
+    _say(invocation, "imported", await store.imported(_read(path)))
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        data = read_stdin() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise HarnessError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    return data.decode("utf-8", "replace")
