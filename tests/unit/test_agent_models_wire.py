@@ -96,11 +96,15 @@ async def ask(opened: OpenModel, *messages: ModelMessage) -> ModelResponse:
 async def failure_of(profile: ModelProfile) -> ModelFailure:
     """What the one request comes to."""
     async with open_model(profile, environ={"K": KEY}) as opened:
-        try:
-            response = await ask(opened, ModelRequest.user_text_prompt("hi"))
-        except Exception as error:
-            return model_failure(error, profile)
-    failure = unfinished(response, profile)
+        return await failed(opened)
+
+
+async def failed(opened: OpenModel) -> ModelFailure:
+    try:
+        response = await ask(opened, ModelRequest.user_text_prompt("hi"))
+    except Exception as error:
+        return model_failure(error, opened.profile)
+    failure = unfinished(response, opened.profile)
     assert failure is not None, response
     return failure
 
@@ -173,11 +177,12 @@ FAILURES = [
 @every_kind
 async def test_every_failure_is_told_apart_and_names_no_key(kind: Kind) -> None:
     with model_server([reply for reply, _, _ in FAILURES]) as server:
-        for reply, wanted, retryable in FAILURES:
-            failure = await failure_of(kind.profile(server))
-            assert (failure.kind, failure.retryable) == (wanted, retryable), (reply, str(failure))
-            assert f"model it ({kind.provider}:{kind.model}): " in str(failure)
-            assert KEY not in str(failure)
+        async with open_model(kind.profile(server), environ={"K": KEY}) as opened:
+            for reply, wanted, retryable in FAILURES:
+                failure = await failed(opened)
+                assert (failure.kind, failure.retryable) == (wanted, retryable), (reply, str(failure))
+                assert f"model it ({kind.provider}:{kind.model}): " in str(failure)
+                assert KEY not in str(failure)
         assert len(server.asked) == len(FAILURES), "nothing is asked twice behind our back"
 
 
@@ -186,7 +191,8 @@ async def test_a_provider_says_when_to_ask_again(kind: Kind) -> None:
     headers = [{"Retry-After": "7"}, {"retry-after-ms": "1500"}, {"Retry-After": "2.5"}]
     date = {"Date": "Thu, 01 Jan 2026 00:00:00 GMT", "Retry-After": "Thu, 01 Jan 2026 00:00:20 GMT"}
     with model_server([Failure("rate_limit", headers=one) for one in [*headers, date]]) as server:
-        waits = [(await failure_of(kind.profile(server))).retry_after for _ in range(4)]
+        async with open_model(kind.profile(server), environ={"K": KEY}) as opened:
+            waits = [(await failed(opened)).retry_after for _ in range(4)]
     assert waits[:3] == [7.0, 1.5, 2.5]
     assert waits[3] in {
         20.0,
