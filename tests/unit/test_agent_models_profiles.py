@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from harness.agent.models import (
     load_models,
 )
 from harness.errors import ConfigError
+from harness.operate.template import settings_template
 from harness.settings import Choices
 
 FULL = """
@@ -221,3 +224,16 @@ def test_the_explicit_file_is_read_too(tmp_path: Path) -> None:
         Choices(config_file=str(tmp_path / "more.toml")), environ={"HOME": str(tmp_path)}, directory=tmp_path
     )
     assert [profile.name for profile in found.profiles] == ["a", "b"]
+
+
+def test_the_models_of_the_template_are_valid(tmp_path: Path) -> None:
+    models = settings_template().partition("# [models.claude]")
+    text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in (models[1] + models[2]).splitlines())
+    assert [profile.name for profile in load(tmp_path, text).profiles] == ["claude", "gpt", "local"]
+
+
+def test_importing_the_models_loads_no_provider() -> None:
+    script = "import sys, harness.agent.models; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    heavy = {"pydantic", "pydantic_ai", "pydantic_core", "httpx2", "openai", "genai_prices", "keyring", "ssl", "email"}
+    assert set(done.stdout.split()) & heavy == set()

@@ -348,7 +348,11 @@ def test_the_template_is_valid_as_it_is_and_with_every_key_set(place: Place, pro
     write = place.project if project else place.user
     write(text)
     assert place.load().config == Config()
-    lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line or line.startswith("# [targets")]
+    lines = [
+        line.removeprefix("# ")
+        for line in text.splitlines()
+        if " = " in line or line.startswith(("# [targets", "# [models"))
+    ]
     write("\n".join(line for line in lines if not line.startswith("#")))
     settings = place.load()
     expected = SAFE_IN_PROJECTS if project else {*ENGINE_KEYS, *GENERAL_KEYS}

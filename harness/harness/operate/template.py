@@ -88,13 +88,34 @@ TARGETS = """
 # url = "ssh://admin@db.example.com:2222"
 # ssh_options = ["ProxyJump=bastion"]
 """
+MODELS = """
+# Models that the agent can talk to, for 'model' in [agent], HARNESS_MODEL and /model. Settings hold no keys: 'key' says
+# where one is kept. Without it the provider's usual variable counts, such as ANTHROPIC_API_KEY.
+# [models.claude]
+# provider = "anthropic"
+# model = "claude-opus-5"
+# key = { file = "~/.config/harness/anthropic.key" }
+# reasoning = "medium"
+#
+# [models.gpt]
+# provider = "openai-responses"
+# model = "gpt-5"
+# key = { command = ["pass", "show", "openai"] }
+# prices = { input = 1.25, output = 10, cache_read = 0.125 }
+#
+# [models.local]
+# provider = "ollama"
+# model = "qwen3:8b"
+# base_url = "http://127.0.0.1:11434/v1"
+# context_limit = 32768
+"""
 
 
 def settings_template(*, project: bool = False) -> str:
     """The text of a settings file; ``project`` leaves out what ``./harness.toml`` may not hold."""
     keys = [name for name in _keys() if not project or name in SAFE_IN_PROJECTS]
     entries = [f"\n# {DESCRIPTIONS.get(name, name)}\n# {name} = {_default(name)}\n" for name in keys]
-    return (PROJECT_HEADER if project else HEADER) + "".join(entries) + ("" if project else TARGETS)
+    return (PROJECT_HEADER if project else HEADER) + "".join(entries) + ("" if project else TARGETS + MODELS)
 
 
 def _keys() -> list[str]:
