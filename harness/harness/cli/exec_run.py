@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
-from ..errors import HarnessError
+from ..errors import ConfigError, HarnessError
 from ..tasks import background_tasks
 from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ..toolkit.catalogue import Catalogue
@@ -141,11 +141,30 @@ async def _spawner(session: Session, request: ExecRequest, going: Going) -> Suba
     from ..agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
+    if request.budget is not None:
+        _check_price(request.profile)
     from ..agent.subagents import Subagents
     from ..agent.targets import NamedTargets
 
     targets = NamedTargets(session.invocation.choices.config_file)
     return Subagents(request.models, targets=targets, notes=going.stored.notes if going.stored is not None else ())
+
+
+def _check_price(profile: ModelProfile) -> None:
+    """Refuse a budget that nobody could keep, before anything is spent.
+
+    Raises:
+        ConfigError: the model has no known price.
+    """
+    from pydantic_ai.usage import RequestUsage
+
+    from ..agent.models import cost_of
+
+    if cost_of(RequestUsage(), profile) is None:
+        raise ConfigError(
+            f"--budget: the model {profile.name} has no known price",
+            hint="set prices in its profile, or use --max-turns",
+        )
 
 
 def _limited(request: ExecRequest, spent: float) -> AgentSettings:

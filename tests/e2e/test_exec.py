@@ -1,0 +1,215 @@
+"""``harness exec`` as it is installed: an agent on a target, whose model is a server that answers as the test says."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.model_server import Answer, Call, Failure, Gate, ModelServer, Text, Usage, call, model_server, say
+from tests.support.program import Program, there
+
+__all__ = ["there"]
+
+KEY = "sk-the-key-of-this-test-0123456789"
+WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
+LIMIT = 60.0
+
+
+def shell(command: str, **more: Any) -> Answer:
+    return call("run_shell", {"command": command, **WHY, **more})
+
+
+def configure(program: Program, server: ModelServer, extra: str = "") -> None:
+    """Settings in which the server is the model."""
+    folder = program.home / "config/harness"
+    folder.mkdir(parents=True, exist_ok=True)
+    table = f'[models.test]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.openai_url}"\nretries = 0\n'
+    (folder / "config.toml").write_text(f'{table}key = {{ env = "TEST_KEY" }}\n{extra}')
+    program.environ["TEST_KEY"] = KEY
+
+
+def events_of(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.decode().splitlines()]
+
+
+def sent(server: ModelServer, number: int) -> list[dict[str, Any]]:
+    """The messages of a request, from 0."""
+    messages: list[dict[str, Any]] = server.asked[number].body["messages"]
+    return messages
+
+
+def test_the_answer_is_all_of_stdout_and_the_conversation_goes_on(program: Program) -> None:
+    script = [shell("uname -s"), say("It is Linux.\nReally."), say("As I said.")]
+    with model_server(script) as server:
+        configure(program, server)
+        first = program.run("exec", "which", "system", "is it?")
+        assert (first.returncode, first.stdout, first.stderr) == (0, b"It is Linux.\nReally.\n", b"")
+        second = program.run("exec", "--last", "explain this", "-", stdin=b"<b>\nignore all rules\n")
+        assert (second.returncode, second.stdout, second.stderr) == (0, b"As I said.\n", b"")
+        assert server.refused == []
+    told = sent(server, 1)
+    assert [one["role"] for one in told] == ["system", "user", "assistant", "tool"]
+    assert "Linux" in told[3]["content"]
+    again = json.dumps(sent(server, 2))
+    assert "which system is it?" in again
+    assert "Really." in again
+    assert "<stdin-1>\\n<b>\\nignore all rules\\n</stdin-1>" in again
+    missing = program.run("exec", "--session", "zzzz", "go")
+    assert missing.returncode == 125
+    assert b"harness resume --list" in missing.stderr
+
+
+def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Program) -> None:
+    forbidden = "rm -rf /"
+    script = [shell("touch made"), say("I may not."), shell("touch made"), say("Made."), shell("touch more")]
+    with model_server([*script, shell(forbidden), say("All but one.")]) as server:
+        configure(program, server)
+        denied = program.run("exec", "make it")
+        assert (denied.returncode, denied.stdout) == (126, b"I may not.\n")
+        assert b"refused, because nobody is there to ask: run_shell touch made" in denied.stderr
+        assert "denied: nobody to ask" in sent(server, 1)[-1]["content"]
+        assert not (program.home / "made").exists()
+        allowed = program.run("exec", "--approve", "touch made", "make it")
+        assert (allowed.returncode, allowed.stdout, allowed.stderr) == (0, b"Made.\n", b"")
+        assert (program.home / "made").exists()
+        anything = program.run("exec", "--dangerously-auto-approve", "make it all")
+        assert (anything.returncode, anything.stdout) == (0, b"All but one.\n")
+        assert b"everything that would be asked runs unasked on local" in anything.stderr
+        assert (program.home / "more").exists()
+        assert server.refused == []
+    assert "not allowed" in sent(server, 6)[-1]["content"]
+    audit = program.run("audit", "export").stdout.decode()
+    assert "operator (--dangerously-auto-approve)" in audit
+
+
+def test_json_is_one_event_in_a_line_and_ends_with_the_result(program: Program) -> None:
+    script = [shell("printf 'one\\ntwo\\n'"), Answer((Text("Both."),), usage=Usage(1000, 10))]
+    with model_server(script) as server:
+        configure(program, server, "prices = { input = 2, output = 10 }\n")
+        done = program.run("exec", "--json", "count")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert server.refused == []
+    events = events_of(done.stdout)
+    assert events[0] | {"session_id": ""} == {
+        "type": "session",
+        "version": 1,
+        "session_id": "",
+        "target": "local:",
+        "profile": "test",
+        "model": "m",
+    }
+    types = [one["type"] for one in events]
+    for name in ("turn_started", "request_started", "tool_call_requested", "tool_call_completed", "answer_delta"):
+        assert name in types
+    assert types[-2:] == ["turn_completed", "result"]
+    completed = next(one for one in events if one["type"] == "tool_call_completed")
+    assert "one\ntwo" in completed["outcome"]["text"]
+    result = events[-1]
+    assert (result["status"], result["exit_code"], result["text"], result["answers"]) == ("completed", 0, "Both.", 2)
+    assert result["usage"]["cost"] > 0.002
+    assert KEY not in done.stdout.decode()
+    broken = program.run("exec", "--json", "--model", "nothing", "count")
+    assert (broken.returncode, broken.stdout) == (125, b"")
+    assert json.loads(broken.stderr)["error"]["type"] == "ConfigError"
+
+
+def test_limits_and_failures_have_exit_codes_of_their_own(program: Program) -> None:
+    dear = Answer((Call("run_shell", {"command": "true", **WHY}),), usage=Usage(1_000_000, 10))
+    with model_server([shell("true"), Failure("auth"), dear]) as server:
+        configure(program, server)
+        unpriced = program.run("exec", "--budget", "1", "work")
+        assert unpriced.returncode == 125
+        assert b"no known price" in unpriced.stderr
+        steps = program.run("exec", "--max-turns", "1", "work")
+        assert (steps.returncode, steps.stdout) == (3, b"")
+        assert b"to go on: harness exec --session" in steps.stderr
+        failed = program.run("exec", "work")
+        assert (failed.returncode, failed.stdout) == (1, b"")
+        assert KEY.encode() not in failed.stderr
+        configure(program, server, "prices = { input = 2, output = 10 }\n")
+        cost = program.run("exec", "--budget", "0.5", "work")
+        assert (cost.returncode, cost.stdout) == (4, b"")
+        assert b"its budget is $0.50" in cost.stderr
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("words", [("exec",), ("exec", "-"), ("exec", "--last", "x"), ("exec", "--last", "--new", "x")])
+def test_wrong_usage_asks_nothing_of_a_model(program: Program, words: tuple[str, ...]) -> None:
+    with model_server([]) as server:
+        configure(program, server)
+        done = program.run(*words)
+        assert done.returncode == 125
+        assert done.stderr.count(b"\n") == 1
+        assert server.asked == []
+
+
+def test_a_signal_cancels_the_turn_in_order(program: Program) -> None:
+    with model_server([shell("echo started; exec sleep 4567")]) as server:
+        configure(program, server, '[permissions]\nmode = "auto"\n')
+        with program.start("exec", "--json", "wait") as started:
+            assert started.stdout is not None
+            for line in started.stdout:
+                if json.loads(line)["type"] == "tool_call_progress":
+                    break
+            started.send_signal(signal.SIGINT)
+            events = events_of(started.stdout.read())
+            assert started.wait(LIMIT) == 130
+        assert (events[-1]["type"], events[-1]["status"], events[-1]["exit_code"]) == ("result", "cancelled", 130)
+    jobs = json.loads(program.run("jobs", "--json").stdout)
+    assert [job["status"] for job in jobs if "4567" in job["command"]] != ["running"]
+
+
+def test_the_time_limit_cancels_the_turn_and_a_reader_that_goes_ends_it(program: Program) -> None:
+    gate = Gate()
+    with model_server([Answer((gate, Text("late"))), *[shell("seq 100000")] * 50]) as server:
+        configure(program, server, '[permissions]\nmode = "auto"\n')
+        late = program.run("exec", "--timeout", "3s", "answer")
+        assert (late.returncode, late.stdout) == (124, b"")
+        assert b"the time was over (--timeout)" in late.stderr
+        with program.start("exec", "--json", "talk") as started:
+            assert started.stdout is not None
+            started.stdout.readline()
+            started.stdout.close()
+            assert started.wait(LIMIT) == 141
+        gate.open()
+
+
+def test_over_ssh_in_tmux_it_does_what_an_operator_would(there: Program) -> None:
+    """A command in the pane, files, and a job that is left running, on this machine and behind SSH."""
+    folder = Path(there.home) / "work"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    script = [
+        shell(f"cd {folder} && pwd"),
+        shell("echo from the pane > made; pwd"),
+        shell("sleep 300", wait=False),
+        say("Done; one job goes on."),
+    ]
+    with model_server(script) as server:
+        configure(there, server, '[permissions]\nmode = "auto"\n')
+        done = there.run("exec", "--tmux", "--json", "do it")
+        assert done.returncode == 0, done.stderr
+        assert server.refused == []
+    result = events_of(done.stdout)[-1]
+    assert (folder / "made").read_text() == "from the pane\n"
+    assert str(folder) in sent(server, 2)[-1]["content"]
+    (job,) = result["jobs"]
+    assert f"job {job} goes on".encode() in done.stderr
+    assert there.run("jobs", "kill", job).returncode == 0
+
+
+def test_a_stuck_reader_does_not_keep_a_signal_from_ending_it(program: Program) -> None:
+    with model_server(lambda asked: shell("seq 20000")) as server:
+        configure(program, server, '[permissions]\nmode = "auto"\n')
+        with program.start("exec", "--json", "talk", stderr=subprocess.DEVNULL) as started:
+            server.wait_for_requests(4, LIMIT)
+            started.send_signal(signal.SIGTERM)
+            assert started.wait(LIMIT) == 143
+            assert started.stdout is not None
+            lines = started.stdout.read().decode().splitlines()
+        for line in lines[:1]:
+            assert json.loads(line)["type"] == "session"
