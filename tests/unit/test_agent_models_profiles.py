@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -237,3 +238,13 @@ def test_importing_the_models_loads_no_provider() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "pydantic_ai", "pydantic_core", "httpx2", "openai", "genai_prices", "keyring", "ssl", "email"}
     assert set(done.stdout.split()) & heavy == set()
+
+
+def test_the_settings_of_the_page_are_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/models.md").read_text()
+    names = [
+        profile.name
+        for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+        for profile in load(tmp_path, text).profiles
+    ]
+    assert names == ["claude", "cheap", "local", "a", "b", "c", "d", "vllm"]
