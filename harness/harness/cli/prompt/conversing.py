@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ...toolkit.events import JobStarted
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent
-    from ...agent.models import ModelProfile
+    from ...agent.models import ModelProfile, ModelTable
     from ...agent.opening import People
     from ...agent.sessions import ConversationLog, SessionStore, StoredConversation
     from ...agent.settings import AgentSettings
+    from ...agent.subagents import Subagents
+    from ...agent.trace import Observer
     from ...toolkit.assembly import Toolkit
     from ...toolkit.values import JsonObject
 
@@ -39,6 +43,11 @@ class Begun:
     tmux: str = ""
     """The tmux session; empty without one."""
     options: JsonObject = field(default_factory=dict)
+    models: ModelTable | None = None
+    """The models that sub-agents may be given."""
+    config_file: str | None = None
+    """That of ``--config``, whose targets sub-agents may be sent to."""
+    observers: Sequence[Observer] = ()
 
 
 @dataclass
@@ -62,9 +71,11 @@ async def open_conversation(
     Raises:
         HarnessError: there is no such conversation, another process goes on with it, or the target is gone.
     """
+    from ...agent.models import open_model
     from ...agent.opening import Taken, open_agent
     from ...agent.sessions import MemoryLog
-    from ...agent.usage import Spent
+    from ...agent.subagent_notes import spent_in
+    from ...agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
         session_id, taken, stored = begun.session_id, None, None
@@ -74,7 +85,7 @@ async def open_conversation(
             log = await stack.enter_async_context(store.writing(session_id))
         if begun.session_id and store is not None:
             stored = await store.load(session_id)
-            taken = Taken(stored.messages, sum((Spent.of(turn.usage) for turn in stored.turns), Spent()))
+            taken = Taken(stored.messages, spent_in(stored))
         agent = await stack.enter_async_context(
             open_agent(
                 execution,
@@ -86,10 +97,24 @@ async def open_conversation(
                 session_id=session_id,
                 taken=taken,
                 tool_profile=begun.tool_profile,
+                spawner=await _subagents(begun, stored),
+                open_one=observed(open_model, begun.observers),
             )
         )
+        stack.enter_context(watching(agent.events, begun.observers))
         note = await _in_flight(stored, toolkit, execution, agent) if stored is not None else ""
         yield Conversation(agent, stored, note)
+
+
+async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagents:
+    from ...agent.opening import load_agent
+
+    await to_thread.run_sync(load_agent)
+    from ...agent.subagents import Subagents
+    from ...agent.targets import NamedTargets
+
+    notes = stored.notes if stored is not None else ()
+    return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
 
 
 async def _created(begun: Begun, execution: ExecutionContext, store: SessionStore) -> str:
@@ -115,4 +140,6 @@ async def _in_flight(stored: StoredConversation, toolkit: Toolkit, execution: Ex
         return f"what was going on when harness ended could not be found out: {error}"
     if found.model:
         agent.tell(found.model)
+    for job in found.running:
+        agent.events.publish(JobStarted(job_id=job.job_id, command=job.command))  # so that their ends are heard of
     return found.operator

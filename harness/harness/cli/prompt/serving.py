@@ -122,6 +122,7 @@ class Serving:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Supplies]:
+        from ...agent.offering import for_agents
         from ...agent.sessions import SessionStore
         from ...toolkit.assembly import load_toolkit_settings, open_toolkit
         from .conversations import Conversations
@@ -132,7 +133,7 @@ class Serving:
         settings = await to_thread.run_sync(load_toolkit_settings, choices)
         async with AsyncExitStack() as stack:
             variables = dict(self._session.settings.config.env)
-            toolkit = await stack.enter_async_context(open_toolkit(settings, variables=variables))
+            toolkit = await stack.enter_async_context(open_toolkit(for_agents(settings), variables=variables))
             for problem in toolkit.problems:
                 self._view.note(problem, "warn")
             operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self.surface))
@@ -217,6 +218,8 @@ class Serving:
             people=People(PromptApprover(self.surface, self._changed), PromptQuestioner(self.surface), self._timed),
             session_id=self._wanted.session_id,
             tmux=tmux,
+            models=self._models,
+            config_file=self._session.invocation.choices.config_file,
         )
 
     def _changed(self, call: ToolCall) -> None:
