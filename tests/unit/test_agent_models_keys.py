@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
@@ -105,6 +108,37 @@ async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
 async def test_a_command_that_prints_without_end_fills_no_memory() -> None:
     floods = "import sys\nfor _ in range(200): sys.stdout.write('x' * 65536)"
     assert "more than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
+
+
+async def test_a_command_that_leaves_an_agent_behind_is_not_waited_for_beyond_its_end(tmp_path: Path) -> None:
+    leaves = (
+        "import os, time\n"
+        f"print({KEY!r}, flush=True)\n"
+        "if os.fork() == 0:\n"
+        f"    with open({str(tmp_path / 'agent')!r}, 'w') as agent: agent.write(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    os.mkfifo(tmp_path / "agent")
+    started = time.monotonic()
+    assert await read_key(CommandKey((sys.executable, "-c", leaves), timeout=500)) == KEY
+    assert time.monotonic() - started < 400
+    with anyio.fail_after(100):
+        pid = await anyio.to_thread.run_sync((tmp_path / "agent").read_text, abandon_on_cancel=True)
+    os.kill(int(pid), signal.SIGKILL)
+
+
+async def test_a_cancel_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "life")
+    starts = f"import subprocess; subprocess.run(['sh', '-c', 'exec 3>{tmp_path / 'life'}; echo x >&3; sleep 600'])"
+    with anyio.fail_after(100):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_key, CommandKey((sys.executable, "-c", starts), timeout=500))
+            life = await anyio.to_thread.run_sync(open, tmp_path / "life", abandon_on_cancel=True)
+            with life:
+                assert await anyio.to_thread.run_sync(life.readline, abandon_on_cancel=True) == "x\n"
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    assert await anyio.to_thread.run_sync(life.read) == "", "nobody holds the pipe any more"
 
 
 class _Entries(KeyringBackend):

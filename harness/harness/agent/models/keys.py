@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from subprocess import DEVNULL
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 
 from ...errors import ConfigError
+from .keys_command import printed_by
 
 __all__ = [
     "CommandKey",
@@ -166,31 +165,17 @@ def _decoded(raw: bytes, what: str) -> str:
 
 async def _from_command(argv: Sequence[str], timeout: float) -> str:
     what = f"the key command {argv[0]}"
-    output: list[bytes] = [b"", b""]
-    code: int | None = None
     try:
-        with anyio.move_on_after(timeout):
-            async with await anyio.open_process(list(argv), stdin=DEVNULL) as process:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_collect, process.stdout, output, 0)
-                    tasks.start_soon(_collect, process.stderr, output, 1)
-                code = await process.wait()
-    except OSError as error:
-        raise ConfigError(f"{what}: {(error.strerror or str(error)).lower()}") from None
-    if code is None:
+        done = await printed_by(argv, timeout, LONGEST)
+    except (OSError, ValueError) as error:  # such as a word with a NUL
+        raise ConfigError(f"{what}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
+    if done.code is None:
         raise ConfigError(
             f"{what} gave no key in {timeout:g} s, and was ended", hint="set key.timeout if it needs more"
         )
-    if code:
-        raise ConfigError(f"{what} failed with exit code {code}{_complaint(output[1])}")
-    return _decoded(output[0], what)
-
-
-async def _collect(stream: anyio.abc.ByteReceiveStream | None, output: list[bytes], place: int) -> None:
-    """All of what comes, so that the program can end; no more of it is kept than a key can be long."""
-    if stream is not None:
-        async for chunk in stream:
-            output[place] = (output[place] + chunk)[: LONGEST + 1]
+    if done.code:
+        raise ConfigError(f"{what} failed with exit code {done.code}{_complaint(done.stderr)}")
+    return _decoded(done.stdout, what)
 
 
 def _complaint(stderr: bytes) -> str:

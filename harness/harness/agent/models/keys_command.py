@@ -1,0 +1,114 @@
+"""Running the program that prints a key: without a shell, without input, without our terminal, and not for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from subprocess import DEVNULL
+
+import anyio
+from anyio.abc import Process
+
+__all__ = ["Printed", "printed_by"]
+
+LINGER = 0.25
+"""Seconds that output may take to end after the program has: an agent that it started may hold it open."""
+ENDING = 2.0
+"""Seconds that the end of what was killed may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a program printed, at most one byte more than the limit; ``code`` None: it was ended."""
+
+    code: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> Printed:
+    """Run it in a session of its own, so that it cannot take keys from our terminal.
+
+    Args:
+        timeout: seconds after which it, and its process group, are killed.
+        limit: bytes of each output; the rest is read and forgotten.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    code: int | None = None
+    with _pipe(limit) as stdout, _pipe(limit) as stderr:
+        async with _process(argv, stdout, stderr) as process:
+            with anyio.move_on_after(timeout):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(stdout.read)
+                    tasks.start_soon(stderr.read)
+                    code = await process.wait()
+                    tasks.cancel_scope.deadline = anyio.current_time() + LINGER
+        return Printed(code, stdout.rest(), stderr.rest())
+
+
+class _Pipe:
+    """A pipe of which we keep the reading end."""
+
+    def __init__(self, limit: int) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        self._data = b""
+        self._limit = limit
+
+    async def read(self) -> None:
+        """Read to the end."""
+        more = True
+        while more:
+            await anyio.wait_readable(self.reading)
+            more = self._take()
+
+    def rest(self) -> bytes:
+        """What has come, with what nobody had the time to read yet."""
+        with suppress(BlockingIOError):
+            while len(self._data) <= self._limit and self._take():
+                pass
+        return self._data
+
+    def _take(self) -> bool:
+        """Take what is there; False at the end."""
+        chunk = os.read(self.reading, 1 << 16)
+        self._data = (self._data + chunk)[: self._limit + 1]
+        return bool(chunk)
+
+    def given(self) -> None:
+        """The program has the writing end now."""
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+
+
+@contextmanager
+def _pipe(limit: int) -> Iterator[_Pipe]:
+    pipe = _Pipe(limit)
+    try:
+        yield pipe
+    finally:
+        pipe.given()
+        os.close(pipe.reading)
+
+
+@asynccontextmanager
+async def _process(argv: Sequence[str], stdout: _Pipe, stderr: _Pipe) -> AsyncIterator[Process]:
+    process = await anyio.open_process(
+        list(argv), stdin=DEVNULL, stdout=stdout.writing, stderr=stderr.writing, start_new_session=True
+    )
+    try:
+        stdout.given()
+        stderr.given()
+        yield process
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with anyio.move_on_after(ENDING, shield=True):
+                await process.wait()
