@@ -12,6 +12,7 @@ from tests.support.permits import desk, says
 
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.settings import Mode
 from harness.toolkit.permissions.store import RuleFile
 
 __all__ = ["make_way"]
@@ -45,3 +46,17 @@ async def test_an_old_grant_is_nothing_to_a_container_that_was_made_anew(
             assert not await made.allows("run_shell", COMMAND)
             by_url = Rule(Action.ALLOW, url, "run_shell", COMMAND, Match.LITERAL)  # what an operator writes for a name
             assert await desk(rules=(by_url,), execution=ctx).allows("run_shell", COMMAND)
+
+
+async def test_what_is_kept_back_below_a_directory_is_found_there(make_way: MakeWay) -> None:
+    way = make_way("podman")
+    with container(way.engine) as one:
+        async with way.connect(one) as ctx:
+            made = desk(mode=Mode.AUTO, execution=ctx, aiexclude_seconds=0.0)
+            await ctx.mkdir("/srv/app/.deep/db", parents=True)
+            await ctx.write_file("/srv/app/.deep/db/dump.sql", "x")
+            assert await made.allows("run_shell", "grep -r x /srv")
+            await ctx.write_file("/srv/app/.aiexclude", "/.deep/*/*.sql\n")
+            for command in ("grep -r x /srv", "tar c /srv/app | gzip", "cd /srv/app/.deep && rm -rf db"):
+                assert not await made.allows("run_shell", command), command
+            assert await made.allows("run_shell", "grep -r x /etc")

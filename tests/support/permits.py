@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.toolbox import Reads, Trace, Words
 
 from harness.context import ExecutionContext
-from harness.testing.memory import MemoryBackend, memory_context
+from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import EventBus
 from harness.toolkit.permissions.answers import Answer, Question, Scope
@@ -129,7 +129,7 @@ def desk(
     events = EventBus("s1")
     registry = Registry(Stub(name, TRAITS[name]) for name in tools)
     ctx = ToolContext(
-        execution=execution or memory_context(backend or MemoryBackend()),
+        execution=execution or memory_context(backend or MemoryBackend(lambda command: Reply())),
         registry=registry,
         events=events,
         reads=Reads(),

@@ -10,11 +10,11 @@ import anyio
 
 from ...context import ExecutionContext
 from ...errors import FileError
+from .belowsearch import NAME, BelowSearch
 from .globs import matches
 
 __all__ = ["NAME", "AiExclude", "excluded", "parse_lines"]
 
-NAME = ".aiexclude"
 SIZE_LIMIT = 256 << 10
 """Bytes of one file; a longer one excludes everything."""
 KEPT = 4096
@@ -99,6 +99,29 @@ class AiExclude:
         looked = [name for name in every if holders is None or name in holders or name in outside]
         told = {name: lines for name, lines in (await self._learn(looked, execution)).items() if lines}
         return {path for path in paths if told and _is_excluded(path, above[posixpath.dirname(path)], told)}
+
+    async def below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
+        """Which file below some real directories is excluded, or why that is not known; empty when none is.
+
+        Args:
+            privileged: directories that we may not look into count as unknown.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        search = BelowSearch(execution, privileged=privileged)
+        holders = await search.holders(tops)
+        if isinstance(holders, str):
+            return holders
+        above = {directory for top in tops for directory in (*_above(top), top)}
+        told = {name: lines for name, lines in (await self._learn([*above, *holders], execution)).items() if lines}
+        if not told:
+            return ""
+        found = await search.named(tops, told)
+        if isinstance(found, str):
+            return found
+        kept = [path for path in found if _is_excluded(path, _above(path), told)]
+        return f"{kept[0]} is below, and an {NAME} keeps it back" if kept else ""
 
     async def _learn(self, directories: Sequence[str], execution: ExecutionContext) -> dict[str, tuple[str, ...]]:
         """The patterns of each directory. They are handed on, as another call may forget all that is remembered."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from .globs import matches
 
-__all__ = ["BLOCKED", "blocked", "command_forms"]
+__all__ = ["BLOCKED", "blocked", "command_forms", "is_harness"]
 
 BLOCKED = (
     "security find-*-password*",
@@ -45,6 +45,12 @@ def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
         return ()
     plain = [posixpath.basename(argv[0]), *argv[1:]]
     return tuple(dict.fromkeys((" ".join(argv), " ".join(plain))))
+
+
+def is_harness(argv: Sequence[str]) -> bool:
+    """Whether a simple command runs harness."""
+    program = posixpath.basename(argv[0]) if argv else ""
+    return program == "harness" or (bool(RUNNERS.fullmatch(program)) and any(map(OURS.fullmatch, argv)))
 
 
 def _decision(argv: Sequence[str]) -> str:

@@ -18,7 +18,9 @@ from .globs import has_wildcard
 from .harddenials import HardDenials
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
+from .shellpaths import homeward
 from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
+from .treeclaims import TreeReader, other_settings
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -37,8 +39,6 @@ PLAIN_ARGUMENTS = frozenset(
 """Arguments of a call that do not change what its command does."""
 WORD = re.compile(r"[^\s;&|<>()'\"`$={},:]+")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.", re.DOTALL)
-HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
-HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 EXPANSION = re.compile(r"[$`]")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 
@@ -87,14 +87,22 @@ class CommandReader:
             return self._unparsed(subject, judgement.reason)
         files = await self._files(subject, judgement)
         forbidden = self._blocked_by(judgement) or await self._forbidden(judgement, files or ())
+        beyond = "" if forbidden else await self._beyond(subject, judgement, files)
         return Claim(
             kind="command",
             shown=self._shown(subject),
             whole=self._subjected(self._shown(subject), "broad"),
-            pieces=self._pieces(subject, judgement, files or ()),
+            pieces=self._pieces(subject, judgement, files or (), beyond),
             forbidden=forbidden,
-            must_ask=self._must_ask(judgement) if files is not None else "it names more files than can be judged",
+            must_ask=beyond or self._must_ask(judgement),
         )
+
+    async def _beyond(self, subject: Subject, judgement: CommandJudgement, files: tuple[RealPath, ...] | None) -> str:
+        """Why it may touch what it does not name, so that a rule for its words says nothing of that."""
+        if files is None:
+            return "it names more files than can be judged"
+        reader = TreeReader(self._execution, self._denials, files, self._cwd, judgement, subject.text)
+        return other_settings(subject.text, judgement.commands) or await reader.reason()
 
     async def _find_cwd(self, subject: Subject) -> None:
         """A pane keeps its directory: what is granted in one is not granted after a ``cd``, which asks nobody."""
@@ -132,7 +140,7 @@ class CommandReader:
 
     async def _files(self, subject: Subject, judgement: CommandJudgement) -> tuple[RealPath, ...] | None:
         """Every file that a word of it may be; None when there are too many."""
-        words = tuple(dict.fromkeys(_home(path) for command in judgement.commands for path in command.paths if path))
+        words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
         if not words:
             return ()
         start = self._start(words)
@@ -180,8 +188,8 @@ class CommandReader:
     async def _forbidden(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
         """Why nothing may touch one of its files. A program that does more than read may write what it names."""
         commands = judgement.commands
-        writing = {_home(word) for command in commands if not command.read_only for word in command.paths}
-        reading = {_home(word) for command in commands if command.read_only for word in command.paths} - writing
+        writing = {homeward(word) for command in commands if not command.read_only for word in command.paths}
+        reading = {homeward(word) for command in commands if command.read_only for word in command.paths} - writing
         for path in files:
             writes = not judgement.read_only and path.given not in reading
             reason = await self._denials.of_path(path, self._execution, writes=writes)
@@ -191,12 +199,16 @@ class CommandReader:
 
     # -- its pieces
 
-    def _pieces(self, subject: Subject, judgement: CommandJudgement, files: Sequence[RealPath]) -> tuple[Piece, ...]:
+    def _pieces(
+        self, subject: Subject, judgement: CommandJudgement, files: Sequence[RealPath], beyond: str
+    ) -> tuple[Piece, ...]:
         whole = self._subjected(self._shown(subject), "broad")
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
         certain = not self._extras and all(path.is_known for path in files)
         pieces = [
-            Piece(command.text, (whole, *self._forms(command, judgement), *named), command.read_only and certain)
+            Piece(
+                command.text, (whole, *self._forms(command, judgement, beyond), *named), command.read_only and certain
+            )
             for command in judgement.commands
         ]
         if not judgement.read_only and all(command.read_only for command in judgement.commands):
@@ -205,9 +217,9 @@ class CommandReader:
             pieces.append(Piece(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
-    def _forms(self, command: SimpleCommand, judgement: CommandJudgement) -> tuple[Subjected, ...]:
+    def _forms(self, command: SimpleCommand, judgement: CommandJudgement, beyond: str) -> tuple[Subjected, ...]:
         """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
-        allowing = () if self._extras or judgement.doubt else plain_forms(command)
+        allowing = () if self._extras or judgement.doubt or beyond else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
         return (
             *(self._subjected(text, "any") for text in allowing),
@@ -242,11 +254,6 @@ def _in_directory(path: str, real: Mapping[str, RealPath]) -> RealPath:
 
 def _rooted(word: str) -> bool:
     return word.startswith(("/", "~"))
-
-
-def _home(word: str) -> str:
-    """A word that names the home, or where it runs, by a variable names it by ``~`` and ``.``, too."""
-    return HERE.sub(".", HOME.sub("~", word, count=1), count=1)
 
 
 def _from_root(word: str, home: str) -> str:

@@ -6,7 +6,6 @@ import logging
 import posixpath
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,6 +24,7 @@ from .harddenials import HardDenials
 from .reading import read_claims
 from .ruleindex import RuleIndex
 from .rules import Action, Rule
+from .secretpaths import PROTECTED, SecretPaths
 from .settings import PermissionSettings
 from .store import RuleFile, Stored
 from .targetpaths import RealPath
@@ -82,7 +82,7 @@ class RulePolicy(Policy):
         self.timed = timed or TimedApproval(clock)
         self._file = file
         self._clock = clock
-        self._denials = HardDenials(self.settings, clock, _own_files(file))
+        self._denials = HardDenials(self.settings, clock, _own_files(file), _own_places(file))
         self._names: dict[str, str] = {}
         self._profile = RuleIndex(self.settings.rules)
         self._only = self.settings.only
@@ -292,11 +292,29 @@ def _verdict(decision: Decision) -> Verdict:
 
 
 def _own_files(file: RuleFile | None) -> tuple[str, ...]:
+    """The files of this machine, as patterns, that no call may write wherever the settings and the audit are."""
     if file is None:
         return ()
-    settings, tools = file.path.with_name("config.toml"), file.path.with_name("tools")
-    own = {str(path) for name in (file.path, settings, tools) for path in (name, Path(posixpath.realpath(name)))}
-    return tuple(own | {f"{path}/**" for path in (tools, posixpath.realpath(tools))})
+    config, state = _own_places(file)[0], _state()
+    names = [str(file.path), f"{config}/config.toml", f"{config}/tools", f"{state}/audit", f"{state}/mcp"]
+    usual = SecretPaths(PROTECTED)
+    every = dict.fromkeys(path for name in names for path in (name, posixpath.realpath(name)))
+    own = [path for path in every if not usual.matching(path, "")]
+    return (*own, *(f"{path}/**" for path in own if not path.endswith((".json", ".toml"))))
+
+
+def _own_places(file: RuleFile | None) -> tuple[str, ...]:
+    """The directories of the settings, and of what is kept beside the audit."""
+    if file is None:
+        return ()
+    names = [str(file.path.parent), _state()]
+    return tuple(dict.fromkeys(path for name in names for path in (name, posixpath.realpath(name))))
+
+
+def _state() -> str:
+    from ..ledger.place import audit_directory  # the database comes with it
+
+    return str(audit_directory().parent)
 
 
 def _unknown(error: Exception) -> Exception:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from .shelltypes import Word
 
-__all__ = ["Directories", "named_paths"]
+__all__ = ["Directories", "homeward", "named_paths"]
 
 _MOST = 64
+_HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
+_HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
 
 
@@ -38,6 +41,11 @@ def _candidates(text: str) -> Iterable[str]:
     starts = [at for at in (text.find("/"), text.find("~")) if at > 0]
     if text.startswith("-") and starts:
         yield text[min(starts) :]
+
+
+def homeward(word: str) -> str:
+    """A word that names the home, or where it runs, by a variable names it by ``~`` and ``.``, too. Pure."""
+    return _HERE.sub(".", _HOME.sub("~", word, count=1), count=1)
 
 
 class Directories:

@@ -11,7 +11,7 @@ from .shelltypes import Input, Word
 from .shellvariables import harmless_assignment
 from .shellwrapdata import CONTAINER_OPTIONS, PRIVILEGED, WRAPPERS, Wrapper
 
-__all__ = ["SYSTEM_DIRECTORIES", "Inner", "program_name", "unwrap"]
+__all__ = ["SHELLS", "SYSTEM_DIRECTORIES", "Inner", "is_wrapper", "program_name", "unwrap"]
 
 SYSTEM_DIRECTORIES = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "ksh93"})
@@ -46,6 +46,11 @@ def program_name(word: Word) -> str:
     if "/" not in word.text:
         return word.text
     return name if directory in SYSTEM_DIRECTORIES else ""
+
+
+def is_wrapper(name: str) -> bool:
+    """Whether a program, by its plain name, is one that runs others."""
+    return name in SHELLS or name in _SPECIAL or name in WRAPPERS
 
 
 def unwrap(words: Sequence[Word], given: Input) -> Inner | None:

@@ -1,0 +1,180 @@
+"""Commands that take whole directories: of which words everything below is read or changed. Pure.
+
+It takes more than there is: a word that is no directory is found out on the target, and a program that is not known is
+taken for one that does whatever it wants with the directories that it is given.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .globs import has_wildcard
+from .shelltreesdata import CHANGING, COPYING, PLAIN, READING, REMOTE, SEARCHING
+from .shellwrap import SHELLS, is_wrapper
+
+__all__ = ["HERE", "Trees", "trees_of"]
+
+HERE = "."
+"""The directory in which the command runs."""
+_LOOKS = frozenset({"ls", "stat", "echo", "printf", "test", "[", "basename", "dirname", "readlink", "realpath", "du"})
+_READS = frozenset(
+    {"cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "file", "strings", "md5sum", "sha256sum", "jq"}
+)
+_COMMANDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_UNKNOWN = re.compile(r"[$`]")
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The directories, as they are written, of which a command takes all that is below.
+
+    ``into`` is a directory that gets new entries with the ``names``, or the name that a single one gets there.
+    """
+
+    reads: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    into: str = ""
+    names: tuple[str, ...] = ()
+    guessed: bool = False
+    """The program is not known: what it does with them is not, either."""
+
+
+def trees_of(argv: Sequence[str], *, read_only: bool) -> Trees:
+    """What a simple command does with whole directories."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    given = _Given(name, argv[1:])
+    if name in _KNOWN:
+        return _KNOWN[name](given, read_only)
+    passes_on = is_wrapper(name) and (name not in SHELLS or "-c" in argv)
+    if not name or name in PLAIN or read_only or passes_on:
+        return Trees()
+    return Trees(changes=tuple(dict.fromkeys((*given.operands, *given.tails))), guessed=True)
+
+
+class _Given:
+    """The words behind a program, roughly told apart: a value of an option counts as an operand."""
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self.name = name
+        end = words.index("--") if "--" in words else len(words)
+        self.options = tuple(word for word in words[:end] if word.startswith("-") and word != "-")
+        plain = (word for word in words[:end] if not word.startswith("-"))
+        self.operands = (*plain, *words[end + 1 :])
+        self.words = tuple(words)
+        self.tails = tuple(word.partition("=")[2] for word in (*self.options, *self.operands) if "=" in word)
+
+    def has(self, wanted: str) -> bool:
+        """One of some options, written as in ``rR --recursive``; nothing wanted is always there."""
+        letters = {letter for word in wanted.split() if not word.startswith("--") for letter in word}
+        longs = [word for word in wanted.split() if word.startswith("--")]
+        return not wanted or any(
+            any(len(word) > 3 and long.startswith(word.partition("=")[0]) for long in longs)
+            if word.startswith("--")
+            else not letters.isdisjoint(word[1:])
+            for word in self.options
+        )
+
+    def after(self, *names: str) -> tuple[str, ...]:
+        """The values of an option."""
+        apart = [value for name, value in zip(self.words, self.words[1:], strict=False) if name in names]
+        joined = [word.partition("=")[2] for word in self.words if word.partition("=")[0] in names and "=" in word]
+        short = [name for name in names if not name.startswith("--")]
+        stuck = [word[2:] for word in self.options if word[:2] in short and len(word) > 2]
+        return (*apart, *joined, *stuck)
+
+
+def _reading(given: _Given, read_only: bool) -> Trees:
+    return Trees(reads=given.operands) if given.has(READING[given.name]) else Trees()
+
+
+def _changing(given: _Given, read_only: bool) -> Trees:
+    return Trees(changes=given.operands) if given.has(CHANGING[given.name]) else Trees()
+
+
+def _searching(given: _Given, read_only: bool) -> Trees:
+    """``rg PATTERN``: without a path it is where one is."""
+    return Trees(reads=given.operands if len(given.operands) > 1 else (*given.operands, HERE))
+
+
+def _grep(given: _Given, read_only: bool) -> Trees:
+    recurses = given.has("rR --recursive --dereference-recursive") or "recurse" in " ".join(given.words)
+    return _searching(given, read_only) if recurses else Trees()
+
+
+def _copying(given: _Given, read_only: bool) -> Trees:
+    """``cp -r A B DIRECTORY``: the copies are in there, under their names, or have its name."""
+    if not given.has(COPYING[given.name]):
+        return Trees()
+    targets = given.after("-t", "--target-directory")
+    sources = tuple(word for word in given.operands if word not in targets) if targets else given.operands[:-1]
+    into = targets[0] if targets else given.operands[-1] if len(given.operands) > 1 else ""
+    sources = sources or given.operands
+    reads = () if given.name in ("ln", "mv", "install") else sources
+    changes = sources if given.name == "mv" else ()
+    if given.name in REMOTE and ":" in into:
+        return Trees(reads=reads, changes=changes)
+    names = tuple(posixpath.basename(source.rstrip("/")) for source in sources)
+    merges = given.name == "rsync" and any(source.endswith("/") for source in sources)
+    unsure = any(has_wildcard(source) or _UNKNOWN.search(source) for source in sources)
+    if given.has("T --no-target-directory --delete") or merges or unsure or {"", ".", ".."} & set(names):
+        return Trees(reads=reads, changes=(*changes, *([into] if into else [])))
+    return Trees(reads=reads, changes=changes, into=into, names=names)
+
+
+def _tar(given: _Given, read_only: bool) -> Trees:
+    """``tar x`` writes where it is, or where ``-C`` leads; ``tar c`` reads what it is given."""
+    first = given.words[0] if given.words and not given.words[0].startswith("--") else ""
+    letters = {*first.removeprefix("-"), *(letter for word in given.options if word[1:2] != "-" for letter in word)}
+    places = given.after("-C", "--directory", "--cd")
+    if "x" in letters or given.has("--extract --get"):
+        return Trees(changes=places or (HERE,))
+    if letters & {"c", "r", "u", "A"} or given.has("--create --append --update --concatenate"):
+        taken = [word for word in given.operands if word not in places]
+        return Trees(reads=tuple(posixpath.join(place, word) for word in taken for place in places or ("",)) or places)
+    return Trees()
+
+
+def _unpacked(given: _Given, read_only: bool) -> Trees:
+    """``unzip A -d DIRECTORY``, ``7z x A -oDIRECTORY``, ``cpio -i``."""
+    if given.name.startswith("7z") and given.words[:1] in (("a",), ("u",)):
+        return Trees(reads=given.operands[1:])
+    if read_only or (given.name.startswith("7z") and given.words[:1] not in (("x",), ("e",))):
+        return Trees()
+    return Trees(changes=given.after("-d", "-o", "-D", "--directory") or (HERE,))
+
+
+def _find(given: _Given, read_only: bool) -> Trees:
+    roots: list[str] = []
+    for word in given.words:
+        if word in ("-H", "-L", "-P"):
+            continue
+        if word.startswith(("-", "(", "!", ",")):
+            break
+        roots.append(word)
+    roots = roots or [HERE]
+    run = [after for word, after in zip(given.words, given.words[1:], strict=False) if word in _COMMANDS]
+    programs = {posixpath.basename(program) for program in run} - _LOOKS
+    changes = bool(programs - _READS) or (not read_only and not programs)
+    return Trees(reads=tuple(roots) if programs else (), changes=tuple(roots) if changes else ())
+
+
+def _git(given: _Given, read_only: bool) -> Trees:
+    if "grep" in given.operands[:2]:
+        return Trees(reads=(*given.after("-C"), HERE))
+    return Trees() if read_only else Trees(changes=tuple(word for word in given.operands if word), guessed=True)
+
+
+_KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
+    **dict.fromkeys(SEARCHING, _searching),
+    **dict.fromkeys(READING, _reading),
+    **dict.fromkeys(CHANGING, _changing),
+    **dict.fromkeys(COPYING, _copying),
+    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _grep),
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
+    **dict.fromkeys(("unzip", "7z", "7za", "7zr", "cpio"), _unpacked),
+    "find": _find,
+    "git": _git,
+}

@@ -1,0 +1,139 @@
+"""Commands that take whole directories: harness's own files in them, and what ``.aiexclude`` keeps back, ask."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.support.own_home import here
+from tests.support.permits import Desk, desk
+
+from harness.context import ExecutionContext
+from harness.results import Status
+from harness.testing.memory import MemoryBackend, Reply
+from harness.toolkit.permissions.belowsearch import SECONDS
+from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.shelltrees import Trees, trees_of
+
+__all__ = ["here"]
+
+LIST = tomllib.loads((Path(__file__).parents[1] / "data/shell_attacks.toml").read_text(encoding="utf-8"))["tree"]
+ASKING = [command for entry in LIST if entry["asks"] for command in entry["commands"]]
+RUNNING = [command for entry in LIST if not entry["asks"] for command in entry["commands"]]
+
+RAN = ("the mode is auto", "it only reads")
+
+
+@pytest.fixture
+def home(here: ExecutionContext, tmp_path: Path) -> Path:
+    """The home that the list of attacks describes."""
+    made = tmp_path / "home"
+    for name in (".config/harness", ".config/other", ".local/state/harness", "app/db/old", "app/src/x", "app/docs"):
+        (made / name).mkdir(parents=True)
+    for name in ("app/src/x/a.py", "app/a.txt", "app/db/old/dump.sql", "app/db/readme", ".config/harness/config.toml"):
+        (made / name).write_text("text\n")
+    (made / "app/.aiexclude").write_text("# not for agents\n*.sql\n")
+    return made
+
+
+def there(here: ExecutionContext, home: Path, **more: object) -> Desk:
+    file = home / ".config/harness/permissions.json"
+    return desk(mode=Mode.AUTO, file=file, execution=here, cwd=str(home / "app"), **more)  # type: ignore[arg-type]  # settings
+
+
+async def test_what_takes_whole_directories_asks_in_mode_auto(here: ExecutionContext, home: Path) -> None:
+    assert len(ASKING) >= 60
+    made = there(here, home)
+    assert [command for command in ASKING if await made.allows("run_shell", command)] == []
+
+
+async def test_ordinary_work_beside_them_runs(here: ExecutionContext, home: Path) -> None:
+    made = there(here, home)
+    refused = {one: (await made.decide("run_shell", one)).reason for one in RUNNING}
+    assert {one: why for one, why in refused.items() if why not in RAN} == {}
+
+
+async def test_a_pattern_that_allows_the_command_says_nothing_of_what_it_does_not_name(
+    here: ExecutionContext, home: Path
+) -> None:
+    patterns = tuple(
+        Rule(Action.ALLOW, tool="run_shell", argument=f"{name} *", match=Match.GLOB) for name in ("mv", "tar")
+    )
+    made = there(here, home, rules=patterns)
+    assert await made.allows("run_shell", "mv src /tmp/x")
+    assert not await made.allows("run_shell", "mv ~/.config x")
+    assert not await made.allows("run_shell", "tar c db")
+    exact = Rule(Action.ALLOW, tool="run_shell", argument="tar c db")
+    assert await there(here, home, rules=(exact,)).allows("run_shell", "tar c db")
+
+
+async def test_patterns_of_every_kind_are_looked_for(here: ExecutionContext, home: Path) -> None:
+    made = there(here, home, aiexclude_seconds=0.0)
+    app, file = home / "app", home / "app/.aiexclude"
+    (app / "src/.hid den/deep").mkdir(parents=True)
+    (app / "src/.hid den/deep/k[1].txt").write_text("x")
+    cases = {
+        "nothing": True, "k*": False, "deep/": False, ".hid\\ den": False, "/src/.hid den": False, "src/**/k*": False,
+        "docs/k*": True, "**/k[[]1].txt": False, "*": False, "k*\n!k*": True, "# k*": True, "K*": True,
+        "'; touch /tmp/evil; '": True, "src/x/../x": True,
+    }  # fmt: skip  # each pattern beside what it means
+    for text, runs in cases.items():
+        file.write_text(f"{text}\n")
+        assert await made.allows("run_shell", "grep -r x src") is runs, text
+    file.unlink()
+    (app / "src/.hid den/.aiexclude").write_text("*.txt\n")
+    assert not await made.allows("run_shell", "grep -r x src")
+    (app / "src/.hid den/.aiexclude").write_text("*.doc\n")
+    assert await made.allows("run_shell", "grep -r x src")
+
+
+async def test_in_mode_ask_a_search_over_what_is_kept_back_asks_too(here: ExecutionContext, home: Path) -> None:
+    made = desk(execution=here, cwd=str(home / "app"))
+    assert await made.allows("run_shell", "grep -r x src")
+    verdict = await made.decide("run_shell", "grep -r x db")
+    assert not verdict.allowed
+    assert f"{os.path.realpath(home)}/app/db/old/dump.sql is below" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("reply", "runs"),
+    [
+        (Reply(), True),
+        (Reply(exit_code=1, stderr="find: /top/x: Permission denied\n"), True),
+        (Reply(exit_code=127), False),
+        (Reply(status=Status.TIMED_OUT), False),
+        (Reply("./odd\n"), False),
+        (Reply("x" * 300_000), False),
+    ],
+)
+async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> None:
+    backend = MemoryBackend(lambda command: reply)
+    made = desk(mode=Mode.AUTO, backend=backend)
+    await made.ctx.execution.mkdir("/top")
+    assert await made.allows("run_shell", "cp -r /top /x") is runs
+    assert backend.received[0].timeout == SECONDS
+    as_root = await made.allows("run_shell", "sudo cp -r /top /x")
+    assert as_root is (runs and not reply.exit_code)
+
+
+async def test_on_another_machine_only_a_harness_that_is_there_has_files_to_protect() -> None:
+    made = desk(mode=Mode.AUTO)
+    await made.ctx.execution.mkdir("/home/user/.config/other", parents=True)
+    assert await made.allows("run_shell", "chmod -R 700 ~")
+    assert await made.allows("run_shell", "cp -r ~ /x")
+    await made.ctx.execution.mkdir("/home/user/.ssh")
+    assert not await made.allows("run_shell", "cp -r ~ /x")
+    assert await made.allows("run_shell", "chmod -R 700 ~")
+    await made.ctx.execution.mkdir("/home/user/.config/harness", parents=True)
+    assert not await made.allows("run_shell", "chmod -R 700 ~")
+
+
+def test_a_command_without_directories_has_none() -> None:
+    assert trees_of([], read_only=True) == Trees()
+    assert trees_of(["mv"], read_only=False) == Trees()
+    assert trees_of(["7z"], read_only=False) == Trees()
+    assert trees_of(["tar"], read_only=False) == Trees()
+    assert trees_of(["unknown", "-x", "--to=/a", "b"], read_only=False) == Trees(changes=("b", "/a"), guessed=True)
