@@ -26,7 +26,7 @@ from ..toolkit.events import EventBus
 from ..toolkit.seams import Redactor
 from ..toolkit.secrets_stream import StreamRedactor
 from .events import AnswerDelta, ModelRetry, ReasoningDelta
-from .models import ModelFailure, OpenModel, backoff, model_failure
+from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
 
 __all__ = ["Requester", "Wanted"]
 
@@ -72,7 +72,7 @@ class Requester:
                 attempt += 1
                 seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
                 if seconds is None:
-                    raise failure from error
+                    raise failure from None  # a provider's error may hold the key that it refuses
             self.events.publish(
                 ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=failure.message)
             )
@@ -91,7 +91,10 @@ class Requester:
             except anyio.get_cancelled_exc_class():
                 self.partial = stream.get()
                 raise
-            return stream.get()
+            response = stream.get()
+        if failure := unfinished(response, opened.profile):
+            raise failure
+        return response
 
     async def _publish(self, stream: StreamedResponse) -> None:
         """Show what comes, redacted: a model may say a secret that its user told it."""
