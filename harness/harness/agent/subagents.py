@@ -183,7 +183,7 @@ class _Run:
             instructions=instructions(executor.execution, executor.registry, parent.mode, extra),
             model=lambda: parent.open_model(self.profile),
             news=tuple,
-            situation=lambda: situation(executor.execution),
+            situation=lambda: situation(executor),
             shorten=self._shorten,
             spent=self._count,
         )
