@@ -75,7 +75,6 @@ class Turn:
         self._asking: anyio.CancelScope | None = None
         self._steps = 0
         self._spent = Spent()
-        self._session = around.spent(Spent())
         self._context = 0
         self.calling = False
         """Calls are running."""
@@ -106,7 +105,7 @@ class Turn:
             await self._pause()
             if self.cancelled:
                 return await self._stopped(text)
-            if reason := over_limit(self._around.settings, self._steps, self._spent, self._session):
+            if reason := over_limit(self._around.settings, self._steps, self._spent, self._around.spent(Spent())):
                 return self._result("limit", text, failure=reason)
             response = await self._answer()
             if response is None:
@@ -166,7 +165,7 @@ class Turn:
         spent = spent_on(response, opened)
         self._spent += spent
         self._context = spent.tokens
-        self._session = self._around.spent(spent)
+        self._around.spent(spent)
         response = history.answered_by(response, opened.model)
         if response.finish_reason == "length":
             response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
