@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversations"]
 
+log = logging.getLogger(__name__)
 PAUSE = 0.03
 """Seconds between two looks at what has come: pieces of an answer that come at once are drawn at once."""
 
@@ -100,8 +102,11 @@ class Conversations:
         """Work on prompts; a conversation that cannot be kept any more ends, and the prompt lives on."""
         try:
             await opened.agent.serve()
-        except HarnessError as error:
-            self._view.note(f"the conversation cannot go on: {error}", "error")
+        except Exception as error:  # the prompt outlives its conversations: jobs and the operator's commands need it
+            log.debug("a conversation failed", exc_info=True)
+            what = str(error) if isinstance(error, HarnessError) else f"internal error: {type(error).__name__}: {error}"
+            resume = f"/session resume {opened.agent.session_id} goes on with it"
+            self._view.note(f"the conversation was closed: {what}; {resume}", "error")
             opened.left.set()
 
     async def _watch(self, events: Subscription) -> None:

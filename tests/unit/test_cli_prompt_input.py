@@ -1,0 +1,239 @@
+"""What the operator types at the prompt, and what it means."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli.prompt.approvals import Change, Unclear, asking_of, editable, parse_approval
+from harness.cli.prompt.completing import named, path_word
+from harness.cli.prompt.editor import _continues
+from harness.cli.prompt.history import KEPT, EnteredBefore
+from harness.cli.prompt.keyboard import Keyboard
+from harness.cli.prompt.operators import ending, told
+from harness.cli.prompt.plain import entries_of
+from harness.cli.prompt.themes import text_of
+from harness.results import DirEntry
+from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+
+EVERY = tuple(Scope)
+
+
+def question(command: str = "rm /tmp/x", scopes: tuple[Scope, ...] = EVERY, **more: object) -> Question:
+    call = ToolCall("run_shell", {"command": command, "why": "to tidy", **more}, "1")  # type: ignore[dict-item]  # JSON
+    details = {"why": "to tidy", "risk": "low"}
+    return Question("q", call, command, "no rule allows it", "ssh://web1", scopes, details)  # type: ignore[arg-type]  # JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("y", Scope.ONCE),
+        (" Y ", Scope.ONCE),
+        ("yes", Scope.ONCE),
+        ("e", Scope.EXACT),
+        ("d", Scope.DIRECTORY),
+        ("t", Scope.TOOL),
+        ("s", Scope.SESSION),
+        ("a", Scope.ALWAYS),
+        ("always", Scope.ALWAYS),
+        ("n", Scope.DENY_ONCE),
+        ("no", Scope.DENY_ONCE),
+        ("x", Scope.DENY_SESSION),
+    ],
+)
+def test_each_letter_is_an_answer(text: str, scope: Scope) -> None:
+    answer = parse_approval(text, question())
+    assert isinstance(answer, Answer)
+    assert answer.scope is scope
+
+
+@pytest.mark.parametrize("text", ["", "  ", "yy", "ok", "restart nginx", "y please", "a now", "c rm", "1", "\x1by"])
+def test_what_is_no_answer_neither_approves_nor_denies(text: str) -> None:
+    assert isinstance(parse_approval(text, question()), Unclear)
+
+
+@given(st.text(max_size=12))
+def test_only_a_clear_word_approves(text: str) -> None:
+    answer = parse_approval(text, question())
+    words = {"y", "yes", "e", "d", "t", "s", "a", *(scope.value for scope in Scope)}
+    if isinstance(answer, Answer) and answer.scope.allows:
+        assert text.strip().lower() in words
+
+
+def test_a_denial_may_say_why() -> None:
+    answer = parse_approval("n this is production", question())
+    assert isinstance(answer, Answer)
+    assert (answer.scope, answer.reason) == (Scope.DENY_ONCE, "this is production")
+
+
+def test_what_is_not_offered_is_no_answer() -> None:
+    only_once = question(scopes=(Scope.ONCE, Scope.DENY_ONCE))
+    assert isinstance(parse_approval("s", only_once), Unclear)
+    assert "EVERYTHING" not in "".join(text_of(one) for one in asking_of(only_once).lines)
+
+
+def test_a_call_that_holds_a_secret_cannot_be_changed() -> None:
+    assert isinstance(parse_approval("c", question()), Change)
+    assert editable(question("curl -H [redacted] http://h")) is None
+    assert editable(question("true", env={"TOKEN": ["[redacted]"]})) is None
+    assert isinstance(parse_approval("c", question("curl [redacted]")), Unclear)
+
+
+def test_a_question_shows_everything_and_obeys_nothing() -> None:
+    shown = [text_of(one) for one in asking_of(question("echo a\n\x1b[2Jrm -r /\u202e")).lines]
+    assert shown[0] == "▲ may run_shell run on ssh://web1?"
+    assert "  | echo a" in shown
+    assert "  | \\x1b[2Jrm -r /\\u202e" in shown
+    assert "  why: to tidy" in shown
+    assert "  risk: low" in shown
+    assert "  no rule allows it" in shown
+    assert any("EVERYTHING" in one for one in shown)
+
+
+def test_below_a_long_command_the_question_stands_again() -> None:
+    shown = [text_of(one) for one in asking_of(question("\n".join(map(str, range(100))))).lines]
+    assert shown.count("▲ may run_shell run on ssh://web1?") == 2
+    assert sum(one.startswith("  | ") for one in shown) == 100
+
+
+# -- lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "entries"),
+    [
+        (["one"], ["one"]),
+        (["one", "two"], ["one\ntwo"]),
+        (["!a", "!b", "/help"], ["!a", "!b", "/help"]),
+        (["!a", "b"], ["!a\nb"]),
+        (["a \\", "b"], ["a \nb"]),
+        (["!for i in 1; do \\", "echo; done", "!b"], ["!for i in 1; do \necho; done", "!b"]),
+    ],
+)
+def test_lines_that_come_at_once_are_one_text_unless_they_are_commands(lines: list[str], entries: list[str]) -> None:
+    assert entries_of(lines) == entries
+
+
+def test_a_line_goes_on_after_one_backslash_not_after_two() -> None:
+    assert _continues("a \\")
+    assert not _continues("a \\\\")
+    assert not _continues("a")
+
+
+@pytest.mark.parametrize(
+    ("before", "directory", "start", "length"),
+    [
+        ("!cat /etc/ho", "/etc/", "ho", 7),
+        ("!cat ho", ".", "ho", 2),
+        ("!/usr/bi", "/usr/", "bi", 7),
+        ("!cat my\\ dir/f", "my dir/", "f", 9),
+        ("!tar cf x.tar>/tm", "/", "tm", 3),
+        ("look at @/var/lo", "/var/", "lo", 7),
+        ("look at ~/x", "~/", "x", 3),
+    ],
+)
+def test_the_path_in_front_of_the_cursor_is_found(before: str, directory: str, start: str, length: int) -> None:
+    word = path_word(before)
+    assert word is not None
+    assert (word.directory, word.start, word.length) == (directory, start, length)
+
+
+def test_a_word_of_a_prompt_is_no_path() -> None:
+    assert path_word("restart the web server") is None
+
+
+def test_names_are_offered_as_the_shell_takes_them() -> None:
+    word = path_word("!cat /d/a")
+    assert word is not None
+    names = ["a b", "a;rm", "abc", ".a", "b", "a\x1b[2J"]
+    entries = [DirEntry(name, "dir" if name == "abc" else "file") for name in names]
+    assert named(word, entries) == [("/d/a\\ b", "a b"), ("/d/a\\;rm", "a;rm"), ("/d/abc/", "abc/")]
+    plain = path_word("see /d/a")
+    assert plain is not None
+    assert named(plain, entries)[0] == ("/d/a b", "a b")
+
+
+# -- the keyboard
+
+
+def test_a_question_gets_the_keys_when_none_came_for_a_second() -> None:
+    now = [100.0]
+    keyboard = Keyboard(lambda: now[0])
+    assert keyboard.quiet_in() == 0
+    keyboard.pressed()
+    now[0] += 0.4
+    assert 0.5 < keyboard.quiet_in() <= 0.6
+    now[0] += 0.7
+    assert keyboard.quiet_in() == 0
+
+
+def test_an_enter_in_what_is_pasted_ends_a_line_only() -> None:
+    keyboard = Keyboard()
+    assert not keyboard.enter_ends_line(0)
+    assert not keyboard.enter_ends_line(5)
+    assert keyboard.enter_ends_line(300)
+    assert keyboard.enter_ends_line(5)
+    assert not keyboard.enter_ends_line(0)
+
+
+# -- the history
+
+
+def test_the_history_is_its_users_alone_and_holds_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "state/harness/prompt-history"
+    history = EnteredBefore(path, lambda text: text.replace("hunter2", "[redacted]"))
+    for text in ("first", "two\nlines", " not kept", "", "login hunter2"):
+        history.store_string(text)
+    assert list(EnteredBefore(path).load_history_strings()) == ["login [redacted]", "two\nlines", "first"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_history_that_was_open_to_others_is_closed_and_a_broken_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "prompt-history"
+    path.write_bytes(b'"good"\nnot json\n[1]\n\xff\n"last"\n')
+    path.chmod(0o644)
+    history = EnteredBefore(path)
+    assert list(history.load_history_strings()) == ["last", "good"]
+    history.store_string("more")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_history_does_not_grow_without_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "prompt-history"
+    path.write_text("".join(f'"{number}"\n' for number in range(2 * KEPT + 1)))
+    assert next(iter(EnteredBefore(path).load_history_strings())) == str(2 * KEPT)
+    assert len(path.read_text().splitlines()) == KEPT
+
+
+def test_a_history_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
+    link = tmp_path / "prompt-history"
+    link.symlink_to(tmp_path / "elsewhere")
+    EnteredBefore(link).store_string("text")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+# -- the operator's own commands
+
+
+def test_the_end_of_a_command_is_one_sentence() -> None:
+    def end(status: CallStatus, result: ToolResult) -> str:
+        return ending(CallOutcome(ToolCall("run_shell"), result, status))[0]
+
+    assert end(CallStatus.OK, ToolResult.of("exit code: 0", data={"exit_code": 0})) == "exit code 0"
+    assert end(CallStatus.DENIED, ToolResult.failure("denied", "by a rule")) == "not run: by a rule"
+    assert "job 4" in end(CallStatus.OK, ToolResult.of("job 4 goes on", data={"status": "running", "job_id": "4"}))
+    assert end(CallStatus.CANCELLED, ToolResult.failure("cancelled", "cancelled; it may\nmore")) == "cancelled; it may"
+
+
+def test_the_model_is_told_of_a_command_within_bounds() -> None:
+    outcome = CallOutcome(ToolCall("run_shell"), ToolResult.of("x" * 100_000), CallStatus.OK)
+    text = told("yes", outcome)
+    assert "the operator ran" in text
+    assert len(text) < 5000

@@ -1,0 +1,213 @@
+"""What the prompt shows: nothing of a text is obeyed, nothing of it is lost."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli.prompt.callview import Marks, Output, RunningCall, completed, subject_of
+from harness.cli.prompt.markdown import Blocks, Piece, drawn
+from harness.cli.prompt.printable import one_line, output_lines, printable
+from harness.cli.prompt.statusline import Standing, status_line
+from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, line, painted, text_of, theme_for
+from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+
+STYLES = re.compile(r"\x1b\[[0-9;]+m")
+texts = st.text(st.characters(codec=None) | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\udc80[];m"), max_size=80)
+
+
+def harmless(text: str) -> bool:
+    """Nothing in it moves a cursor, sets a title or turns a line around."""
+    return all(char.isprintable() or char in "\n\t\u200c\u200d" for char in STYLES.sub("", text))
+
+
+@given(texts)
+def test_nothing_that_a_terminal_obeys_is_printable(text: str) -> None:
+    assert harmless(printable(text))
+    assert "\n" not in one_line(text)
+    assert all(harmless(one) and "\n" not in one for one in output_lines(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("tab\tand\nline", "tab\tand\nline"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\x9b2J", "\\x9b2J"),
+        ("a\r\nb\rc", "a\nb\\rc"),
+        ("日本語 é ́", "日本語 é ́"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_controls_are_spelled_out(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("\x1b[01;31mred\x1b[0m", ["red"]),
+        ("10%\r50%\r100%\ndone", ["100%", "done"]),
+        ("\x1b]0;title\x07text", ["text"]),
+        ("\x1b[2J\x1b[Hclear", ["clear"]),
+        ("a\tb", ["a       b"]),
+        ("\x1b[8mhidden", ["hidden"]),
+        ("lone \x1b", ["lone \\x1b"]),
+    ],
+)
+def test_output_is_what_stands_there_in_the_end(text: str, lines: list[str]) -> None:
+    assert output_lines(text) == lines
+
+
+@given(texts)
+def test_a_painted_line_is_one_line_of_styles_and_characters(text: str) -> None:
+    for theme in THEMES.values():
+        written = painted([line(Span(text, "error"), text)], theme)
+        assert written.count("\n") == 1
+        assert harmless(written)
+
+
+def test_without_colours_none_is_written() -> None:
+    assert not theme_for("default", color=False, environ={}).coloured
+    assert not theme_for("light", color=True, environ={"NO_COLOR": "1"}).coloured
+    assert theme_for("", color=True, environ={}) is DEFAULT
+    assert theme_for("none", color=True, environ={}) is NONE
+    assert painted([line(Span("a", "title"))], NONE) == "a\n"
+
+
+# -- Markdown
+
+
+@given(st.lists(st.text("ab `~#-*1.\n\t", max_size=12), max_size=12))
+def test_an_answer_is_cut_into_the_same_pieces_however_it_comes(parts: list[str]) -> None:
+    bit_by_bit, at_once = Blocks(), Blocks()
+    pieces = [piece for part in parts for piece in bit_by_bit.feed(part)] + bit_by_bit.end()
+    assert pieces == at_once.feed("".join(parts)) + at_once.end()
+    assert bit_by_bit.rest == ""
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts)
+def test_nothing_in_an_answer_is_obeyed(text: str) -> None:
+    blocks = Blocks()
+    for piece in blocks.feed(text) + blocks.end():
+        assert harmless(drawn(piece, DEFAULT, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("kill <pid> & </b>", "kill <pid> & </b>"),
+        ("&#x202e; &lt; &amp;", "&#x202e; &lt; &amp;"),
+        ("one\ntwo", "one\ntwo"),
+        ("[name](http://h/p)", "http://h/p"),
+        (":smile: [red]x[/red]", ":smile: [red]x[/red]"),
+    ],
+)
+def test_markdown_leaves_nothing_out(text: str, kept: str) -> None:
+    shown = STYLES.sub("", drawn(Piece("text", text), DEFAULT, 80))
+    assert kept in shown
+
+
+def test_code_is_shown_line_by_line_as_it_is() -> None:
+    blocks = Blocks()
+    assert blocks.feed("```sh\nls  -l\n") == [Piece("code", "ls  -l")]
+    assert blocks.feed("  **x**\n```\nafter\n\n") == [Piece("code", "  **x**"), Piece("text", "after")]
+    assert STYLES.sub("", drawn(Piece("code", "  **x**"), DEFAULT, 80)) == "    **x**\n"
+
+
+def test_a_long_paragraph_is_not_waited_for() -> None:
+    blocks = Blocks()
+    assert blocks.feed("word " * 1500 + "\n") == []
+    assert blocks.feed("more " * 500 + "\n") != []
+
+
+# -- calls
+
+
+def run(command: str, **more: object) -> ToolCall:
+    return ToolCall("run_shell", {"command": command, **more}, "1")  # type: ignore[dict-item]  # JSON values only
+
+
+@pytest.mark.parametrize(
+    ("call", "subject"),
+    [
+        (run("df -h"), "df -h"),
+        (run("a\nb\nc"), "a … (2 more lines)"),
+        (ToolCall("read_file", {"path": "/etc/hosts", "why": "w"}), "/etc/hosts"),
+        (ToolCall("clock", {"zone": "UTC", "why": "w"}), '{"zone": "UTC"}'),
+        (ToolCall("clock", {}), ""),
+        (ToolCall("run_shell", '{"broken'), '{"broken'),
+    ],
+)
+def test_a_call_is_named_by_what_it_is_about(call: ToolCall, subject: str) -> None:
+    assert subject_of(call) == subject
+
+
+def ended(status: CallStatus, result: ToolResult) -> str:
+    return "\n".join(text_of(one) for one in completed(CallOutcome(run("x"), result, status, 1.0), None, Marks()))
+
+
+def test_a_call_that_ended_says_how() -> None:
+    assert "exit code 0" in ended(CallStatus.OK, ToolResult.of("t", data={"exit_code": 0}))
+    failed = ended(
+        CallStatus.ERROR, ToolResult.failure("exit_code", "exit code: 2\nstderr:\nno", data={"exit_code": 2})
+    )
+    assert failed.startswith("✗")
+    assert "exit code 2" in failed
+    assert "no" in failed
+    assert "job 7" in ended(CallStatus.OK, ToolResult.of("t", data={"status": "running", "job_id": "7"}))
+    assert "denied" in ended(CallStatus.DENIED, ToolResult.failure("denied", "by a rule"))
+    assert "by a rule" in ended(CallStatus.DENIED, ToolResult.failure("denied", "by a rule"))
+    assert "unknown" in ended(CallStatus.UNKNOWN, ToolResult.failure("unknown", "link lost"))
+
+
+def test_the_last_lines_of_output_are_shown_with_the_number_of_those_before() -> None:
+    output = Output()
+    assert output.add("1\n2\n3") == ["1", "2"]
+    output.add("\n4\n5\n6\n7\n")
+    shown = completed(CallOutcome(run("x"), ToolResult.of(""), CallStatus.OK), output, Marks())
+    assert [text_of(one).strip() for one in shown[1:]] == ["│ … 3 lines before these", "│ 4", "│ 5", "│ 6", "│ 7"]
+
+
+@given(st.lists(st.text("ab\r\n\x1b[m", max_size=8), max_size=8))
+def test_output_is_the_same_lines_however_it_comes(parts: list[str]) -> None:
+    parted, whole = Output(), Output()
+    lines = [one for part in parts for one in parted.add(part)]
+    assert len(lines) == "".join(parts).count("\n")
+    assert len(whole.add("".join(parts))) == len(lines)
+
+
+def test_a_running_call_says_what_it_waits_for() -> None:
+    running = RunningCall(run("sleep 9", pane="build"), 10.0)
+    assert text_of(running.lines(13.4, Marks(), 3)[0]) == "▸ run_shell sleep 9 (pane build) · 3 s"
+    running.asks = True
+    assert "waits for your answer" in text_of(running.lines(13.4, Marks(), 3)[0])
+
+
+# -- the status line
+
+
+@given(st.integers(1, 300), texts, texts)
+def test_the_status_line_is_as_wide_as_the_terminal(width: int, target: str, pane: str) -> None:
+    standing = Standing(target, pane, "model", "thinking", 100, 200, 1.5, "all", 30.0, 2, 3)
+    shown = text_of(status_line(standing, width))
+    assert len(shown) == width
+    assert "\n" not in shown
+
+
+def test_the_status_line_drops_what_matters_least() -> None:
+    standing = Standing(
+        "ssh://web1", "tmux 'harness' pane %0", "m", "thinking", 12_345, 200_000, 0.123, "all", 840.0, 1
+    )
+    assert "12.3k/200k" in text_of(status_line(standing, 120))
+    assert "$0.12" in text_of(status_line(standing, 120))
+    narrow = text_of(status_line(standing, 60))
+    assert "ssh://web1" in narrow
+    assert "APPROVES ALL 14 min" in narrow
+    assert "pane" not in narrow
