@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -45,7 +46,10 @@ from harness.agent.models import (
     open_model,
     unfinished,
 )
+from harness.agent.requesting import Requester, Wanted
 from harness.errors import ConfigError
+from harness.toolkit.events import EventBus
+from harness.toolkit.redaction import PatternRedactor
 
 KEY = "harness-test-key-0123456789"
 
@@ -280,3 +284,15 @@ async def test_settings_go_with_every_request_and_only_those_that_are_set() -> N
         plain, full = (one.body for one in server.asked)
     assert not {"temperature", "top_p", "max_completion_tokens", "reasoning_effort"} & set(plain)
     assert (full["temperature"], full["top_p"], full["max_completion_tokens"]) == (0.0, 0.5, 99)
+
+
+async def test_an_answer_that_stopped_early_is_asked_for_again_and_an_echoed_key_is_in_no_traceback() -> None:
+    cut = Answer((Text("half"), Call("run_shell", '{"command": "rm'), Stop()))
+    wanted = Wanted([ModelRequest.user_text_prompt("hi")], "", [TOOL])
+    with model_server([cut, say("whole"), Failure("auth", message=f"{KEY} is no key")]) as server:
+        async with open_model(KINDS[2].profile(server), environ={"K": KEY}) as opened:
+            requester = Requester(EventBus(), PatternRedactor(), "turn")
+            assert (await requester.ask(opened, wanted)).text == "whole"
+            with pytest.raises(ModelFailure) as caught:
+                await requester.ask(opened, wanted)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
