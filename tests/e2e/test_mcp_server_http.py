@@ -289,8 +289,16 @@ async def test_a_command_on_this_machine_cannot_show_the_token(tmp_path: Path, s
     with http_program(home, *options, extra=extra) as server:
         found = HttpProgram(server.url, own, server.process)
         async with client_of(found) as client:
-            command = "env | grep -c MCP_TOKEN; dd if=own-token 2>/dev/null; true"
+            named = await client.call_tool("run_shell", {"command": "dd if=own-token", "cwd": str(tmp_path)})
+            read = await client.call_tool("read_file", {"path": str(own)})
+            command = "env | grep -c MCP_TOKEN; cat own-tok$(echo en); true"  # a name that is not known before
             result = await client.call_tool("run_shell", {"command": command, "cwd": str(tmp_path)})
+    if source == "file":
+        assert (named.is_error, read.is_error) == (True, True)
+        assert "is a secret" in named.model_dump_json()
+        argv = [*HARNESS, "permissions", "test", "--json", "--read", str(own)]  # another harness of this user
+        other = subprocess.run(argv, env=home.environment, cwd=home.path, capture_output=True, timeout=LIMIT)
+        assert other.returncode == 126, other
     assert data_of(result)["stdout"].startswith("0\n"), result
     assert secret not in result.model_dump_json()
 

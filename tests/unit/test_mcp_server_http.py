@@ -18,7 +18,8 @@ from harness.mcp import http_server as module
 from harness.mcp.http_guard import Address, parse_address, refusal_of
 from harness.mcp.http_server import check_address, http_server, names_of
 from harness.mcp.http_sessions import http_sessions
-from harness.mcp.http_token import VARIABLE, Token, default_token_path, find_token
+from harness.mcp.http_token import VARIABLE, Token, default_token_path, deny_token_file, find_token
+from harness.toolkit.permissions.store import RuleFile
 
 SECRET = "s" * 40
 TOKEN = Token(SECRET, "test")
@@ -168,6 +169,21 @@ def test_the_default_file_is_in_the_state_directory(tmp_path: Path) -> None:
     assert default_token_path({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "harness" / "mcp-token"
     assert default_token_path({"HOME": "/h"}) == Path("/h/.local/state/harness/mcp-token")
     assert find_token(None, {"XDG_STATE_HOME": str(tmp_path)}).origin == str(tmp_path / "harness" / "mcp-token")
+
+
+def test_a_token_file_of_ones_own_is_denied_to_every_harness_of_the_user(tmp_path: Path) -> None:
+    rules = RuleFile(tmp_path / "config" / "permissions.json")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    token = find_token(str(tmp_path / "link" / "token"), {})
+    for _ in range(2):
+        deny_token_file(token, rules)
+    assert [(rule.action, rule.target, rule.tool, rule.argument) for rule in rules.load().rules] == [
+        ("deny", "*", "*", str(tmp_path.resolve() / "there" / "token"))
+    ]
+    deny_token_file(find_token(None, {"XDG_STATE_HOME": str(tmp_path)}), rules)  # its place is known
+    deny_token_file(find_token(None, {VARIABLE: SECRET}), rules)
+    assert len(rules.load().rules) == 1
 
 
 def test_the_environment_gives_the_token_unless_a_file_is_named(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import ConfigError
@@ -95,7 +97,7 @@ def _http(
 ) -> int:
     from ..mcp.http_guard import parse_address
     from ..mcp.http_server import check_address
-    from ..mcp.http_token import VARIABLE, find_token
+    from ..mcp.http_token import VARIABLE, deny_token_file, find_token
 
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
@@ -104,7 +106,11 @@ def _http(
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> None:
         async with AsyncExitStack() as stack:
-            server = await opened(execution, stack, {VARIABLE: token.secret})
+            server = await opened(execution, stack, {VARIABLE: token.secret}, token.file)
+            try:
+                await to_thread.run_sync(deny_token_file, token, server.toolkit.rules)
+            except ConfigError as error:
+                warn(f"other harnesses are not kept from {token.file}: {error}", as_json_document=session.json)
             await server.serve_http(address, token, names, lambda found: _announce(session, found, token))
 
     return on_target(session, work, Needs(create=True))
@@ -123,6 +129,7 @@ async def _open(
     execution: ExecutionContext,
     stack: AsyncExitStack,
     secrets: Mapping[str, str] | None = None,
+    secret_file: Path | None = None,
 ) -> ToolServer:
     from importlib.metadata import version
 
@@ -138,6 +145,9 @@ async def _open(
     chosen = load_toolkit_settings(choices)
     if profile is not None:
         chosen = replace(chosen, tools=replace(chosen.tools, profile=profile))
+    if secret_file is not None:
+        kept = replace(chosen.permissions, secrets=(*chosen.permissions.secrets, str(secret_file)))
+        chosen = replace(chosen, permissions=kept)
     toolkit = await stack.enter_async_context(open_toolkit(chosen, variables=variables))
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError
+from ..toolkit.permissions.rules import Action, Rule
+from ..toolkit.permissions.store import RuleFile
 
-__all__ = ["MINIMUM", "VARIABLE", "Token", "default_token_path", "find_token"]
+__all__ = ["MINIMUM", "VARIABLE", "Token", "default_token_path", "deny_token_file", "find_token"]
 
 VARIABLE = "HARNESS_MCP_TOKEN"
 MINIMUM = 32
@@ -27,6 +29,8 @@ class Token:
 
     secret: str = field(repr=False)
     origin: str
+    file: Path | None = None
+    """Where it is kept, when that is not the usual place: the real path."""
 
     def matches(self, offered: str) -> bool:
         """Compare without telling by the time how much of it was right."""
@@ -52,9 +56,20 @@ def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> To
         return Token(_checked(value, VARIABLE), VARIABLE)
     path = Path(file).expanduser() if file is not None else default_token_path(env)
     try:
-        return Token(_checked(_read_or_make(path), str(path)), str(path))
+        secret = _checked(_read_or_make(path), str(path))
+        return Token(secret, str(path), None if file is None else Path(os.path.realpath(path)))
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def deny_token_file(token: Token, rules: RuleFile) -> None:
+    """Have every harness of this user deny the file of a token: by a rule in their file of rules. Blocks.
+
+    Raises:
+        ConfigError: the file of rules cannot be trusted or written.
+    """
+    if token.file is not None:
+        rules.add([Rule(Action.DENY, argument=str(token.file))])
 
 
 def _read_or_make(path: Path) -> str:
