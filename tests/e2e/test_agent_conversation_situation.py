@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 from tests.support.desk import Desk, desk, everywhere, open_desk, until
 
+from harness.agent.conversation.instructions import instructions
 from harness.agent.conversation.situation import RunningJobs, situation
 from harness.toolkit import Executor
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
@@ -39,6 +40,8 @@ async def test_a_request_says_what_runs_in_the_terminal_and_what_is_on_its_scree
     with anyio.fail_after(LIMIT):
         async with executor_in(Mode.AUTO, desk) as executor:
             with executor.events.listening(jobs.heard):
+                first = instructions(desk.ctx, executor.registry, Mode.AUTO)
+                assert "in a tmux pane that the operator sees" in first
                 await run(executor, "cd /tmp")
                 idle = await told(executor, jobs, "at the prompt")
                 assert idle.splitlines()[1:] == ["- your pane main: at the prompt, in /tmp"]
@@ -57,6 +60,7 @@ async def test_a_request_says_what_runs_in_the_terminal_and_what_is_on_its_scree
                         if isinstance(event, JobExited):
                             break
                 after = await told(executor, jobs, "at the prompt")
+                assert instructions(desk.ctx, executor.registry, Mode.AUTO) == first
                 assert after.splitlines()[1:] == ["- your pane main: at the prompt, in /tmp"]
 
 
