@@ -42,6 +42,11 @@ def sent(server: ModelServer, number: int) -> list[dict[str, Any]]:
     return messages
 
 
+def returned(server: ModelServer, number: int) -> str:
+    """The last result of a tool in a request."""
+    return str([one["content"] for one in sent(server, number) if one["role"] == "tool"][-1])
+
+
 def test_the_answer_is_all_of_stdout_and_the_conversation_goes_on(program: Program) -> None:
     script = [shell("uname -s"), say("It is Linux.\nReally."), say("As I said.")]
     with model_server(script) as server:
@@ -52,7 +57,7 @@ def test_the_answer_is_all_of_stdout_and_the_conversation_goes_on(program: Progr
         assert (second.returncode, second.stdout, second.stderr) == (0, b"As I said.\n", b"")
         assert server.refused == []
     told = sent(server, 1)
-    assert [one["role"] for one in told] == ["system", "user", "assistant", "tool"]
+    assert [one["role"] for one in told][:4] == ["system", "user", "assistant", "tool"]
     assert "Linux" in told[3]["content"]
     again = json.dumps(sent(server, 2))
     assert "which system is it?" in again
@@ -71,7 +76,7 @@ def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Pro
         denied = program.run("exec", "make it")
         assert (denied.returncode, denied.stdout) == (126, b"I may not.\n")
         assert b"refused, because nobody is there to ask: run_shell touch made" in denied.stderr
-        assert "denied: nobody to ask" in sent(server, 1)[-1]["content"]
+        assert "denied: nobody to ask" in returned(server, 1)
         assert not (program.home / "made").exists()
         allowed = program.run("exec", "--approve", "touch made", "make it")
         assert (allowed.returncode, allowed.stdout, allowed.stderr) == (0, b"Made.\n", b"")
@@ -81,7 +86,7 @@ def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Pro
         assert b"everything that would be asked runs unasked on local" in anything.stderr
         assert (program.home / "more").exists()
         assert server.refused == []
-    assert "not allowed" in sent(server, 6)[-1]["content"]
+    assert "not allowed" in returned(server, 6)
     audit = program.run("audit", "export").stdout.decode()
     assert "operator (--dangerously-auto-approve)" in audit
 
@@ -179,24 +184,31 @@ def test_the_time_limit_cancels_the_turn_and_a_reader_that_goes_ends_it(program:
 
 
 def test_over_ssh_in_tmux_it_does_what_an_operator_would(there: Program) -> None:
-    """A command in the pane, files, and a job that is left running, on this machine and behind SSH."""
+    """A pane that keeps its state, a sub-agent, and a job that is left running, on this machine and behind SSH."""
     folder = Path(there.home) / "work"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
     script = [
         shell(f"cd {folder} && pwd"),
         shell("echo from the pane > made; pwd"),
+        call("task", {"prompt": "look", "description": "looking"}),
+        shell("pwd"),
+        say("It is elsewhere."),
         shell("sleep 300", wait=False),
         say("Done; one job goes on."),
     ]
     with model_server(script) as server:
         configure(there, server, '[permissions]\nmode = "auto"\n')
-        done = there.run("exec", "--tmux", "--json", "do it")
+        done = there.run("exec", "--tmux", "--json", "--trace", str(folder / "trace"), "do it")
         assert done.returncode == 0, done.stderr
         assert server.refused == []
-    result = events_of(done.stdout)[-1]
+    *events, result = events_of(done.stdout)
+    below = [one for one in events if one["type"] == "tool_call_completed" and one.get("parent_call")]
+    assert [str(folder) in one["outcome"]["text"] for one in below] == [False]  # in a pane of its own
+    assert "It is elsewhere." in returned(server, 5)
+    assert there.run("trace", "summary", str(folder / "trace")).returncode == 0
     assert (folder / "made").read_text() == "from the pane\n"
-    assert str(folder) in sent(server, 2)[-1]["content"]
+    assert str(folder) in returned(server, 2)
     (job,) = result["jobs"]
     assert f"job {job} goes on".encode() in done.stderr
     assert there.run("jobs", "kill", job).returncode == 0

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
-from ..errors import ConfigError, HarnessError
+from ..errors import ConfigError
 from ..tasks import background_tasks
 from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ..toolkit.catalogue import Catalogue
@@ -22,9 +23,11 @@ from .exec_approval import AutoApproval, NobodyToAsk
 from .exec_ending import Ended, exit_code, outcome_lines, result_json
 from .exec_events import VERSION, event_json
 from .exec_progress import news_line, progress_line
-from .exec_session import Chosen, Going, going_on
+from .exec_session import Chosen, session_to_resume
 from .exec_stream import JsonStream
 from .output import note, readable
+from .prompt.conversing import Begun, open_conversation
+from .resuming import stored_choices
 from .runtime import Session
 from .servers import servers_of, with_servers
 from .streams import Interruption, StreamWriter
@@ -33,10 +36,10 @@ if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
     from ..agent.settings import AgentSettings
-    from ..agent.subagents import Subagents
+    from ..agent.trace import Observer
     from ..agent.turn import TurnResult
 
-__all__ = ["ExecRequest", "run_exec"]
+__all__ = ["ExecRequest", "limited", "run_exec"]
 
 CANCEL_LIMIT = 30.0
 """Seconds that a turn has to end in order when it is cancelled."""
@@ -106,48 +109,48 @@ def _print_answer(text: str, interruption: Interruption) -> None:
 async def _opened(
     session: Session, request: ExecRequest, target: ExecutionContext, nobody: NobodyToAsk
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
-    from ..agent.opening import People, Taken, open_agent
+    from ..agent.opening import People
     from ..agent.sessions import SessionStore
-    from ..agent.subagent_notes import spent_in
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
+    if request.budget is not None:
+        await to_thread.run_sync(_check_price, request.profile)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
         toolkit = await stack.enter_async_context(
             open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)
         )
-        store = SessionStore()
-        going = await stack.enter_async_context(going_on(store, request.chosen, session, target, request.profile.name))
-        taken = Taken(going.stored.messages, spent_in(going.stored)) if going.stored is not None else Taken()
-        agent = await stack.enter_async_context(
-            open_agent(
-                target,
-                toolkit,
-                request.profile,
-                settings=_limited(request, taken.spent.cost if taken.spent is not None else 0.0),
-                people=People(AutoApproval() if request.auto_approve else nobody),
-                log=going.log,
-                session_id=going.session_id,
-                taken=taken,
-                tool_profile=request.tool_profile,
-                spawner=await _spawner(session, request, going),
-            )
+        store, settings = SessionStore(), session.settings
+        tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
+        begun = Begun(
+            profile=request.profile,
+            settings=request.settings,
+            people=People(AutoApproval() if request.auto_approve else nobody),
+            session_id=await session_to_resume(store, request.chosen, target),
+            tool_profile=request.tool_profile,
+            tmux=tmux,
+            options=stored_choices(session.invocation.choices),
+            models=request.models,
+            config_file=session.invocation.choices.config_file,
+            observers=await _observers(stack, session, request, toolkit),
         )
-        await _take_up(agent, toolkit, going)
-        yield agent, toolkit
+        found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
+        note(*found.in_flight.splitlines())
+        found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
+        yield found.agent, toolkit
 
 
-async def _spawner(session: Session, request: ExecRequest, going: Going) -> Subagents:
-    from ..agent.opening import load_agent
+async def _observers(
+    stack: AsyncExitStack, session: Session, request: ExecRequest, toolkit: Toolkit
+) -> Sequence[Observer]:
+    """Whoever watches beside us."""
+    path = session.invocation.trace
+    if not path:
+        return ()
+    from ..agent.trace import open_trace
 
-    await to_thread.run_sync(load_agent)
-    if request.budget is not None:
-        _check_price(request.profile)
-    from ..agent.subagents import Subagents
-    from ..agent.targets import NamedTargets
-
-    targets = NamedTargets(session.invocation.choices.config_file)
-    return Subagents(request.models, targets=targets, notes=going.stored.notes if going.stored is not None else ())
+    about = {"target": str(session.settings.target), "profile": request.profile.name, "model": request.profile.model}
+    return [await stack.enter_async_context(open_trace(Path(path), toolkit.redactor, about))]
 
 
 def _check_price(profile: ModelProfile) -> None:
@@ -167,32 +170,16 @@ def _check_price(profile: ModelProfile) -> None:
         )
 
 
-def _limited(request: ExecRequest, spent: float) -> AgentSettings:
-    """The settings with the budget of this run, sub-agents included."""
-    settings, budget = request.settings, request.budget
+def limited(settings: AgentSettings, budget: float | None, spent: float) -> AgentSettings:
+    """The settings with the budget of this run, sub-agents included. Pure.
+
+    Args:
+        spent: what the conversation has cost before, in US dollars.
+    """
     if budget is None:
         return settings
-    whole = spent + budget
-    known = settings.session_budget
+    whole, known = spent + budget, settings.session_budget
     return replace(settings, turn_budget=budget, session_budget=whole if known is None else min(known, whole))
-
-
-async def _take_up(agent: Agent, toolkit: Toolkit, going: Going) -> None:
-    """Tell what was in flight when a stored conversation was left."""
-    if going.stored is None:
-        return
-    from ..agent.sessions.recovery import in_flight
-
-    try:
-        found = await in_flight(going.stored, toolkit.ledger, agent.execution)
-    except HarnessError as error:
-        note(f"what was in flight could not be found out: {error}")
-        return
-    if found.operator:
-        note(*found.operator.splitlines())
-        agent.tell(found.model)
-    for job in found.running:
-        agent.events.publish(JobStarted(job_id=job.job_id, command=job.command))
 
 
 # -- the turn

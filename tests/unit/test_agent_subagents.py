@@ -1,0 +1,403 @@
+"""Sub-agents: conversations of their own, kept with their parent's, and under all of its limits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.agent_desk import profile_for
+from tests.support.model_server import Answer, Asked, Call, Gate, ModelServer, Text, Usage, call, model_server, say
+
+from harness import connect
+from harness.agent.agent import Agent
+from harness.agent.events import AnswerCompleted, TurnCompleted
+from harness.agent.models import ModelTable, Price
+from harness.agent.offering import for_agents
+from harness.agent.opening import People, open_agent
+from harness.agent.sessions import MemoryLog, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from harness.agent.settings import AgentSettings
+from harness.agent.subagent_notes import SubagentLog, spent_in, texts_of
+from harness.agent.subagents import Subagents, messages_of
+from harness.agent.targets import NamedTargets
+from harness.agent.usage import Spent
+from harness.errors import TargetNotFound
+from harness.toolkit.assembly import ToolkitSettings, open_toolkit
+from harness.toolkit.events import Event, SubagentStarted, ToolCallCompleted
+from harness.toolkit.permissions.answers import Answer as Reply
+from harness.toolkit.permissions.answers import Question, Scope
+from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.toolsettings import ToolSettings
+
+LIMIT = 60.0
+WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
+
+
+def task(prompt: str, **more: Any) -> Call:
+    return Call("task", {"prompt": prompt, **more})
+
+
+def first_prompt(asked: Asked) -> str:
+    """What a conversation began with."""
+    content = next(one["content"] for one in asked.body["messages"] if one["role"] == "user")
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
+class Scripts:
+    """Replies for each conversation, told apart by its first prompt."""
+
+    def __init__(self, scripts: Mapping[str, Sequence[Answer]]) -> None:
+        self._scripts = {prompt: list(answers) for prompt, answers in scripts.items()}
+        self._one = threading.Lock()
+        self.asked: dict[str, list[Asked]] = {prompt: [] for prompt in scripts}
+
+    def __call__(self, asked: Asked) -> Answer:
+        with self._one:
+            prompt = first_prompt(asked)
+            self.asked[prompt].append(asked)
+            return self._scripts[prompt].pop(0)
+
+
+@dataclass
+class Household:
+    """An agent whose sub-agents have models."""
+
+    agent: Agent
+    server: ModelServer
+    scripts: Scripts
+    log: MemoryLog
+    seen: list[Event] = field(default_factory=list)
+
+    async def say(self, prompt: str) -> str:
+        with anyio.fail_after(LIMIT):
+            result = await self.agent.turn(prompt)
+        assert result.status == "completed", result
+        return result.text
+
+    async def until(self, kind: type[Event], number: int) -> None:
+        """Wait for the so-many-th event of a kind."""
+        with self.agent.events.subscribe() as events:
+            left = number - sum(isinstance(one, kind) for one in self.seen)
+            while left > 0:
+                left -= isinstance(await anext(events), kind)
+
+    def of_calls(self, name: str) -> list[ToolCallCompleted]:
+        return [one for one in self.seen if isinstance(one, ToolCallCompleted) and one.outcome.call.name == name]
+
+
+@asynccontextmanager
+async def household(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scripts: Mapping[str, Sequence[Answer]],
+    *,
+    mode: Mode = Mode.AUTO,
+    people: People | None = None,
+    settings: AgentSettings | None = None,
+    log: MemoryLog | None = None,
+    session_id: str = "",
+    prices: Price | None = None,
+) -> AsyncIterator[Household]:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(home))
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HARNESS_TEST_KEY", "key-of-the-test")
+    replies, kept = Scripts(scripts), log or MemoryLog()
+    with model_server(replies) as server:
+        profile = replace(profile_for(server), prices=prices)
+        other = replace(profile, name="other", model="other-model")
+        spawner = Subagents(ModelTable((profile, other), "test"), notes=kept.notes)
+        toolkit_settings = for_agents(ToolkitSettings(permissions=PermissionSettings(mode)))
+        async with (
+            connect("local:") as execution,
+            open_toolkit(toolkit_settings) as toolkit,
+            open_agent(
+                execution,
+                toolkit,
+                profile,
+                settings=settings,
+                people=people,
+                log=kept,
+                session_id=session_id,
+                spawner=spawner,
+            ) as agent,
+        ):
+            made = Household(agent, server, replies, kept)
+            with agent.events.listening(made.seen.append):
+                yield made
+        assert server.refused == []
+
+
+async def test_a_sub_agent_has_a_conversation_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = {
+        "what is up?": [
+            Answer((task("look around", subagent_type="explore", description="looking"),)),
+            say("All well."),
+        ],
+        "look around": [call("run_shell", {"command": "echo from below", **WHY}), say("There was: from below")],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        assert await house.say("what is up?") == "All well."
+        (done,) = house.of_calls("task")
+        assert done.outcome.result.text == "There was: from below"
+        (below,) = house.of_calls("run_shell")
+        assert below.parent_call == done.outcome.call.call_id
+        assert below.outcome.call.agent_id.startswith("explore-")
+        started = next(one for one in house.seen if isinstance(one, SubagentStarted))
+        assert (started.agent_id, started.title) == (below.outcome.call.agent_id, "looking")
+        assert house.agent.state.spent.answers == 4
+        above, under = house.scripts.asked["what is up?"], house.scripts.asked["look around"]
+        assert "task" in above[0].text
+        assert "You work for another agent" in under[0].text
+        assert "change nothing" in under[0].text
+        assert "what is up?" not in under[1].text
+        assert "There was: from below" in above[1].text
+        assert [one.parent_call for one in house.seen if isinstance(one, TurnCompleted)] == [""]
+    session = str(done.outcome.result.metadata["session_id"])
+    assert [one.turn_id for one in house.log.turns if one.origin == "agent"] == []
+    assert "from below" in "".join(texts_of(house.log.notes)[session])
+    stored = StoredConversation(session=SUMMARY, turns=tuple(house.log.turns), notes=tuple(house.log.notes))
+    assert spent_in(stored) == house.agent.state.spent
+
+
+async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = [Gate(), Gate()]
+    scripts = {
+        "both": [Answer((task("left"), task("right"))), say("Both.")],
+        "left": [Answer((gates[0], Text("L")))],
+        "right": [Answer((gates[1], Text("R")))],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house, anyio.create_task_group() as tasks:
+        tasks.start_soon(house.say, "both")
+        with anyio.fail_after(LIMIT):
+            for gate in gates:
+                await gate.reached()
+        for gate in gates:
+            gate.open()
+    results = [one.outcome.result.text for one in house.of_calls("task")]
+    assert sorted(results) == ["L", "R"]
+
+
+async def test_a_sub_agent_goes_on_later_and_with_a_later_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {"begin": [Answer((task("count"),)), say("ok")], "count": [say("one"), say("two")]}
+    async with household(tmp_path, monkeypatch, first, session_id="abcd") as house:
+        await house.say("begin")
+        session = str(house.of_calls("task")[0].outcome.result.metadata["session_id"])
+        assert session.startswith("abcd.")
+        assert list(messages_of(house.log.notes)) == [session]
+    log = MemoryLog()
+    log.notes = list(house.log.notes)
+    later = {
+        "again": [Answer((task("and next?", resume=session), task("who?", resume="abcd.0123456789ab"))), say("ok")],
+        "count": [say("two")],
+    }
+    async with household(tmp_path, monkeypatch, later, session_id="abcd", log=log) as house:
+        await house.say("again")
+        texts = [one.outcome.result.text for one in house.of_calls("task")]
+        (asked,) = house.scripts.asked["count"]
+    assert "two" in texts
+    assert any("is not known any more" in text for text in texts)
+    assert [one["content"] for one in asked.body["messages"] if one["role"] == "assistant"] == ["one"]
+    assert "and next?" in asked.text
+
+
+async def test_a_sub_agent_that_does_not_finish_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = [Answer((Text(f"try {n}"), Call("run_shell", {"command": f"echo {n}", **WHY}))) for n in range(20)]
+    scripts = {"go": [Answer((task("forever"),)), say("It gave up.")], "forever": endless}
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        await house.say("go")
+        (done,) = house.of_calls("task")
+        assert len(house.scripts.asked["forever"]) == 8
+    assert done.outcome.result.is_error
+    assert "did not finish: the turn has had 8 answers" in done.outcome.result.text
+    assert "Its last words: try 7" in done.outcome.result.text
+    assert 'resume="' in done.outcome.result.text
+
+
+async def test_a_cancel_ends_the_sub_agent_and_nothing_begins_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    scripts = {
+        "go": [Answer((task("slow"), Call("run_shell", {"command": "touch later", **WHY}))), say("Fine.")],
+        "slow": [Answer((Text("I am"), gate, Text(" done")))],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        async with anyio.create_task_group() as tasks:
+
+            async def work() -> None:
+                assert (await house.agent.turn("go")).status == "cancelled"
+
+            tasks.start_soon(work)
+            with anyio.fail_after(LIMIT):
+                await gate.reached()
+                house.agent.cancel()
+        assert not (tmp_path / "later").exists()
+        assert await house.say("and now?") == "Fine."
+        gate.open()
+    notes = [json.loads(one.text) for one in house.log.notes]
+    assert [one["status"] for one in notes if one["what"] == "turn_ended"] == ["cancelled"]
+
+
+async def test_a_pause_holds_sub_agents_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    scripts = {
+        "go": [Answer((task("steps"),)), say("Done.")],
+        "steps": [Answer((gate, Call("run_shell", {"command": "touch made", **WHY}))), say("made")],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house, anyio.create_task_group() as tasks:
+        tasks.start_soon(house.say, "go")
+        with anyio.fail_after(LIMIT):
+            await gate.reached()
+            house.agent.pause("operator")
+            gate.open()
+            await house.until(AnswerCompleted, 2)  # with the call
+            await anyio.wait_all_tasks_blocked()
+        assert not (tmp_path / "made").exists()
+        house.agent.resume("operator")
+    assert (tmp_path / "made").exists()
+
+
+@dataclass
+class Noting(Approver):
+    """Says yes to everything, and keeps what was asked."""
+
+    questions: list[Question] = field(default_factory=list)
+
+    async def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        return Reply(Scope.ONCE)
+
+
+async def test_who_approves_sees_which_agent_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = {
+        "go": [Answer((task("make it"),)), say("ok")],
+        "make it": [call("run_shell", {"command": "touch made", **WHY}), say("made")],
+    }
+    noting = Noting()
+    async with household(tmp_path, monkeypatch, scripts, mode=Mode.ASK, people=People(noting)) as house:
+        await house.say("go")
+    assert [one.call.name for one in noting.questions] == ["task", "run_shell"]
+    assert noting.questions[0].call.agent_id == "agent"
+    assert noting.questions[1].call.agent_id.startswith("general-")
+
+
+async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = {
+        "go": [Answer((task("one", model="other"), task("two", model="openai:dear-model"))), say("ok")],
+        "one": [say("from the other")],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        await house.say("go")
+        assert house.scripts.asked["one"][0].model == "other-model"
+    texts = [one.outcome.result.text for one in house.of_calls("task")]
+    assert "from the other" in texts
+    assert any("no model 'openai:dear-model' may be asked for; there are: test, other" in text for text in texts)
+
+
+async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from decimal import Decimal
+
+    dear = Answer((Text("dear"),), usage=Usage(1_000_000, 0))
+    cheap = Answer((task("spend"),), usage=Usage(10, 0))
+    scripts = {"go": [cheap, say("never said")], "spend": [dear]}
+    settings = AgentSettings(session_budget=1.5)
+    price = Price(Decimal(2), Decimal(2))
+    async with household(tmp_path, monkeypatch, scripts, settings=settings, prices=price) as house:
+        with anyio.fail_after(LIMIT):
+            result = await house.agent.turn("go")
+        assert house.agent.state.spent.cost == pytest.approx(2.00002)
+    assert result.status == "limit"
+    assert "session_budget" in result.failure
+
+
+# -- where they may be sent
+
+
+async def test_agents_are_sent_only_to_targets_that_the_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[targets.here]\nurl = "local:"\n')
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    targets = NamedTargets(str(file))
+    for name in ("here", "local:"):
+        async with targets.open(name) as execution:
+            assert (await execution.run_shell("echo hi")).stdout == "hi\n"
+    for name in ("ssh://somewhere", "there", "", "ssh://["):
+        with pytest.raises(TargetNotFound, match="the settings name: here"):
+            async with targets.open(name):
+                raise AssertionError
+
+
+# -- notes
+
+SUMMARY = SessionSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
+
+
+async def test_the_notes_of_several_sub_agents_are_told_apart() -> None:
+    parent = MemoryLog()
+    one, two = SubagentLog(parent, "s.1"), SubagentLog(parent, "s.2")
+    await one.turn_started("t1", "look")
+    await one.append(["a", "b"])
+    await two.append(["x"])
+    await one.replaced(["ab"], "both")
+    await one.append(["c"])
+    one.note("odd", "text")
+    await one.noted("odd", "text")
+    await one.turn_ended("t1", "completed", Spent(input_tokens=5, answers=1, unpriced=1).json())
+    assert texts_of(parent.notes) == {"s.1": ["ab", "c"], "s.2": ["x"]}
+    turn = StoredTurn(turn_id="t", prompt="p", usage=Spent(1, 1, cost=0.5, answers=1).json())
+    stored = StoredConversation(session=SUMMARY, turns=(turn,), notes=tuple(parent.notes))
+    found = spent_in(stored)
+    assert (found.input_tokens, found.answers, found.cost) == (6, 2, 0.5)
+    assert messages_of(parent.notes) == {}  # no message could be read
+
+
+@given(
+    st.lists(
+        st.builds(
+            SessionNote,
+            at=st.just(0.0),
+            kind=st.just("subagent"),
+            text=st.text()
+            | st.sampled_from(
+                [
+                    "{}",
+                    "[]",
+                    "1",
+                    '{"agent":1,"what":"messages","messages":3}',
+                    '{"agent":"a","what":"messages","messages":["x"]}',
+                ]
+            ),
+        )
+    )
+)
+def test_notes_that_mean_nothing_are_left_out(notes: list[SessionNote]) -> None:
+    assert set(texts_of(notes)) <= {"a"}
+    assert messages_of(notes) == {}
+
+
+def test_the_pack_of_agents_is_added_where_the_operator_chose_no_tools() -> None:
+    assert for_agents(ToolkitSettings()).tools.extra_packs == ("agents",)
+    for tools in (
+        ToolSettings(packs=("core",)),
+        ToolSettings(include=("time",)),
+        ToolSettings(extra_packs=("agents",)),
+    ):
+        assert for_agents(ToolkitSettings(tools=tools)).tools == tools
