@@ -16,6 +16,7 @@ import anyio
 from .containers import container_files_row, containers_row
 from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
 from .latency import local_row, ssh_plain_row, ssh_tmux_row
+from .mcp import mcp_row
 from .model import Row, row_json
 from .peers import Peers
 from .report import machine, render
@@ -45,6 +46,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "toolkit-ledger": toolkit_ledger_row,
     "toolkit-permissions": toolkit_permissions_row,
     "toolkit-pipeline": toolkit_pipeline_row,
+    "mcp": mcp_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)
