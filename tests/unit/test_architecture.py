@@ -37,6 +37,7 @@ OWNERS = {
         "harness/harness/agent/subagents.py",
         "harness/harness/agent/turn.py",
         "harness/harness/agent/requesting.py",
+        "harness/harness/agent/trace/instrumented.py",
         "harness/harness/agent/trace/requests.py",
     ),
     "pydantic": (

@@ -1,0 +1,57 @@
+"""Who watches the agent of a run: a trace, where ``--trace`` asks for one, and telemetry, where it is switched on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from ..context import ExecutionContext
+from .runtime import Session
+
+if TYPE_CHECKING:
+    from ..agent.settings import AgentSettings
+    from ..agent.trace import Observer
+    from ..toolkit.seams import Redactor
+    from ..toolkit.values import JsonObject
+
+__all__ = ["observers_of"]
+
+
+@asynccontextmanager
+async def observers_of(
+    session: Session, settings: AgentSettings, redactor: Redactor, target: ExecutionContext
+) -> AsyncIterator[Sequence[Observer]]:
+    """Open them, for ``open_agent(observers=...)``; leave the agent before them.
+
+    Raises:
+        HarnessError: the trace cannot be written, or telemetry is switched on and cannot be sent.
+    """
+    from ..agent.trace import open_trace
+    from ..agent.trace.telemetry import open_telemetry
+
+    version = await to_thread.run_sync(_version)
+    async with AsyncExitStack() as stack:
+        found: list[Observer] = []
+        if session.invocation.trace:
+            about: JsonObject = {"harness": version, "target": str(target.target)}
+            path = Path(session.invocation.trace).expanduser()
+            found.append(await stack.enter_async_context(open_trace(path, redactor, about)))
+        telemetry = await stack.enter_async_context(
+            open_telemetry(
+                redactor,
+                wanted=settings.telemetry,
+                content=settings.telemetry_content,
+                about={"service.version": version, "harness.target": str(target.target)},
+            )
+        )
+        yield (*found, telemetry) if telemetry is not None else tuple(found)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("harness-ops")
