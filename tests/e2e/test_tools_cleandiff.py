@@ -439,7 +439,7 @@ async def test_the_lines_of_files_that_the_policy_keeps_back_are_not_shown(
     assert outcome.result.text.count("tiger") == 1
 
 
-APPLETS = ("cat", "env", "head", "printf", "sed", "sh", "sort", "tr")
+APPLETS = ("cat", "env", "find", "head", "printf", "sed", "sh", "sort", "tr")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.support.toolbox import Trace, Words
 
 from harness import ExecutionContext, connect
-from harness.errors import FileExists, FileNotFound, IsADirectory
+from harness.errors import FileError, FileExists, FileNotFound, IsADirectory
 from harness.results import FileContent
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Registry, ToolContext, ToolResult
@@ -258,6 +258,20 @@ async def test_what_the_target_says_itself_comes_through(ctx: ToolContext, tmp_p
     ctx.reads.saw(str(tmp_path), "x", whole=True)
     with pytest.raises(IsADirectory):
         await guarded_write(ctx, str(tmp_path), b"x")
+
+
+async def test_what_is_no_file_is_said_to_be_none_and_not_to_be_read_first(ctx: ToolContext, tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("dir")
+    for name, said in (("dir", "is a directory"), ("link", "is a directory"), ("pipe", "is a pipe, a socket or")):
+        path = str(tmp_path / name)
+        with pytest.raises(FileError, match=said):
+            await guarded_write(ctx, path, b"x")
+        with pytest.raises(FileError, match=said):
+            await guarded_write(ctx, path, b"x", mode="append")
+        with pytest.raises(FileError, match=said):
+            await guarded_edit(ctx, path, lambda old: b"x")
 
 
 async def test_an_edit_may_refuse_and_then_nothing_is_written(ctx: ToolContext, tmp_path: Path) -> None:

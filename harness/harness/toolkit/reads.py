@@ -23,8 +23,8 @@ from anyio import to_thread
 
 from ..backend import WriteMode
 from ..context import ExecutionContext
-from ..errors import FileError, FileNotFound, StaleFileError
-from ..results import FileContent, WriteResult
+from ..errors import FileError, FileNotFound, IsADirectory, StaleFileError
+from ..results import FileContent, FileType, WriteResult
 from .context import ToolContext
 from .seams import FileVersions
 from .values import ToolResult
@@ -170,11 +170,22 @@ async def expectation(ctx: ToolContext, path: str, *, whole: bool) -> Expected |
     """
     where = target_path(ctx, path)
     try:
-        real = (await ctx.execution.stat(where)).path
+        found = await ctx.execution.stat(where)
     except FileNotFound:
         return Expected(where, None)
+    if found.type != "file":
+        raise _no_file(ctx, path, found.type)
+    real = found.path
     version = ctx.reads.seen(real, whole=whole)
     return Expected(real, version) if version is not None else _not_read(ctx, path, real)
+
+
+def _no_file(ctx: ToolContext, path: str, kind: FileType) -> FileError:
+    target = str(ctx.execution.target)
+    if kind == "dir":
+        return IsADirectory(f"{path}: is a directory", target=target, hint="name a file")
+    text = f"{path}: is a pipe, a socket or a device, not a file"
+    return FileError(text, target=target, hint="use a command for it")
 
 
 def _not_read(ctx: ToolContext, path: str, real: str) -> ToolResult:

@@ -21,6 +21,7 @@ from .cleandiff_command import (
     NO_REPOSITORY,
     NO_TREE,
     STRANGE_FILTER,
+    WAITS,
     diff_command,
     mistake_of,
     new_files_command,
@@ -167,6 +168,7 @@ def _failure(args: _Arguments, done: ShellResult) -> ToolResult | None:
 _FAILURES = {
     STRANGE_FILTER: ("unsafe_filter", "not compared: {said} is configured, and git cannot be kept from running it"),
     FOREIGN_TREE: ("foreign_work_tree", "not compared: its work tree is {said}, which is not the repository's own"),
+    WAITS: ("not_a_file", "not compared: {said} is a pipe or a device, and git would wait for it"),
     NO_TREE: ("no_work_tree", "{path} has no work tree: give a range of two revisions as ref"),
     NO_GIT: ("no_git", "there is no git on the target"),
     NO_REPOSITORY: ("no_repository", "{path} is in no git repository that can be used: {said}"),

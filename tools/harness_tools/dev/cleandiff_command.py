@@ -12,7 +12,9 @@ What a repository could make git run while it compares, and what keeps it from t
 * a submodule's own configuration: its work tree is not looked at (``--ignore-submodules=dirty``).
 
 ``core.worktree`` runs nothing, but could show any file of the target as one of the repository's: a work tree that does
-not have the repository as its own is refused. Variables ``GIT_*`` of the target's environment are removed.
+not have the repository as its own is refused. git opens its own files, ``.gitignore`` and ``.gitattributes`` whatever
+they are: where one of them is a pipe or a device, nothing is compared. Variables ``GIT_*`` of the environment are
+removed.
 """
 
 from __future__ import annotations
@@ -21,19 +23,22 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from ..blocking import first_blocking
+
 __all__ = [
     "FOREIGN_TREE",
     "NO_GIT",
     "NO_REPOSITORY",
     "NO_TREE",
     "STRANGE_FILTER",
+    "WAITS",
     "diff_command",
     "mistake_of",
     "new_files_command",
     "untracked_command",
 ]
 
-NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE, NO_GIT = 90, 91, 92, 93, 94
+NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE, NO_GIT, WAITS = 90, 91, 92, 93, 94, 95
 """Exit codes of the script, which git has no use for."""
 
 ENVIRONMENT = {
@@ -63,12 +68,17 @@ for hx_name in $hx_names; do unset "$hx_name"; done
 {"".join(f"export {name}={shlex.quote(value)}{chr(10)}" for name, value in ENVIRONMENT.items())}\
 command -v git >/dev/null || exit {NO_GIT}
 hx_git() {{ command git --no-pager {" ".join(f"-c {shlex.quote(one)}" for one in _SETTINGS)} "$@"; }}
+hx_wait() {{ [ -z "$1" ] || {{ printf '%s\\n' "$1" >&2; exit {WAITS}; }}; }}
+hx_up=$PWD
+until [ -z "$hx_up" ] || [ -e "$hx_up/.git" ]; do hx_up=${{hx_up%/*}}; done
+if [ -d "$hx_up/.git" ]; then hx_wait "$({first_blocking('"$hx_up/.git/"')})"; fi
 hx_dir() {{ hx_found=$(hx_git rev-parse --git-dir) && (CDPATH= cd -- "$hx_found" && pwd -P); }}
 hx_own=$(hx_dir) || exit {NO_REPOSITORY}
 hx_top=$(hx_git rev-parse --show-toplevel 2>/dev/null)
 if [ -n "$hx_top" ]; then
   hx_its=$(CDPATH= cd -- "$hx_top" && hx_dir) 2>/dev/null
   [ "$hx_its" = "$hx_own" ] || {{ printf '%s\\n' "$hx_top" >&2; exit {FOREIGN_TREE}; }}
+  hx_wait "$({first_blocking('"$hx_top/"', ".git[ia]*")})"
 fi
 """
 # The names of the settings are before the first line feed of each record; one that cannot be told apart, or that git

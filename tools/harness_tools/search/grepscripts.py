@@ -32,6 +32,13 @@ _TEXTS_ONLY = (
 """Over several lines ``rg`` looks for NUL at the beginning of a file alone."""
 
 
+_BLOCKED_ABOVE = """\
+blocked= p=$PWD
+while for n in .gitignore .rgignore; do if [ -e "$p/$n" ] && [ ! -f "$p/$n" ]; then blocked=1; fi; done; [ -n "$p" ]
+do p=${p%/*}; done"""
+"""``rg`` would open these, whatever they are; old ones open the second without being asked to."""
+
+
 @dataclass(frozen=True, slots=True)
 class GrepQuery:
     """What is looked for, and where. ``most``: how many lines, or files, are shown. ``lines``: they are wanted."""
@@ -65,7 +72,8 @@ def _engine(query: GrepQuery) -> str:
     folds = " -i" if query.expression.folds else ""
     edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
     rg = (
-        f'if [ -z "$only" ] && command -v rg >/dev/null 2>&1; then\n'
+        f"{_BLOCKED_ABOVE if query.tree.excludes else 'blocked='}\n"
+        f'if [ -z "$only$blocked" ] && command -v rg >/dev/null 2>&1; then\n'
         f'  rg {_rg_options(query)} -c -e "$rgp" -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && engine=rg; fi\n'
     )
     grep = (
