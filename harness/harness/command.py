@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Capture", "Command", "Keys", "OnTimeout", "check_text", "parse_duration"]
+__all__ = ["Capture", "Command", "Keys", "LiveView", "OnTimeout", "check_text", "parse_duration"]
 
 OnTimeout = Literal["keep", "kill"]
 OutputCallback = Callable[[bytes], None]
@@ -48,11 +48,29 @@ def check_text(text: str, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveView:
+    """An ``on_output`` for people who look on. When a command has ended, or its time is over, and much of its output
+    is still to come, it gets the end of that alone: nobody waits for what nobody would read.
+
+    Args:
+        show: gets the output.
+        skipped: told how many bytes were passed over before the next ones that are shown.
+    """
+
+    show: OutputCallback
+    skipped: Callable[[int], None]
+
+    def __call__(self, data: bytes) -> None:
+        self.show(data)
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One command to run. ``wait`` False: return once it is dispatched. ``timeout`` in seconds.
 
     ``on_output`` gets every byte of standard output in order, as it arrives, and of standard error too unless
-    ``on_stderr`` takes that where it is a stream of its own. Neither is cut by ``max_output``.
+    ``on_stderr`` takes that where it is a stream of its own. Neither is cut by ``max_output``. A :class:`LiveView`
+    may get less.
     ``stdin`` as a path is a regular file of this machine, which is never held in memory as a whole.
     """
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import anyio
 
-from harness.command import Command, OutputCallback
+from harness.command import Command, LiveView, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
@@ -22,6 +22,7 @@ from . import joboutput, jobscript, jobshell
 from .jobends import JobEnds
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable, KeptJob
+from .jobview import VIEW_REST, ViewedStream
 from .panelog import LAG, PaneLog, PaneOutput, late_bytes, read_log
 from .shell import HeldShell, Reply, open_held_shell
 from .state import JobRecord, JobStore, LogPlace, pane_uid
@@ -153,6 +154,11 @@ class JobFollower:
         failures: list[CallbackError],
         scope: anyio.CancelScope,
     ) -> None:
+        if isinstance(callback, LiveView):
+            await show(receive, callback, delivered, number, failures)
+            if failures:
+                scope.cancel()
+            return
         while data := await receive():
             delivered[number] += len(data)
             if not call_back(callback, data, failures):
@@ -168,10 +174,20 @@ class JobFollower:
         failures: list[CallbackError] = []
         for number, suffix in enumerate(("out", "err")):
             whole = (reply.stdout, reply.stderr)[number] if reply else None
+            view = callbacks[number]
+            if isinstance(view, LiveView) and (whole is None or len(whole) > joboutput.INLINE):
+                await self._pass_over(view, job_id, suffix, delivered, number)
             async for data in self._rest(job_id, suffix, whole, delivered[number]):
                 delivered[number] += len(data)
                 if not call_back(callbacks[number], data, failures):
                     raise failures[0]
+
+    async def _pass_over(self, view: LiveView, job_id: str, suffix: str, delivered: list[int], number: int) -> None:
+        """Let the view go on near the end of what is kept."""
+        start = await self._size(self._store.path(job_id, suffix)) - VIEW_REST
+        if start > delivered[number]:
+            view.skipped(start - delivered[number])
+            delivered[number] = start
 
     async def _rest(self, job_id: str, suffix: str, whole: bytes | None, start: int) -> AsyncIterator[bytes]:
         if whole is not None and len(whole) <= joboutput.INLINE:
@@ -371,13 +387,40 @@ def _ignore(data: bytes) -> None:
     pass
 
 
+async def show(
+    receive: Callable[[], Awaitable[bytes]],
+    view: LiveView,
+    delivered: list[int],
+    number: int,
+    failures: list[CallbackError],
+) -> None:
+    """Show what comes, until nothing more does; what the view raises is kept, and ends it."""
+    stream = ViewedStream(view, delivered, number)
+
+    async def shown() -> None:
+        try:
+            await stream.show()
+        except Exception as error:
+            failures.append(_failure(error))
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shown)
+        await stream.read(receive)
+        tasks.cancel_scope.cancel()
+
+
+def _failure(error: Exception) -> CallbackError:
+    failure = CallbackError()
+    failure.__cause__ = error
+    return failure
+
+
 def call_back(callback: OutputCallback, data: bytes, failures: list[CallbackError]) -> bool:
     """Call the caller's function; what it raises is kept, to be raised where the caller waits."""
     try:
         callback(data)
     except Exception as error:
-        failure = CallbackError()
-        failure.__cause__ = error
-        failures.append(failure)
+        failures.append(_failure(error))
         return False
     return True

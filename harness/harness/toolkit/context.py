@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .notebook import Notebook
     from .profiles import FacedCall
+    from .progress import ProgressStream
     from .questions import Questioner
     from .registry import Registry
-    from .secrets_stream import StreamRedactor
     from .values import Subject, ToolCall
 
 __all__ = ["CallNotes", "ToolContext"]
@@ -39,7 +39,7 @@ class CallNotes:
     """The call as it may be shown, once its arguments are known to be valid."""
     shown: str = ""
     """The end of the progress that was shown so far, redacted."""
-    streams: dict[str, StreamRedactor] = field(default_factory=dict)
+    streams: dict[str, ProgressStream] = field(default_factory=dict)
     """What redacts each stream of progress: it holds back what may be the beginning of a secret."""
     redactor: Redactor | None = None
     """Redacts the progress of this call instead of the executor's."""
@@ -101,15 +101,21 @@ class ToolContext:
         A piece of ``stdout`` or ``stderr`` may end anywhere: what could be the beginning of a secret is shown with
         what follows it. A note is whole.
         """
-        from .secrets_stream import StreamRedactor
-
-        redactor = self.notes.redactor or self.redactor
         if stream == "note":
-            self._show(redactor.text(text), stream)
-            return
+            self._show((self.notes.redactor or self.redactor).text(text), stream)
+        else:
+            self._show(self._progress(stream).feed(text), stream)
+
+    def skip_progress(self, stream: Literal["stdout", "stderr"] = "stdout") -> None:
+        """The next piece of a stream does not follow the last one: what is between them is not shown."""
+        self._progress(stream).skip()
+
+    def _progress(self, stream: str) -> ProgressStream:
+        from .progress import ProgressStream
+
         if stream not in self.notes.streams:
-            self.notes.streams[stream] = StreamRedactor(redactor)
-        self._show(self.notes.streams[stream].feed(text), stream)
+            self.notes.streams[stream] = ProgressStream(self.notes.redactor or self.redactor)
+        return self.notes.streams[stream]
 
     def finish_progress(self) -> None:
         """Show what was held back; the executor does this when the tool has ended."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Literal
 
+from ..command import LiveView
 from ..results import ShellResult, Status
 from .context import ToolContext
 from .contract import OutputLimit
@@ -81,12 +82,16 @@ def note_job(done: ShellResult, ctx: ToolContext) -> None:
         ctx.publish(JobStarted(job_id=done.job_id, command=ctx.redactor.text(done.command)))
 
 
-def progress_of(ctx: ToolContext, stream: Literal["stdout", "stderr"] = "stdout") -> Callable[[bytes], None]:
-    """A function that shows a command's output as it comes: for ``on_output``, and for ``on_stderr``."""
+def progress_of(ctx: ToolContext, stream: Literal["stdout", "stderr"] = "stdout") -> LiveView:
+    """What shows a command's output as it comes: for ``on_output``, and for ``on_stderr``."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def show(chunk: bytes) -> None:
         if text := decoder.decode(chunk):
             ctx.progress(text, stream)
 
-    return show
+    def skipped(_count: int) -> None:
+        decoder.reset()
+        ctx.skip_progress(stream)
+
+    return LiveView(show, skipped)

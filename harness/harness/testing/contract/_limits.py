@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from ...command import LiveView
 from ...context import ExecutionContext
 from ...results import Status
 from ._commands import MIB, completed, usable
@@ -152,6 +153,21 @@ async def output_is_reported_live(ctx: ExecutionContext) -> None:
             await seen.wait()  # before the command can end
         await open_gate(ctx, directory)
     assert b"".join(chunks) == b"first\n" + b"".join(b"%d\n" % number for number in range(1, 20_001))
+
+
+@check("A live view gets output in order, is told how much it does not get, and always gets the end.")
+async def output_is_viewed(ctx: ExecutionContext) -> None:
+    pieces: list[bytes | int] = []
+    view = LiveView(pieces.append, pieces.append)
+    result = completed(await ctx.run_shell("seq 1 300000", on_output=view, max_output=4 * MIB))
+    whole, at = b"".join(b"%d\n" % number for number in range(1, 300_001)), 0
+    assert result.stdout_bytes == whole
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            assert whole[at : at + len(piece)] == piece, at
+        at += piece if isinstance(piece, int) else len(piece)
+    assert at == len(whole)
+    assert isinstance(pieces[-1], bytes)
 
 
 @check("200 commands from 20 tasks at once: each gets its own output and its own exit code.")
