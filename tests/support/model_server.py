@@ -4,7 +4,7 @@ Use::
 
     with model_server([Answer((Text("Looking."), Call("run_shell", {"command": "df"}))), say("Full.")]) as server:
         # base URLs: server.openai_url (chat and responses), server.anthropic_url, server.google_url,
-        # server.openrouter_url, server.ollama_url; any key will do unless key="..." is given.
+        # server.openrouter_url, server.ollama_url, server.bedrock_url; any key will do unless key="..." is given.
         ...
         assert server.asked[0].body["messages"][-1]["content"] == "What fills the disk?"
 
@@ -43,6 +43,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,9 +52,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tests.support.model_wire.anthropic import AnthropicDialect
+from tests.support.model_wire.bedrock import BedrockDialect
 from tests.support.model_wire.chat import ChatDialect
 from tests.support.model_wire.dialect import Dialect, Sent, Setting
 from tests.support.model_wire.gemini import GeminiDialect
@@ -144,12 +146,13 @@ class ModelServer:
     port: int
     asked: list[Asked]
     refused: list[str]
+    scheme: str
     _more: threading.Condition = field(repr=False)
 
     @property
     def url(self) -> str:
         """Its root."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def openai_url(self) -> str:
@@ -168,7 +171,7 @@ class ModelServer:
         """The base URL for Anthropic."""
         return self.url
 
-    google_url = anthropic_url
+    google_url = bedrock_url = anthropic_url
 
     def wait_for_requests(self, count: int, timeout: float = 60) -> None:
         """Return when that many requests have come; blocks the thread.
@@ -182,13 +185,18 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(script: Script, *, key: str = "", port: int = 0) -> Iterator[ModelServer]:
-    """A server on the loopback. With ``key`` it answers 401 to every other key."""
+def model_server(
+    script: Script, *, key: str = "", port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[ModelServer]:
+    """A server on the loopback. With ``key`` it answers 401 to every other key; ``tls`` makes it speak TLS."""
     server = _Server(script, key, port)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="model server")
     thread.start()
     try:
-        yield ModelServer(server.server_address[1], server.asked, server.refused, server.more)
+        scheme = "http" if tls is None else "https"
+        yield ModelServer(server.server_address[1], server.asked, server.refused, scheme, server.more)
     finally:
         server.end()
         thread.join()
@@ -307,6 +315,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self, dialect: Dialect, path: str, raw: bytes) -> Asked:
         body = json.loads(raw)
         headers = {name.lower(): value for name, value in self.headers.items()}
+        if isinstance(dialect, BedrockDialect):
+            model, verb = unquote(path).removeprefix("/model/").rsplit("/", 1)
+            return Asked(self.path, dialect.name, model, verb.endswith("stream"), body, headers)
         if isinstance(dialect, GeminiDialect):
             model, _, verb = path.rpartition("/")[2].partition(":")
             return Asked(self.path, dialect.name, model, verb.startswith("stream"), body, headers)
@@ -337,6 +348,8 @@ class _Handler(BaseHTTPRequestHandler):
         document = dialect.error(failure)
         if isinstance(dialect, GeminiDialect):
             status = document["error"]["code"]
+        elif isinstance(dialect, BedrockDialect):
+            status = dialect.status(failure)
         body = json.dumps(document) if failure.body is None else failure.body
         self._send_bytes(status, body.encode(), failure.headers)
 
@@ -348,7 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, dialect.whole(answer, setting))
             return
         self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Type", getattr(dialect, "content_type", "text/event-stream"))
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for sent in dialect.stream(answer, setting):
@@ -370,6 +383,8 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Gone
 
     def _client_has_gone(self) -> bool:
+        if isinstance(self.connection, ssl.SSLSocket):
+            return False  # it cannot be looked at without reading
         ready, _, _ = select.select([self.connection], [], [], 0)
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
@@ -399,6 +414,8 @@ def _dialect(path: str) -> Dialect | None:
         return ResponsesDialect()
     if path.endswith("/messages"):
         return AnthropicDialect()
+    if path.endswith(("/converse", "/converse-stream")):
+        return BedrockDialect()
     return GeminiDialect() if path.endswith(GOOGLE_VERBS) else None
 
 

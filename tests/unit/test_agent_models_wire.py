@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
+import trustme
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -30,6 +35,7 @@ from tests.support.model_server import (
     ModelServer,
     Raw,
     Reasoning,
+    Script,
     Stop,
     Text,
     Usage,
@@ -77,12 +83,41 @@ KINDS = [
     Kind("ollama", "qwen:8b", lambda server: server.ollama_url, "openai"),
     Kind("openai-compatible", "local", lambda server: server.openai_url, "openai"),
 ]
+BEDROCK = Kind("bedrock", "anthropic.claude-test-v1:0", lambda server: server.bedrock_url, "bedrock")
+KINDS.append(BEDROCK)
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.provider)
 TOOL = ToolDefinition(
     name="run_shell",
     description="Runs a command.",
     parameters_json_schema={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 )
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Who issues the certificate of the server: Amazon's library sends keys over TLS only."""
+    return trustme.CA()
+
+
+Serve = Callable[..., AbstractContextManager[ModelServer]]
+
+
+@pytest.fixture
+def serve(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """Starts a server for a kind of provider."""
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+    def start(kind: Kind, script: Script, *, key: str = "") -> AbstractContextManager[ModelServer]:
+        if kind is not BEDROCK:
+            return model_server(script, key=key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        return model_server(script, key=key, tls=context)
+
+    return start
 
 
 async def ask(opened: OpenModel, *messages: ModelMessage) -> ModelResponse:
@@ -115,14 +150,14 @@ async def failed(opened: OpenModel) -> ModelFailure:
 
 @every_kind
 async def test_a_conversation_with_reasoning_and_parallel_calls_goes_over_the_wire(
-    kind: Kind, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("OPENAI_API_KEY", "another-key-that-is-not-sent")
     both = (Call("run_shell", {"command": "df -h"}), Call("run_shell", {"command": "uptime"}))
     usage = Usage(input=100, output=20, cache_read=50, reasoning=0)
     first = Answer((Reasoning("Let me think."), Text("I look at it."), *both), usage=usage)
-    with model_server([first, say("The disk is full.")], key=KEY) as server:
+    with serve(kind, [first, say("The disk is full.")], key=KEY) as server:
         profile = replace(kind.profile(server), max_output=512, temperature=0.5, reasoning="low")
         async with open_model(profile, environ={"K": KEY}) as opened:
             asked = ModelRequest([UserPromptPart("What is wrong?")], instructions="You look after hosts.")
@@ -179,8 +214,8 @@ FAILURES = [
 
 
 @every_kind
-async def test_every_failure_is_told_apart_and_names_no_key(kind: Kind) -> None:
-    with model_server([reply for reply, _, _ in FAILURES]) as server:
+async def test_every_failure_is_told_apart_and_names_no_key(kind: Kind, serve: Serve) -> None:
+    with serve(kind, [reply for reply, _, _ in FAILURES]) as server:
         async with open_model(kind.profile(server), environ={"K": KEY}) as opened:
             for reply, wanted, retryable in FAILURES:
                 failure = await failed(opened)
@@ -191,10 +226,10 @@ async def test_every_failure_is_told_apart_and_names_no_key(kind: Kind) -> None:
 
 
 @every_kind
-async def test_a_provider_says_when_to_ask_again(kind: Kind) -> None:
+async def test_a_provider_says_when_to_ask_again(kind: Kind, serve: Serve) -> None:
     headers = [{"Retry-After": "7"}, {"retry-after-ms": "1500"}, {"Retry-After": "2.5"}]
     date = {"Date": "Thu, 01 Jan 2026 00:00:00 GMT", "Retry-After": "Thu, 01 Jan 2026 00:00:20 GMT"}
-    with model_server([Failure("rate_limit", headers=one) for one in [*headers, date]]) as server:
+    with serve(kind, [Failure("rate_limit", headers=one) for one in [*headers, date]]) as server:
         async with open_model(kind.profile(server), environ={"K": KEY}) as opened:
             waits = [(await failed(opened)).retry_after for _ in range(4)]
     assert waits[:3] == [7.0, 1.5, 2.5]
@@ -204,14 +239,14 @@ async def test_a_provider_says_when_to_ask_again(kind: Kind) -> None:
     }  # a server's own Date header comes before ours, and which one counts is the library's
 
 
-@pytest.mark.parametrize("kind", KINDS[:5], ids=lambda kind: kind.provider)
-async def test_an_answer_that_is_cut_off_cleanly_is_not_taken_for_a_whole_one(kind: Kind) -> None:
-    with model_server([Answer((Text("half"), Call("run_shell", '{"command": "rm'), Stop()))]) as server:
+@pytest.mark.parametrize("kind", [*KINDS[:5], BEDROCK], ids=lambda kind: kind.provider)
+async def test_an_answer_that_is_cut_off_cleanly_is_not_taken_for_a_whole_one(kind: Kind, serve: Serve) -> None:
+    with serve(kind, [Answer((Text("half"), Call("run_shell", '{"command": "rm'), Stop()))]) as server:
         failure = await failure_of(kind.profile(server))
     assert failure.retryable
 
 
-@every_kind
+@pytest.mark.parametrize("kind", KINDS[:-1], ids=lambda kind: kind.provider)
 async def test_a_cancel_reaches_the_provider_at_once_and_the_client_is_closed(kind: Kind) -> None:
     gate = Gate()
     with model_server([Answer((Text("I begin."), gate, Text("I end.")))]) as server:
@@ -238,8 +273,8 @@ async def test_silence_ends_with_a_failure() -> None:
 async def test_no_key_of_the_provider_goes_to_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"):
         monkeypatch.setenv(name, KEY)
-    with model_server([say("hi")] * len(KINDS)) as server:
-        for kind in KINDS:
+    with model_server([say("hi")] * len(KINDS[:-1])) as server:
+        for kind in KINDS[:-1]:
             async with open_model(replace(kind.profile(server), key=None)) as opened:
                 await ask(opened, ModelRequest.user_text_prompt("hi"))
         assert KEY not in "".join(str(one.headers) for one in server.asked)

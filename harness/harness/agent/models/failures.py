@@ -39,7 +39,7 @@ FailureKind = Literal[
 LONGEST_WAIT = 120.0
 """Seconds. A provider that asks for more is not waited for."""
 FIRST_WAIT = 1.0
-SAY_THE_END = frozenset({"anthropic", "google", "google-cloud", "openai-responses"})
+SAY_THE_END = frozenset({"anthropic", "bedrock", "google", "google-cloud", "openai-responses"})
 """Providers whose streams always say why they end."""
 SAID = 300
 """Characters of a provider's own words."""
@@ -255,9 +255,10 @@ def _words_of(body: object) -> str:
     if isinstance(body, str):
         return _words_of(parsed) if (parsed := _parsed(body)) is not None else body
     if isinstance(body, Mapping):
+        lower = {str(key).lower(): value for key, value in body.items()}
         for key in ("error", "message", "detail"):
-            if body.get(key):
-                return _words_of(body[key])
+            if lower.get(key):
+                return _words_of(lower[key])
     if isinstance(body, list) and body:
         return _words_of(body[0])
     return "" if body is None or isinstance(body, list) else json.dumps(body, default=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from ...errors import ConfigError
 from .opened import OpenModel
 from .prices import context_limit_of
 from .profiles import ModelProfile
-from .providers import COMPATIBLE, local_url
+from .providers import COMPATIBLE, KEY_VARIABLES, KEYLESS, local_url
 
 __all__ = ["opened"]
 
@@ -65,7 +66,7 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
 
 def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
     base_url = profile.base_url or local_url(profile.provider, os.environ)
-    if not key and base_url:
+    if not key and base_url and profile.provider in {*KEY_VARIABLES, *KEYLESS}:
         key = NO_KEY
     if profile.provider == COMPATIBLE:
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -73,12 +74,14 @@ def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
         return OpenAICompatibleProvider(profile.name, base_url=base_url, api_key=key)
     made = _class_of(profile)
     taken = inspect.signature(made.__init__).parameters
-    arguments = {name: value for name, value in {"api_key": key}.items() if value}
+    arguments: dict[str, Any] = {"api_key": key} if key else {}
     if key and "api_key" not in taken:
         raise ConfigError(f"model {profile.name}: {profile.provider} takes no key from a profile")
     named = next((name for name in ("base_url", "azure_endpoint") if name in taken), "")
     if base_url and named:
         arguments[named] = base_url
+    if "aws_read_timeout" in taken:
+        return _amazon(made(**{**arguments, "aws_read_timeout": profile.timeout}))
     provider = made(**arguments)
     if base_url and not named:
         _redirect(provider, base_url, profile)
@@ -90,6 +93,15 @@ def _class_of(profile: ModelProfile) -> type[Provider[Any]]:
         return infer_provider_class(WIRE.get(profile.provider, profile.provider))
     except ValueError:
         raise ConfigError(f"model {profile.name}: no provider is named {profile.provider!r}") from None
+
+
+def _amazon(provider: Provider[Any]) -> Provider[Any]:
+    """Amazon's library logs keys, and takes the number of its retries from files and variables only; ours are shown."""
+    logging.getLogger("botocore").setLevel(logging.INFO)
+    client = provider.client.meta
+    service = client.service_model.service_id.hyphenize()
+    client.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
+    return provider
 
 
 def _redirect(provider: Provider[Any], base_url: str, profile: ModelProfile) -> None:

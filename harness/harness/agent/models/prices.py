@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["context_limit_of", "cost_of"]
 
 MILLION = 1_000_000
-LISTED = {"openai-responses": "openai", "azure-responses": "azure", "bedrock": "aws", "google-cloud": "google"}
+LISTED = {
+    "azure-responses": "azure",
+    "bedrock": "aws",
+    "google-cloud": "google",
+    "openai-responses": "openai",
+    "xai": "x-ai",
+}
 """Providers that have another name in the list."""
 
 
