@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
-from .command import (
-    DEFAULT_MAX_OUTPUT,
-    DEFAULT_TIMEOUT,
-    Capture,
-    Command,
-    Keys,
-    OnTimeout,
-    check_text,
-    parse_duration,
-)
+from .command import DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT, Capture, Command, Keys, OnTimeout, check_text, parse_duration
 from .config import Config
 from .discovery import open_target
 from .errors import UnsupportedOperation
+from .operators import Listener, Operators
 from .results import (
     DirEntry,
     FileContent,
@@ -290,6 +282,10 @@ class ExecutionContext:
     def attach_command(self) -> list[str]:
         """The command that an operator types on this machine to watch and take over."""
         return self._need_terminal("attach").attach_command()
+
+    def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
+        """Watch the people at the session: see :meth:`Terminal.operators`, also for what it raises."""
+        return self._need_terminal("operators").operators(listener)
 
     @property
     def attach_command_read_only(self) -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
 from .command import Capture, Command, Keys
+from .errors import UnsupportedOperation
+from .operators import Listener, Operators
 from .results import PaneInfo, SessionInfo, ShellResult
 
 __all__ = ["Sessions", "Terminal"]
@@ -120,6 +123,14 @@ class Terminal(ABC):
     @abstractmethod
     async def kill_session(self, name: str) -> None:
         """End a managed session and its panes. The session in use is refused."""
+
+    def operators(self, listener: Listener) -> AbstractAsyncContextManager[Operators]:
+        """Watch the people at the session, who are shown what goes on.
+
+        Raises:
+            UnsupportedOperation: this terminal cannot tell what they do, which is the default.
+        """
+        raise UnsupportedOperation("this terminal cannot tell what its operators do", hint="use tmux 3.2 or newer")
 
     @abstractmethod
     def attach_command(self, *, read_only: bool = False) -> list[str]:

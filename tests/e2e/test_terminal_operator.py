@@ -245,3 +245,19 @@ async def test_leaving_a_context_leaves_the_session_to_the_operator(open_desk: O
     assert (await again.ctx.run_shell("echo more")).stdout == "more\n"
     await operator.sees("more")
     assert desk.tmux.cmd("show-options", "-g").stdout == before
+
+
+@everywhere
+@pytest.mark.parametrize("key", ["t", "w", "="])
+async def test_a_clock_or_a_menu_in_the_pane_is_put_away(desk: Desk, key: str) -> None:
+    operator = await desk.operator(150, 40)
+    await desk.ctx.run_shell("true")
+    desk.tmux.cmd("set-buffer", "for the list of buffers")
+    operator.press("C-b", key)
+    await until(lambda: desk.show("#{pane_in_mode}") != "0")
+    result = await desk.ctx.run_shell("echo whole; (exit 5)", timeout=15)
+    assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 5, "whole\n")
+    operator.press("C-b", key)
+    await until(lambda: desk.show("#{pane_in_mode}") != "0")
+    await desk.ctx.send_keys(literal_text="echo typed", enter=True)
+    await operator.sees("\ntyped")

@@ -36,6 +36,7 @@ OWNERS = {
         "harness/harness/agent/models/scripted.py",
         "harness/harness/agent/subagents.py",
         "harness/harness/agent/turn.py",
+        "harness/harness/agent/transcript.py",
         "harness/harness/agent/requesting.py",
         "harness/harness/agent/trace/instrumented.py",
         "harness/harness/agent/trace/requests.py",

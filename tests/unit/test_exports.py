@@ -111,7 +111,7 @@ CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     "read_job",
     "run_beside",
-    *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session"),
+    *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(
         "attach_command",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .protocol import control_line
 
-__all__ = ["BUSY", "Dispatch", "SavedFile", "next_log", "release", "slot_text", "type_text"]
+__all__ = ["BUSY", "Dispatch", "SavedFile", "leave_modes", "next_log", "release", "slot_text", "type_text"]
 
 BUSY = "busy:"
 _PIECE = 8000
@@ -55,6 +55,8 @@ class Dispatch:
     suffix: str = ""
     lines: tuple[str, ...] = ()
     lock: bool = True
+    quits: bool = True
+    """This tmux has ``copy-mode -q``."""
     script: str = ""
     """What the tmux server runs before it types: a plain client would write the slot later than the keys arrive."""
 
@@ -66,14 +68,7 @@ class Dispatch:
         """
         steps: list[tuple[str, ...]] = [
             ("set-option", "-w", "-t", self.window, "@harness_busy", self.job_id),
-            (
-                "if-shell",
-                "-F",
-                "-t",
-                self.pane,
-                "#{pane_in_mode}",
-                _nested(("send-keys", "-t", self.pane, "-X", "cancel")),
-            ),
+            *leave_modes(self.pane, quits=self.quits),
             ("select-pane", "-t", self.pane, "-e"),
             ("set-option", "-w", "-u", "-t", self.window, "@harness_unlocked"),
             *self._keys(),
@@ -99,6 +94,19 @@ class Dispatch:
         if self.kind == "fish":  # it has no aliases
             return [*slot, typed, clear, *type_text(self.pane, _FISH_LINE), enter]
         return [*slot, typed, (*clear, "Space", "h", "x", "Enter")]
+
+
+def leave_modes(pane: str, *, quits: bool) -> list[tuple[str, ...]]:
+    """Leave whatever mode an operator has put the pane in: scrolling, a menu, the clock. Keys would go there.
+
+    Args:
+        quits: this tmux has ``copy-mode -q``; without it two modes, one over the other, are left at most.
+    """
+    if quits:
+        return [("copy-mode", "-q", "-t", pane)]
+    cancel, press = ("send-keys", "-t", pane, "-X", "cancel"), ("send-keys", "-t", pane, "q")
+    one = ("if-shell", "-F", "-t", pane, "#{==:#{pane_mode},copy-mode}", _nested(cancel), _nested(press))
+    return [("if-shell", "-F", "-t", pane, "#{pane_in_mode}", _nested(one))] * 2
 
 
 def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:

@@ -52,6 +52,8 @@ class Link:
         self._changed = anyio.Event()
         self._wanted = anyio.Event()
         self._settled = False
+        self.greeting: list[tuple[str, ...]] = []
+        """Further commands that each control client begins with."""
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the client has gone, before another one attaches: from here on the stream has a hole."""
@@ -94,6 +96,7 @@ class Link:
         if not self.setup.version.window_size:
             size = f"{self.setup.config.width},{self.setup.config.height}"
             commands.append(("refresh-client", "-C", size))
+        commands += self.greeting
         try:
             blocks = await client.request(*commands, timeout=ATTACH_TIMEOUT)
         except BaseException:

@@ -58,6 +58,12 @@ class Pane:
         self.restarted: int | None = None
         """The exit code of a shell that ended with no job of ours in it, until somebody has been told."""
         self.changed = anyio.Event()
+        self.prompted = 0.0
+        """When its shell last showed its prompt, by the event loop's clock."""
+        self.by_hand = 0
+        """Commands, empty ones in some shells, that nobody's job was."""
+        self.typed = -60.0
+        """When a caller of ours last typed into it."""
         self._scanner = MarkerScanner(nonce)
         self.paused = False
         """The live stream has a hole; the log is read instead until the job has ended."""
@@ -160,7 +166,7 @@ class Pane:
             case "end":
                 self._end(mark)
             case "prompt":
-                self.phase = "prompt"
+                self.phase, self.prompted = "prompt", anyio.current_time()
             case "continue":
                 self.phase = "continuation"
             case "cwd":
@@ -185,11 +191,13 @@ class Pane:
             self.shells[index] = replace(self.shells[index], pid=int(pid))
 
     def _start(self, number: int) -> None:
+        self.by_hand += number == 0 and not self.jobs  # bash says so of what we type, too
         self.phase, self.running = "running", number
         if self.job is not None and self.job.number == number:
             self.job.start()
 
     def _end(self, mark: Mark) -> None:
+        self.by_hand += mark.job == 0 and self.phase in ("prompt", "continuation")  # dash and ash tell no beginning
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()

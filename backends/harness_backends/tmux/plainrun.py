@@ -196,6 +196,7 @@ class PlainRunner:
             job_id=job.job_id,
             kind=known.pane.shell.kind,
             lock=self.tmux.setup.config.keyboard_lock,
+            quits=self.tmux.setup.version.quits_modes,
             script=f"umask 077; echo '{text.strip()}' >{slot}",
         )
 

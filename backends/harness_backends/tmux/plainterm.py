@@ -18,7 +18,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .capture import capture_command, captured_text, extract_tagged
 from .job import PaneJob
-from .keyboard import type_text
+from .keyboard import leave_modes, type_text
 from .keys import check_keys
 from .naming import DEFAULT_PANE, check_name
 from .plain import PlainTmux
@@ -143,9 +143,8 @@ class PlainTerminal(Terminal):
         pane, text = known.row.pane_id, request.literal_text
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")
-        leave = f"send-keys -t {pane} -X cancel"
         steps: list[tuple[str, ...]] = [
-            ("if-shell", "-F", "-t", pane, "#{pane_in_mode}", leave),
+            *leave_modes(pane, quits=self._tmux.setup.version.quits_modes),
             ("select-pane", "-t", pane, "-e"),
             *(self._literal(pane, text) if text else ()),
             *(("send-keys", "-t", pane, "--", key) for key in request.keys),

@@ -34,6 +34,7 @@ def plan(
         kind=pane.shell.kind,
         slot=f"{setup.pane_dir(pane.uid)}/next",
         lock=setup.config.keyboard_lock,
+        quits=setup.version.quits_modes,
     )
     if not pane.shell.files:
         _check_plain(body, target)

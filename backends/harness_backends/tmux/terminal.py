@@ -15,6 +15,7 @@ from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
 from harness.errors import ConnectionLost, PaneBusy, PaneGone, TerminalError
+from harness.operators import Listener, Operators
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.tasks import BackgroundTasks, background_tasks
 from harness.terminal import Terminal
@@ -26,11 +27,13 @@ from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
 from .held import held_output
 from .job import PaneJob
+from .keyboard import leave_modes
 from .keys import check_keys
 from .link import READY_TIMEOUT, Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
 from .panes import PaneTable
+from .people import PeopleAtSession, watching
 from .plainterm import PlainTerminal, control_refused, open_plain
 from .protocol import Notification, Output
 from .runner import PaneRunner
@@ -56,6 +59,7 @@ class TmuxTerminal(Terminal):
         self._tasks = tasks
         self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.transport.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
+        self._people: PeopleAtSession | None = None
 
     # -- events
 
@@ -65,6 +69,8 @@ class TmuxTerminal(Terminal):
             pane = self._table.by_id.get(event.pane)
             if pane is not None:
                 pane.feed(event.data)
+                if self._people is not None:
+                    self._people.saw(pane)
         elif isinstance(event, Notification):
             self._on_notification(event)
 
@@ -78,6 +84,8 @@ class TmuxTerminal(Terminal):
                 self._tasks.start_soon(self._table.resume, pane)
         elif event.name == "client-detached":
             self._tasks.start_soon(self._link.keep_drainer)
+        elif self._people is not None:
+            self._people.told(event)
 
     # -- commands
 
@@ -177,11 +185,12 @@ class TmuxTerminal(Terminal):
         check_keys(request.keys, self._link.transport.target)
         pane = await self._target_pane(request.pane or request.target)
         await self._runner.settle(pane)
+        pane.typed = anyio.current_time()
         text = request.literal_text
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")
         steps: list[tuple[str, ...]] = [
-            ("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"send-keys -t {pane.pane_id} -X cancel"),
+            *leave_modes(pane.pane_id, quits=self._link.setup.version.quits_modes),
             ("select-pane", "-t", pane.pane_id, "-e"),
         ]
         steps += await self._table.literal(pane, text) if text else []
@@ -241,6 +250,20 @@ class TmuxTerminal(Terminal):
         argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self.session}"]
         return self._link.transport.interactive_argv([*argv, "-r"] if read_only else argv)
 
+    @asynccontextmanager
+    async def operators(self, listener: Listener) -> AsyncIterator[Operators]:
+        async with watching(self._link, self._table, self._tasks, listener, self._watch) as people:
+            yield people
+
+    def _watch(self, people: PeopleAtSession | None) -> None:
+        self._people = people
+
+    async def back(self, created: bool) -> None:
+        """The link was lost and is back."""
+        await self._table.reattached(created)
+        if self._people is not None:
+            self._tasks.start_soon(self._people.back)
+
     def describe(self) -> str:
         pane = self._table.by_name(DEFAULT_PANE)
         if pane is None:
@@ -297,7 +320,7 @@ async def open_terminal(
             yield plain
             return
         await table.refresh()
-        tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), table.reattached)
+        tasks.start_soon(link.watch, lambda: table.new_pane(DEFAULT_PANE, config.cwd), holder[0].back)
         try:
             yield holder[0]
         finally:

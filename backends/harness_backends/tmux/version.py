@@ -49,6 +49,11 @@ class TmuxVersion:
         return self >= TmuxVersion(3, 1)
 
     @property
+    def quits_modes(self) -> bool:
+        """``copy-mode -q``, which leaves every mode of a pane, or does nothing (3.1)."""
+        return self >= TmuxVersion(3, 1)
+
+    @property
     def pads_captures(self) -> bool:
         """``capture-pane -J`` adds blanks that no program wrote (before 3.3)."""
         return self < TmuxVersion(3, 3)

@@ -28,7 +28,7 @@ from ..toolkit.events import (
 )
 from ..toolkit.executor import Executor
 from .conversation.compacting import Compacting, needed
-from .conversation.situation import situation
+from .conversation.situation import RunningJobs, situation
 from .events import (
     AgentPaused,
     AgentResumed,
@@ -123,6 +123,8 @@ class Agent:
         self.executor = executor
         self.transcript = transcript
         self.settings = settings
+        self.jobs = RunningJobs()
+        """The commands that its calls have left running."""
         self._log = log
         self._gate = gate
         self._instructions = instructions
@@ -132,7 +134,6 @@ class Agent:
         self._context = 0
         self._limit = profile.context_limit
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
-        self._meanwhile: list[str] = []
         self._queue: deque[_Waiting] = deque()
         self._places = 0
         self._more = anyio.Event()
@@ -141,6 +142,8 @@ class Agent:
         self._asked: set[str] = set()
         self._paused_by = ""
         self._closed = False
+        self.hand_back: Callable[[str], None] | None = None
+        """Looks at what people did while it was paused, and then calls :meth:`go_on`."""
 
     # -- what it is, and does
 
@@ -300,8 +303,15 @@ class Agent:
             self._paused_by = by
             self.events.publish(AgentPaused(by=by, reason=reason))
 
-    def resume(self, by: str, meanwhile: str = "") -> None:
-        """Go on. The model is told ``meanwhile``, what was done while it was paused."""
+    def resume(self, by: str) -> None:
+        """Go on, when what was done meanwhile has been looked at, where somebody does that."""
+        if self._gate.paused and self.hand_back is not None:
+            self.hand_back(by)
+        else:
+            self.go_on(by)
+
+    def go_on(self, by: str, meanwhile: str = "") -> None:
+        """Go on now. The model is told ``meanwhile``, what was done while it was paused."""
         if not self._gate.paused:
             return
         if meanwhile:
@@ -350,7 +360,7 @@ class Agent:
         return news
 
     async def _situation(self) -> str:
-        return await situation(self.execution)
+        return await situation(self.executor, self.jobs)
 
     def _count(self, spent: Spent) -> Spent:
         if spent.answers:
@@ -396,7 +406,8 @@ class Agent:
     # -- what it hears
 
     def heard(self, event: Event) -> None:
-        """Listen to its own events: who waits for an answer of the operator, and which jobs have ended."""
+        """Listen to its own events: who waits for an answer of the operator, and which jobs run and have ended."""
+        self.jobs.heard(event)
         if isinstance(event, PermissionAsked | QuestionAsked):
             self._asked.add(event.request_id)
         elif isinstance(event, PermissionReplied | QuestionAnswered):

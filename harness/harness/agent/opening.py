@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,10 @@ from .trace import Observer, observed, watching
 from .usage import Spent
 
 if TYPE_CHECKING:
+    from ..toolkit.executor import Executor
+    from ..toolkit.permissions.settings import Mode
     from .agent import Agent
+    from .transcript import Transcript
 
 __all__ = ["OpenOne", "People", "Taken", "load_agent", "open_agent"]
 
@@ -103,11 +106,8 @@ async def open_agent(
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
-    from .conversation.history import loaded
-    from .conversation.instructions import instructions
     from .gate import Gate
     from .subagents import Parent, introduce
-    from .transcript import Transcript
 
     settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
     gate, compactor = Gate(), AgentCompactor()
@@ -131,20 +131,39 @@ async def open_agent(
         mode = toolkit.settings.permissions.mode
         agent = compactor.agent = Agent(
             executor,
-            Transcript(log, toolkit.redactor, [loaded(text) for text in taken.messages]),
+            _transcript(log, toolkit, taken),
             log,
             gate,
             settings=settings,
-            instructions=instructions(execution, executor.registry, mode, settings.instructions),
+            instructions=_instructions(executor, mode, settings),
             profile=profile,
             open_model=models.open,
             spent=taken.spent,
         )
         introduce(spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, settings, mode))
-        stack.enter_context(watching(executor.events, observers))
-        stack.enter_context(executor.events.listening(JobNotes(log).heard))
-        with executor.events.listening(agent.heard):
-            try:
-                yield agent
-            finally:
-                agent.close()
+        with _heard(agent, log, observers):
+            yield agent
+
+
+def _transcript(log: ConversationLog, toolkit: Toolkit, taken: Taken) -> Transcript:
+    from .conversation.history import loaded
+    from .transcript import Transcript
+
+    return Transcript(log, toolkit.redactor, [loaded(text) for text in taken.messages])
+
+
+def _instructions(executor: Executor, mode: Mode, settings: AgentSettings) -> str:
+    from .conversation.instructions import instructions
+
+    return instructions(executor.execution, executor.registry, mode, settings.instructions)
+
+
+@contextmanager
+def _heard(agent: Agent, log: ConversationLog, observers: Sequence[Observer]) -> Iterator[None]:
+    """The agent, its log and its observers hear what happens inside; then it is closed."""
+    events = agent.events
+    with watching(events, observers), events.listening(JobNotes(log).heard), events.listening(agent.heard):
+        try:
+            yield
+        finally:
+            agent.close()

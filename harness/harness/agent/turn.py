@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["Surroundings", "Turn", "TurnResult", "spent_on"]
+
+log = logging.getLogger(__name__)
 
 CANCELLED = (
     "[The operator cancelled this turn. What was running then was interrupted, and may have done part of its work.]"
@@ -96,6 +99,10 @@ class Turn:
             return await self._answers()
         except HarnessError as error:
             return self._result("failed", failure=str(error), error=error)
+        except Exception as error:  # a conversation is worth more than one turn of it
+            log.exception("the turn failed")
+            known = HarnessError(f"internal error: {type(error).__name__}: {error}", hint="please report it")
+            return self._result("failed", failure=str(known), error=known)
         finally:
             self._around.gate.refuse(cancelled=False)
 

@@ -1,0 +1,219 @@
+"""People at a session: noticed by what they type and by a key of theirs, and told in the status line what goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+
+from harness.errors import HarnessError, UnsupportedOperation
+from harness.operators import Listener, OperatorActivity, Operators, ScreenMark
+from harness.tasks import BackgroundTasks
+
+from .link import Link
+from .naming import DEFAULT_PANE
+from .pane import Pane
+from .panes import PaneTable
+from .protocol import Notification, control_line
+
+__all__ = ["SUBSCRIPTION", "PeopleAtSession", "activity_commands", "is_typing", "watching"]
+
+SUBSCRIPTION = "hxtaken"
+HOOK = "client-detached[77]"
+SETTLED = 0.3
+"""Seconds after its prompt in which a shell may still write some of it."""
+RECENT = 2.0
+"""Seconds in which a key was pressed that can explain what is written at a prompt."""
+PAUSE = 1.0
+"""Seconds between two looks at who types."""
+LINES = 200
+"""Lines of what was written meanwhile, at most."""
+END_LIMIT = 2.0
+
+STATUS = (
+    "#{?@harness_taken,PAUSED: the operator has it - F12 gives it back,"
+    "#{?@harness_agent,agent: #{@harness_agent} - F12 takes over,"
+    "#{?@harness_busy,job #{@harness_busy} runs - F12: keyboard,}}} %H:%M"
+)
+TAKEN = "@harness_taken"
+AGENT = "@harness_agent"
+CLIENT = "@harness_agent_client"
+_UNSHOWN = re.compile(r"[^\w \-:.,]", re.ASCII)
+
+
+def _line(*commands: tuple[str, ...]) -> str:
+    return control_line(*commands).decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def activity_commands(session: str) -> list[tuple[str, ...]]:
+    """What every control client of ours that watches sends when it attaches. Pure.
+
+    The hook takes the agent's word away when that client has gone: nobody else would, after a kill.
+    """
+    where = ("-t", f"={session}:")
+    unlock = (("select-pane", "-e"), ("set-option", "-w", "@harness_unlocked", "1"))
+    toggle = ("set-option", "-F", TAKEN, f"#{{?{TAKEN},,1}}")
+    forget = _line(("set-option", "-u", *where, AGENT), ("set-option", "-u", *where, TAKEN))
+    gone = _line(("if-shell", "-F", f"#{{==:#{{hook_client}},client-#{{{CLIENT}}}}}", forget))
+    return [
+        ("set-option", "-F", *where, CLIENT, "#{client_pid}"),
+        ("set-option", *where, "status-right", STATUS),
+        ("set-hook", *where, HOOK, gone),
+        ("bind-key", "-n", "F12", "if-shell", "-F", f"#{{{AGENT}}}", _line(toggle, *unlock), _line(*unlock)),
+        ("refresh-client", "-B", f"{SUBSCRIPTION}::#{{{TAKEN}}}"),
+    ]
+
+
+def is_typing(clients: str, window: str, since: float) -> bool:
+    """Whether somebody has used a client that looks at the window and may type. Pure.
+
+    Args:
+        clients: lines of ``CONTROL_MODE READ_ONLY ACTIVITY WINDOW``.
+        since: seconds since the epoch; tmux tells whole ones.
+    """
+    for line in clients.splitlines():
+        control, read_only, activity, looks_at = (*line.split(" "), "", "", "", "")[:4]
+        person = control != "1" and read_only != "1" and looks_at == window
+        if person and activity.isdecimal() and int(activity) >= int(since):
+            return True
+    return False
+
+
+class PeopleAtSession(Operators):
+    """Made by :func:`watching`."""
+
+    def __init__(self, link: Link, table: PaneTable, tasks: BackgroundTasks, listener: Listener) -> None:
+        self._link = link
+        self._table = table
+        self._tasks = tasks
+        self._listener = listener
+        self._where = ("-t", f"={link.setup.session}:")
+        self._taken = False
+        self._text = ""
+        self._looking = False
+        self._looked = -PAUSE
+        self._ran: dict[str, int] = {}
+
+    # -- what is noticed
+
+    def saw(self, pane: Pane) -> None:
+        """A pane has written something that no job of ours has."""
+        now = anyio.current_time()
+        ran = pane.by_hand != self._ran.setdefault(pane.uid, pane.by_hand)
+        edits = pane.phase == "prompt" and now - pane.prompted > SETTLED
+        if pane.jobs or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
+            return
+        self._looking, self._ran[pane.uid] = True, pane.by_hand
+        self._tasks.start_soon(self._look, pane, RECENT if ran else min(RECENT, now - pane.prompted))
+
+    async def _look(self, pane: Pane, seconds: float) -> None:
+        try:
+            clock, clients = await self._link.ask(
+                ("display-message", "-p", "%s"),
+                (
+                    "list-clients",
+                    *self._where,
+                    "-F",
+                    "#{client_control_mode} #{client_readonly} #{client_activity} #{window_id}",
+                ),
+            )
+            typed_by_us = anyio.current_time() - pane.typed < RECENT
+            since = float(clock.text) - seconds
+            if not typed_by_us and is_typing(clients.text, pane.window_id, since):
+                self._listener(OperatorActivity("typing", pane.name))
+        except (HarnessError, ValueError):
+            return  # the next thing that is written will do
+        finally:
+            self._looking, self._looked = False, anyio.current_time()
+
+    def told(self, event: Notification) -> None:
+        """A notification that the key was pressed, or that an option was set."""
+        if event.name != "subscription-changed" or event.args[:1] != (SUBSCRIPTION,):
+            return
+        taken = event.args[-1] == "1"
+        if taken != self._taken:
+            self._taken = taken
+            self._listener(OperatorActivity("took" if taken else "returned"))
+
+    async def back(self) -> None:
+        """The link was lost and is back: what we had said is said again."""
+        await self._set(AGENT, self._text)
+
+    # -- what is shown
+
+    async def show(self, text: str) -> None:
+        self._text = _UNSHOWN.sub("", text)[:40].strip()
+        await self._set(AGENT, self._text)
+
+    async def take(self, *, taken: bool) -> None:
+        if taken != self._taken:  # to say again what the key said could undo what it says meanwhile
+            self._taken = taken
+            await self._set(TAKEN, "1" if taken else "")
+
+    async def _set(self, option: str, value: str) -> None:
+        unset = () if value else ("-u",)
+        words = (value,) if value else ()
+        await self._link.ask(("set-option", *unset, *self._where, option, *words))
+
+    async def mark(self, pane: str | None = None) -> ScreenMark:
+        found = await self._table.find(pane or DEFAULT_PANE)
+        size, cursor, limit = await self._lines(found)
+        return ScreenMark(found.name, size + cursor, limit)
+
+    async def since(self, mark: ScreenMark) -> str:
+        pane = await self._table.find(mark.pane)
+        size, cursor, _ = await self._lines(pane)
+        start = max(mark.line - size, cursor - LINES)  # the screen's first line is 0
+        blocks = await self._link.ask(("capture-pane", "-p", "-J", "-t", pane.pane_id, "-S", str(start)))
+        return blocks[-1].text.rstrip()
+
+    async def _lines(self, pane: Pane) -> tuple[int, int, int]:
+        told = "#{history_size} #{cursor_y} #{history_limit}"
+        blocks = await self._link.ask(("display-message", "-p", "-t", pane.pane_id, told))
+        size, cursor, limit = (int(number) for number in blocks[-1].text.split())
+        return size, cursor, limit
+
+    async def leave(self) -> None:
+        """Take our word away."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT), suppress(HarnessError):
+            await self._link.ask(
+                ("set-option", "-u", *self._where, AGENT),
+                ("set-option", "-u", *self._where, TAKEN),
+                ("set-option", "-u", *self._where, "status-right"),
+                ("set-hook", "-u", *self._where, HOOK),
+                ("refresh-client", "-B", SUBSCRIPTION),
+            )
+
+
+@asynccontextmanager
+async def watching(
+    link: Link,
+    table: PaneTable,
+    tasks: BackgroundTasks,
+    listener: Listener,
+    watch: Callable[[PeopleAtSession | None], None],
+) -> AsyncIterator[Operators]:
+    """Watch the people at a session.
+
+    Raises:
+        UnsupportedOperation: this tmux cannot tell what they do.
+    """
+    if not link.setup.version.client_flags:
+        raise UnsupportedOperation(
+            f"tmux {link.setup.version} cannot tell when an operator takes over; 3.2 or newer can",
+            target=link.transport.target,
+        )
+    people = PeopleAtSession(link, table, tasks, listener)
+    commands = activity_commands(link.setup.session)
+    link.greeting += commands
+    watch(people)
+    try:
+        await link.ask(*commands)
+        yield people
+    finally:
+        watch(None)
+        for command in commands:
+            link.greeting.remove(command)
+        await people.leave()
