@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
@@ -16,7 +18,7 @@ from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit.permissions.belowsearch import SECONDS
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shelltrees import Trees, trees_of
+from harness.toolkit.permissions.shelltrees import Trees, feeds, listed, trees_of
 
 __all__ = ["here"]
 
@@ -129,6 +131,23 @@ async def test_on_another_machine_only_a_harness_that_is_there_has_files_to_prot
     assert await made.allows("run_shell", "chmod -R 700 ~")
     await made.ctx.execution.mkdir("/home/user/.config/harness", parents=True)
     assert not await made.allows("run_shell", "chmod -R 700 ~")
+
+
+@given(
+    st.sampled_from(["tar", "cp", "mv", "rm", "rsync", "find", "7z", "unzip", "grep", "rg", "git", "chmod", "ln", "x"]),
+    st.lists(
+        st.one_of(st.text(max_size=6), st.sampled_from(["-r", "-C", "-x", "--", "-", "~", ".", "-t", "--get", "a/"]))
+    ),
+    st.booleans(),
+)
+def test_any_words_are_judged(name: str, words: list[str], read_only: bool) -> None:
+    found = trees_of([name, *words], read_only=read_only)
+    assert feeds([name, *words]) in (True, False)
+    every = {*found.reads, *found.changes, *listed([name, *words])}
+    assert all(isinstance(word, str) for word in every)
+    plain = [word for word in words if word and not word.startswith("-") and "=" not in word]
+    if name == "rm" and "-r" in words and "--" not in words:
+        assert set(plain) <= set(found.changes)
 
 
 def test_a_command_without_directories_has_none() -> None:

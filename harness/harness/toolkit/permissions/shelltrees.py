@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .globs import has_wildcard
-from .shelltreesdata import CHANGING, COPYING, PLAIN, READING, REMOTE, SEARCHING
+from .shelltreesdata import CHANGING, COPYING, FEEDING, LISTING, PLAIN, READING, REMOTE, SEARCHING
 from .shellwrap import SHELLS, is_wrapper
 
-__all__ = ["HERE", "Trees", "trees_of"]
+__all__ = ["HERE", "Trees", "feeds", "listed", "trees_of"]
 
 HERE = "."
 """The directory in which the command runs."""
@@ -24,6 +24,8 @@ _READS = frozenset(
     {"cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "file", "strings", "md5sum", "sha256sum", "jq"}
 )
 _COMMANDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_NAMES = re.compile(r"--(?:files|null-files|files0)-from|-T$")
+"""Options that take names from a file."""
 _UNKNOWN = re.compile(r"[$`]")
 
 
@@ -52,6 +54,22 @@ def trees_of(argv: Sequence[str], *, read_only: bool) -> Trees:
     if not name or name in PLAIN or read_only or passes_on:
         return Trees()
     return Trees(changes=tuple(dict.fromkeys((*given.operands, *given.tails))), guessed=True)
+
+
+def feeds(argv: Sequence[str]) -> bool:
+    """Whether a simple command gives the names that it reads to another program, as ``xargs`` does."""
+    return bool(argv) and (posixpath.basename(argv[0]) in FEEDING or any(map(_NAMES.match, argv[1:])))
+
+
+def listed(argv: Sequence[str]) -> tuple[str, ...]:
+    """The directories of which a simple command may list everything below, for another program."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    given = _Given(name, argv[1:])
+    if name == "find":
+        return _roots(given)
+    if name in LISTING or (name, *given.operands[:1]) == ("git", "ls-files"):
+        return (*given.operands, HERE)
+    return ()
 
 
 class _Given:
@@ -146,7 +164,8 @@ def _unpacked(given: _Given, read_only: bool) -> Trees:
     return Trees(changes=given.after("-d", "-o", "-D", "--directory") or (HERE,))
 
 
-def _find(given: _Given, read_only: bool) -> Trees:
+def _roots(given: _Given) -> tuple[str, ...]:
+    """Where ``find`` begins."""
     roots: list[str] = []
     for word in given.words:
         if word in ("-H", "-L", "-P"):
@@ -154,11 +173,15 @@ def _find(given: _Given, read_only: bool) -> Trees:
         if word.startswith(("-", "(", "!", ",")):
             break
         roots.append(word)
-    roots = roots or [HERE]
+    return tuple(roots) or (HERE,)
+
+
+def _find(given: _Given, read_only: bool) -> Trees:
+    roots = _roots(given)
     run = [after for word, after in zip(given.words, given.words[1:], strict=False) if word in _COMMANDS]
     programs = {posixpath.basename(program) for program in run} - _LOOKS
     changes = bool(programs - _READS) or (not read_only and not programs)
-    return Trees(reads=tuple(roots) if programs else (), changes=tuple(roots) if changes else ())
+    return Trees(reads=roots if programs else (), changes=roots if changes else ())
 
 
 def _git(given: _Given, read_only: bool) -> Trees:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CHANGING", "COPYING", "PLAIN", "READING", "REMOTE", "SEARCHING"]
+__all__ = ["CHANGING", "COPYING", "FEEDING", "LISTING", "PLAIN", "READING", "REMOTE", "SEARCHING"]
 
 SEARCHING = frozenset({"rg", "ag", "ack", "ugrep", "rgrep", "pt", "sift"})
 """What searches the directory where it is when it is given no other."""
@@ -31,6 +31,10 @@ COPYING = {
 """What makes entries in the last directory that it is given."""
 REMOTE = frozenset({"scp", "rsync"})
 """Where a word with a colon is on another host."""
+FEEDING = frozenset({"xargs", "parallel", "cpio", "pax"})
+"""What takes the names of files from what it reads."""
+LISTING = frozenset({"find", "fd", "fdfind", "ls", "rg", "tree", "du"})
+"""What may list all that is below a directory."""
 PLAIN = frozenset(
     [
         *("cd", "pushd", "popd", "chdir", "mkdir", "rmdir", "touch", "test", "[", "[[", "echo", "printf", "export"),

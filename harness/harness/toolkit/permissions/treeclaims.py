@@ -17,7 +17,7 @@ from .blocklist import is_harness
 from .globs import has_wildcard
 from .harddenials import HardDenials
 from .shellpaths import homeward
-from .shelltrees import HERE, Trees, trees_of
+from .shelltrees import HERE, Trees, feeds, listed, trees_of
 from .targetpaths import PathFinder, RealPath, at_home
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class TreeReader:
         self._start = start
         self._home = execution.capabilities.home
         self._commands = judgement.commands
+        self._feeds = any(feeds(command.argv) for command in judgement.commands)
         self._entered = _entered(text, judgement.commands)
 
     async def reason(self) -> str:
@@ -79,8 +80,7 @@ class TreeReader:
         Raises:
             HarnessError: the link was lost.
         """
-        used = [(command, trees_of(command.argv, read_only=command.read_only)) for command in self._commands]
-        used = [(command, trees) for command, trees in used if trees != Trees()]
+        used = [(command, trees) for command in self._commands for trees in self._trees(command)]
         if not used:
             return ""
         here = await self._here() if any(HERE in (*one.reads, *one.changes) for _, one in used) else []
@@ -93,6 +93,12 @@ class TreeReader:
                 if path.is_dir or not path.is_known:
                     tops[path.real] = tops.get(path.real, False) or command.privileged
         return await self._kept_back(tops)
+
+    def _trees(self, command: SimpleCommand) -> Iterable[Trees]:
+        if self._feeds and (places := listed(command.argv)):
+            yield Trees(reads=places, changes=places)
+        elif (trees := trees_of(command.argv, read_only=command.read_only)) != Trees():
+            yield trees
 
     async def _kept_back(self, tops: dict[str, bool]) -> str:
         if len(tops) > MOST:
