@@ -331,3 +331,10 @@ async def test_an_answer_that_stopped_early_is_asked_for_again_and_an_echoed_key
             with pytest.raises(ModelFailure) as caught:
                 await requester.ask(opened, wanted)
     assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_openai_is_asked_not_to_keep_what_hosts_say() -> None:
+    with model_server([say("hi")]) as server:
+        async with open_model(KINDS[1].profile(server), environ={"K": KEY}) as opened:
+            await ask(opened, ModelRequest.user_text_prompt("hi"))
+        assert server.asked[0].body["store"] is False

@@ -31,6 +31,8 @@ CLOSING = 5.0
 """Seconds for the connections to be closed."""
 WIRE = {"openai": "openai-chat"}
 """Providers that pydantic-ai has under another name."""
+STORING = frozenset({"azure-responses", "openai-responses"})
+"""Providers that keep what hosts say unless they are asked not to."""
 THINKING = {"off": False, "low": "low", "medium": "medium", "high": "high"}
 
 
@@ -145,6 +147,7 @@ def _settings(profile: ModelProfile, model: Model) -> ModelSettings:
         "timeout": profile.timeout,
         "max_retries": 0,  # ours are shown to the operator
         "cache": True,
+        "openai_store": False if profile.provider in STORING else None,
     }
     known = {name: value for name, value in wanted.items() if value is not None}
     return cast("ModelSettings", {name: known[name] for name in known if name not in model.unsupported_settings})
