@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ...errors import HarnessError
 from ...tasks import BackgroundTasks, background_tasks
 from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
+from ..resuming import stored_choices
 from ..runtime import Session
 from .callview import subject_of
 from .commands import completions
@@ -34,6 +35,8 @@ from .view import View
 if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.settings import AgentSettings
+    from ...agent.trace import Observer
+    from ...toolkit.assembly import Toolkit
     from .app import Wanted
 
 __all__ = ["Serving"]
@@ -54,6 +57,7 @@ class Serving:
         self._execution = execution
         self._settings: AgentSettings | None = None
         self._models: ModelTable | None = None
+        self._observers: Sequence[Observer] = ()
         self._color = session.invocation.color is not False
         self._timed = TimedApproval()
         self._history = EnteredBefore(history_path(), lambda text: "")  # nothing can be taken out of it yet
@@ -80,7 +84,7 @@ class Serving:
     async def run(self) -> None:
         """Until the operator leaves."""
         self._greet()
-        with logs_shown(lambda text: self._view.note(text, "warn")):
+        with logs_shown(self._warn):
             async with background_tasks() as listing, anyio.create_task_group() as tasks:
                 self._listing = listing
                 tasks.start_soon(self._supply)
@@ -122,23 +126,18 @@ class Serving:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Supplies]:
-        from ...agent.offering import for_agents
         from ...agent.sessions import SessionStore
-        from ...toolkit.assembly import load_toolkit_settings, open_toolkit
         from .conversations import Conversations
         from .deadlines import Deadlines
         from .operators import open_operator
 
-        choices = self._session.invocation.choices
-        settings = await to_thread.run_sync(load_toolkit_settings, choices)
         async with AsyncExitStack() as stack:
-            variables = dict(self._session.settings.config.env)
-            toolkit = await stack.enter_async_context(open_toolkit(for_agents(settings), variables=variables))
-            for problem in toolkit.problems:
-                self._view.note(problem, "warn")
+            toolkit = await self._toolkit(stack)
             operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self.surface))
             stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
             tasks = await stack.enter_async_context(background_tasks())
+            models = await self._table()
+            self._observers = await self._watching(stack, toolkit)
             store = SessionStore()
             group = await stack.enter_async_context(anyio.create_task_group())
             yield Supplies(
@@ -146,9 +145,36 @@ class Serving:
                 operator=operator,
                 deadlines=Deadlines(tasks),
                 conversations=Conversations(self._execution, toolkit, store, self._view, group, self._loop.changed),
-                models=await self._table(),
+                models=models,
                 store=store,
             )
+
+    async def _toolkit(self, stack: AsyncExitStack) -> Toolkit:
+        from ...agent.offering import for_agents
+        from ...toolkit.assembly import load_toolkit_settings, open_toolkit
+        from ...toolkit.catalogue import load_catalogue
+        from .servertools import server_tools
+
+        choices, variables = self._session.invocation.choices, dict(self._session.settings.config.env)
+        settings = for_agents(await to_thread.run_sync(load_toolkit_settings, choices))
+        catalogue = await to_thread.run_sync(load_catalogue, settings.tools)
+        await stack.enter_async_context(server_tools(choices, catalogue.registry, self._warn))
+        toolkit = await stack.enter_async_context(open_toolkit(settings, catalogue=catalogue, variables=variables))
+        for problem in toolkit.problems:
+            self._warn(problem)
+        return toolkit
+
+    async def _watching(self, stack: AsyncExitStack, toolkit: Toolkit) -> Sequence[Observer]:
+        """Whoever watches beside the operator; without models there is nothing to watch."""
+        from ..observing import observers_of
+
+        if self._settings is None:
+            return ()
+        opened = observers_of(self._session, self._settings, toolkit.redactor, self._execution)
+        return await stack.enter_async_context(opened)
+
+    def _warn(self, text: str) -> None:
+        self._view.note(text, "warn")
 
     async def _table(self) -> ModelTable | None:
         """The models of the settings; a mistake there is said, and costs nothing but the models."""
@@ -218,6 +244,8 @@ class Serving:
             people=People(PromptApprover(self.surface, self._changed), PromptQuestioner(self.surface), self._timed),
             session_id=self._wanted.session_id,
             tmux=tmux,
+            options=stored_choices(self._session.invocation.choices),
+            observers=self._observers,
             models=self._models,
             config_file=self._session.invocation.choices.config_file,
         )
