@@ -6,31 +6,16 @@ operator would use: OpenSSH with its master connection, tmux, the shell, files a
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import mkdtemp
+from dataclasses import dataclass
 
-import anyio
-
-from ..config import Config
-from ..context import ExecutionContext, connect
-from ..errors import HarnessError, StaleFileError, UnsupportedOperation
+from ..context import ExecutionContext
+from ..errors import HarnessError, StaleFileError
 from ..results import ShellResult
-from ..testing.ssh_server import embedded_ssh_server
+from .demo_place import Say, open_place, say_how_to_attach, wait_for_a_signal
 
-__all__ = ["run_demo"]
-
-Say = Callable[[str], None]
+__all__ = ["PACK", "run_demo"]
 
 STEP_TIMEOUT = 30.0
-CLOSE_TIMEOUT = 5.0
-LOGS = {"access.log": 30_000, "app.log": 4_000, "cron.log": 200, "worker.log": 12_000}
 PACK = 'for log in *.log; do gzip -9 "$log" && echo "packed $log"; sleep 0.4; done'
 
 
@@ -45,16 +30,12 @@ async def run_demo(*, keep: bool = False, say: Say = print) -> None:
         UnsupportedOperation: a program or the ``asyncssh`` extra is missing; the hint says how to get it.
         HarnessError: a step did not do what it must.
     """
-    _check_programs()
-    with _folder() as folder:
-        _make_logs(folder / "var" / "log")
-        (folder / "logrotate.conf").write_text("rotate weekly\nkeep 4\n")
-        async with _server(folder) as (target, config), connect(target, tmux="demo", config=config) as ctx:
-            say(f"Connected: {ctx.describe()}\n")
-            await _tell(_Story(ctx, say))
-            _say_how_to_attach(ctx, say, keep)
-            if keep:
-                await _wait_for_a_signal()
+    async with open_place() as place:
+        say(f"Connected: {place.ctx.describe()}\n")
+        await _tell(_Story(place.ctx, say))
+        say_how_to_attach(place.ctx, say, keep=keep)
+        if keep:
+            await wait_for_a_signal()
     say("Cleaned up: the session, the server and its files are gone.")
 
 
@@ -118,64 +99,3 @@ async def _tell_files(story: _Story) -> None:
         story.say(f"   A second write that knows only the old version: {error.message}.")
     else:
         raise HarnessError("a write over a newer version was not refused", target=story.ctx.target)
-
-
-def _say_how_to_attach(ctx: ExecutionContext, say: Say, keep: bool) -> None:
-    command = shlex.join(ctx.attach_command)
-    if keep:
-        say("\nAttach from another terminal (leave with C-b d):\n")
-        say(f"    {command}\n")
-        say("The server and the session stay until you press C-c here.")
-    else:
-        say("\nAn operator would have watched with `harness attach`, which runs:\n")
-        say(f"    {command}\n")
-        say("(Try it: start the demo with --keep.)")
-
-
-async def _wait_for_a_signal() -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async for _ in signals:
-            return
-
-
-@asynccontextmanager
-async def _server(home: Path) -> AsyncIterator[tuple[str, Config]]:
-    """An embedded SSH server, and settings that keep everything about it apart from the user's own sessions."""
-    socket = f"harness-demo-{os.getpid()}"
-    state = {"XDG_STATE_HOME": str(home / "state")}
-    async with embedded_ssh_server(shell="/bin/bash", home=home, env=state) as server:
-        config = replace(server.config(), tmux_socket=socket, tmux_at="target", fresh_connection=True)
-        try:
-            yield server.target, config
-        finally:
-            await _kill_tmux(socket)
-
-
-async def _kill_tmux(socket: str) -> None:
-    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
-        await anyio.run_process(["tmux", "-L", socket, "kill-server"], check=False)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    folder = Path(mkdtemp(prefix="harness-demo-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_logs(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for name, lines in LOGS.items():
-        statuses = ("500" if number % 97 == 0 else "200" for number in range(lines))
-        text = "".join(f"web1 request={n} status={status} path=/item/{n * 7919}\n" for n, status in enumerate(statuses))
-        (folder / name).write_text(text)
-
-
-def _check_programs() -> None:
-    missing = [program for program in ("tmux", "ssh") if shutil.which(program) is None]
-    if missing:
-        raise UnsupportedOperation(
-            f"the demo needs {' and '.join(missing)}", hint="on Debian or Ubuntu: apt-get install tmux openssh-client"
-        )

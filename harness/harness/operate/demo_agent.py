@@ -1,0 +1,243 @@
+"""``harness demo --agent``: the whole loop of an agent, offline, with a model that plays a script.
+
+Everything but the model is real: the SSH server and the tmux session, the tools, the policy and its questions, the
+audit, the background job and the news of its end. It is the same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from ..errors import HarnessError
+from ..toolkit.assembly import Toolkit, ToolkitSettings
+from ..toolkit.catalogue import load_catalogue
+from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, ToolCallCompleted, ToolCallRequested
+from ..toolkit.ledger import open_ledger
+from ..toolkit.notebook_sqlite import SqliteNotebook
+from ..toolkit.outputs import OutputStore
+from ..toolkit.permissions.answers import Answer, Question, Scope
+from ..toolkit.permissions.approver import Approver
+from ..toolkit.permissions.store import RuleFile
+from ..toolkit.reads import ReadTracker
+from ..toolkit.redaction import PatternRedactor
+from ..toolkit.results_cache import ResultCache
+from ..toolkit.toolsettings import ToolSettings
+from .demo import PACK
+from .demo_place import DemoPlace, Say, open_place, say_how_to_attach, wait_for_a_signal
+
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
+    from ..agent.models import ModelProfile, OpenModel
+    from ..agent.models.scripted import Step
+
+__all__ = ["PROMPT", "run_agent_demo"]
+
+PROMPT = "The logs fill the disk of web1. Find the big ones, have them rotated daily, and pack what is there."
+JOB_TIMEOUT = 60.0
+SHOWN = 6
+"""Lines of a result that are shown."""
+
+
+async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
+    """Run the demo and clean up after it, also when it is cancelled.
+
+    Args:
+        keep: leave the server and the session, so that the reader can attach, until a SIGINT, SIGTERM or SIGHUP.
+        say: is given each line of the story.
+
+    Raises:
+        UnsupportedOperation: a program or an extra is missing; the hint says how to get it.
+        HarnessError: a step did not do what it must.
+    """
+    async with open_place() as place:
+        say("The model is scripted: what it says was written beforehand. Everything else is real: an SSH server,")
+        say("a tmux session, the tools, the approvals, the audit.\n")
+        story = _Story(say, place.home)
+        async with _agent(place, say) as agent:
+            with agent.events.listening(story.heard):
+                await _tell(agent, story)
+        _check(place.home)
+        say("\nWith a model of yours: harness --ssh web1 --tmux (harness models says how to configure one).")
+        if keep:
+            say_how_to_attach(place.ctx, say, keep=True)
+            await wait_for_a_signal()
+    say("Cleaned up: the session, the server and its files are gone.")
+
+
+async def _tell(agent: Agent, story: _Story) -> None:
+    story.say(f"you: {PROMPT}")
+    await _turn(agent, PROMPT)
+    job = await story.ended()
+    news = f"[harness: the background job {job.job_id} has ended, with exit code {job.exit_code}.]"
+    story.say(f"\nharness tells the model: {news}")
+    await _turn(agent, news)
+
+
+async def _turn(agent: Agent, prompt: str) -> None:
+    result = await agent.turn(prompt)
+    if result.status != "completed":
+        raise HarnessError(f"the turn was not completed: {result.failure or result.status}")
+
+
+def _check(home: Path) -> None:
+    """Insist on what the story says: it was done on the host."""
+    packed = sorted(path.name for path in (home / "var/log").iterdir())
+    if "daily" not in (home / "logrotate.conf").read_text() or not all(name.endswith(".gz") for name in packed):
+        raise HarnessError("the agent did not do what it was asked to")
+
+
+# -- what is seen
+
+
+class _Story:
+    """Shows what happens, as a prompt would."""
+
+    def __init__(self, say: Say, home: Path) -> None:
+        self.say = say
+        self._home = str(home)
+        self._exit: JobExited | None = None
+        self._ended = anyio.Event()
+
+    def heard(self, event: Event) -> None:
+        """Show an event."""
+        from ..agent.events import AnswerCompleted
+
+        match event:
+            case AnswerCompleted() if event.text:
+                self.say(f"\nmodel (scripted): {event.text}")
+            case ToolCallRequested():
+                self.say(f"  > {event.call.name} {_subject(event)}")
+            case PermissionAsked():
+                self.say(f"    asks: may it? ({event.reason})")
+            case ToolCallCompleted():
+                self._show(event.outcome.result.text)
+            case JobStarted():
+                self.say(f"    [job {event.job_id} goes on in the background]")
+            case JobExited():
+                self._exit = event
+                self._ended.set()
+
+    def _show(self, text: str) -> None:
+        lines = text.rstrip().replace(self._home, "~").splitlines()
+        for line in lines[:SHOWN]:
+            self.say(f"    {line}")
+        if len(lines) > SHOWN:
+            self.say(f"    ... {len(lines) - SHOWN} more lines")
+
+    async def ended(self) -> JobExited:
+        """Wait for the end of the background job."""
+        with anyio.move_on_after(JOB_TIMEOUT):
+            await self._ended.wait()
+        if self._exit is None:
+            raise HarnessError(f"the background job did not end within {JOB_TIMEOUT:g} s")
+        return self._exit
+
+
+def _subject(event: ToolCallRequested) -> str:
+    arguments = event.call.arguments if not isinstance(event.call.arguments, str) else {}
+    for name in ("command", "path", "bash_id"):
+        if name in arguments:
+            return str(arguments[name])
+    return ""
+
+
+class _You(Approver):
+    """Answers in the place of whoever watches, and says so."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    async def ask(self, question: Question) -> Answer:
+        """Yes, once."""
+        self._say("    you: yes (the demo answers for you)")
+        return Answer(Scope.ONCE, "demo")
+
+
+# -- the agent
+
+
+@asynccontextmanager
+async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
+    from ..agent.opening import People, open_agent
+    from ..agent.settings import AgentSettings
+
+    opened = await anyio.to_thread.run_sync(_scripted)
+
+    @asynccontextmanager
+    async def open_one(profile: ModelProfile) -> AsyncIterator[OpenModel]:
+        yield opened
+
+    async with (
+        _toolkit(place) as toolkit,
+        open_agent(
+            place.ctx,
+            toolkit,
+            opened.profile,
+            settings=AgentSettings(on_job_end="tell"),
+            people=People(_You(say)),
+            open_one=open_one,
+        ) as agent,
+    ):
+        yield agent
+
+
+@asynccontextmanager
+async def _toolkit(place: DemoPlace) -> AsyncIterator[Toolkit]:
+    """The toolkit, with nothing of the user's own: neither rules nor tools, and an audit that goes with the demo."""
+    settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
+    nowhere = place.state / "none"
+    known = await anyio.to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))
+    async with open_ledger(place.state / "audit") as ledger:
+        yield Toolkit(
+            settings=settings,
+            registry=known.registry,
+            known=known.known,
+            ledger=ledger,
+            redactor=PatternRedactor(),
+            results=ResultCache(),
+            reads=ReadTracker(),
+            rules=RuleFile(place.state / "rules.json"),
+            outputs=OutputStore(place.state / "outputs"),
+            notebook=SqliteNotebook(place.state / "notebook"),
+        )
+
+
+def _scripted() -> OpenModel:
+    from ..agent.models.scripted import open_scripted
+
+    return open_scripted(_script())
+
+
+def _script() -> Sequence[Step]:
+    from ..agent.models.scripted import ScriptedCall, Step
+
+    def shell(command: str, why: str, **more: Any) -> ScriptedCall:
+        return ScriptedCall("run_shell", {"command": command, "why": why, **more})
+
+    changes: dict[str, Any] = {"risk": "low", "mutation": True, "privesc": False}
+    edit = {"path": "~/logrotate.conf", "old_string": "rotate weekly", "new_string": "rotate daily"}
+    return (
+        Step(
+            "I look at the sizes, and at how they are rotated.",
+            calls=(
+                shell("cd ~/var/log && wc -c *.log | sort -rn | head -4", "find the big ones"),
+                ScriptedCall("read_file", {"path": "~/logrotate.conf"}),
+            ),
+        ),
+        Step(
+            "access.log is the biggest, and they are rotated once a week only. I change that first.",
+            calls=(ScriptedCall("edit", {**edit, "why": "rotate daily", **changes}),),
+        ),
+        Step(
+            "Now I pack what is there. It takes a while, so it goes on in the background.",
+            calls=(shell(f"cd ~/var/log && {PACK}", "free the disk", wait=False, **changes),),
+        ),
+        Step("They are rotated daily from now on. I say more when the packing has ended."),
+        Step("It has ended. I check what is left.", calls=(shell("ls -1 ~/var/log", "check"),)),
+        Step("Done: all logs are packed, and logrotate.conf says daily. Nothing else was changed."),
+    )
