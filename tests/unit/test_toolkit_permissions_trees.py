@@ -121,6 +121,16 @@ async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> Non
     assert as_root is (runs and not reply.exit_code)
 
 
+async def test_what_was_found_below_is_taken_for_known_for_a_moment() -> None:
+    backend = MemoryBackend(lambda command: Reply())
+    made = desk(mode=Mode.AUTO, backend=backend, aiexclude_seconds=5.0)
+    await made.ctx.execution.mkdir("/top")
+    for seconds, looks in ((0.0, 1), (4.9, 1), (0.2, 2), (0.0, 2)):
+        made.clock.now += seconds
+        assert await made.allows("run_shell", "grep -r x /top")
+        assert len(backend.received) == looks
+
+
 async def test_on_another_machine_only_a_harness_that_is_there_has_files_to_protect() -> None:
     made = desk(mode=Mode.AUTO)
     await made.ctx.execution.mkdir("/home/user/.config/other", parents=True)

@@ -70,6 +70,7 @@ class AiExclude:
         self._seconds = seconds
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {}
+        self._below: dict[tuple[str, tuple[str, ...], bool], tuple[str, float]] = {}
 
     async def reason(self, path: str, execution: ExecutionContext) -> str:
         """Which pattern of which file excludes this real path; empty when none does.
@@ -109,6 +110,17 @@ class AiExclude:
         Raises:
             HarnessError: the link was lost.
         """
+        key = (execution.identity, tuple(tops), privileged)
+        known = self._below.get(key)
+        if known is None or self._clock() >= known[1]:
+            if len(self._below) > KEPT:
+                self._below.clear()
+            began = self._clock()
+            known = await self._looked_below(tops, execution, privileged=privileged), began + self._seconds
+            self._below[key] = known
+        return known[0]
+
+    async def _looked_below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
         search = BelowSearch(execution, privileged=privileged)
         holders = await search.holders(tops)
         if isinstance(holders, str):
