@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,6 +24,7 @@ from .exec_events import VERSION, event_json
 from .exec_progress import news_line, progress_line
 from .exec_session import Chosen, session_to_resume
 from .exec_stream import JsonStream
+from .observing import observers_of
 from .output import note, readable
 from .prompt.conversing import Begun, open_conversation
 from .resuming import stored_choices
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
     from ..agent.settings import AgentSettings
-    from ..agent.trace import Observer
     from ..agent.turn import TurnResult
 
 __all__ = ["ExecRequest", "limited", "run_exec"]
@@ -122,6 +121,7 @@ async def _opened(
         )
         store, settings = SessionStore(), session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
+        watching = observers_of(session, request.settings, toolkit.redactor, target)
         begun = Begun(
             profile=request.profile,
             settings=request.settings,
@@ -132,25 +132,12 @@ async def _opened(
             options=stored_choices(session.invocation.choices),
             models=request.models,
             config_file=session.invocation.choices.config_file,
-            observers=await _observers(stack, session, request, toolkit),
+            observers=await stack.enter_async_context(watching),
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
         note(*found.in_flight.splitlines())
         found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
         yield found.agent, toolkit
-
-
-async def _observers(
-    stack: AsyncExitStack, session: Session, request: ExecRequest, toolkit: Toolkit
-) -> Sequence[Observer]:
-    """Whoever watches beside us."""
-    path = session.invocation.trace
-    if not path:
-        return ()
-    from ..agent.trace import open_trace
-
-    about = {"target": str(session.settings.target), "profile": request.profile.name, "model": request.profile.model}
-    return [await stack.enter_async_context(open_trace(Path(path), toolkit.redactor, about))]
 
 
 def _check_price(profile: ModelProfile) -> None:

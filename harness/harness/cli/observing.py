@@ -23,7 +23,7 @@ __all__ = ["observers_of"]
 
 @asynccontextmanager
 async def observers_of(
-    session: Session, settings: AgentSettings, redactor: Redactor, target: ExecutionContext
+    session: Session, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
 ) -> AsyncIterator[Sequence[Observer]]:
     """Open them, for ``open_agent(observers=...)``; leave the agent before them.
 
@@ -38,13 +38,13 @@ async def observers_of(
         found: list[Observer] = []
         if session.invocation.trace:
             about: JsonObject = {"harness": version, "target": str(target.target)}
-            path = Path(session.invocation.trace).expanduser()
-            found.append(await stack.enter_async_context(open_trace(path, redactor, about)))
+            trace = open_trace(Path(session.invocation.trace), redactor, about)
+            found.append(await stack.enter_async_context(trace))
         telemetry = await stack.enter_async_context(
             open_telemetry(
                 redactor,
-                wanted=settings.telemetry,
-                content=settings.telemetry_content,
+                wanted=settings is not None and settings.telemetry,
+                content=settings is not None and settings.telemetry_content,
                 about={"service.version": version, "harness.target": str(target.target)},
             )
         )

@@ -12,7 +12,6 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.events import JobStarted
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent
@@ -73,6 +72,7 @@ async def open_conversation(
     """
     from ...agent.models import open_model
     from ...agent.opening import Taken, open_agent
+    from ...agent.operators import watched_by_operators
     from ...agent.sessions import MemoryLog
     from ...agent.subagent_notes import spent_in
     from ...agent.trace import observed, watching
@@ -102,7 +102,8 @@ async def open_conversation(
             )
         )
         stack.enter_context(watching(agent.events, begun.observers))
-        note = await _in_flight(stored, toolkit, execution, agent) if stored is not None else ""
+        await stack.enter_async_context(watched_by_operators(agent))
+        note = await _in_flight(stored, log, toolkit, agent) if stored is not None else ""
         yield Conversation(agent, stored, note)
 
 
@@ -131,15 +132,14 @@ async def _created(begun: Begun, execution: ExecutionContext, store: SessionStor
     return (await store.create(start)).session_id
 
 
-async def _in_flight(stored: StoredConversation, toolkit: Toolkit, execution: ExecutionContext, agent: Agent) -> str:
-    from ...agent.sessions.recovery import in_flight
+async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent) -> str:
+    from ...agent.sessions.recovery import in_flight, taken_up
 
     try:
-        found = await in_flight(stored, toolkit.ledger, execution)
+        found = await in_flight(stored, toolkit.ledger, agent.execution)
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}"
     if found.model:
         agent.tell(found.model)
-    for job in found.running:
-        agent.events.publish(JobStarted(job_id=job.job_id, command=job.command))  # so that their ends are heard of
+    taken_up(found, log, agent.events)
     return found.operator
