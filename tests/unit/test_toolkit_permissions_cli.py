@@ -104,21 +104,41 @@ def test_a_tool_that_is_not_there_cannot_be_tested(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "warned"),
+    ("tool", "stored"),
     [
-        ("wirte_file", True),
-        ("wirte*", True),
-        ("write_file", False),
-        ("bash", False),
-        ("write*", False),
-        ("*", False),
+        ("write_file", "write_file"),
+        ("write", "write_file"),
+        ("Write", "write_file"),
+        ("bash", "run_shell"),
+        ("cleanDiff", "clean_diff"),
+        ("capture-pane", "capture_pane"),
+        ("write*", "write*"),
+        ("*", "*"),
     ],
 )
-def test_a_rule_for_a_tool_that_is_not_there_is_added_with_a_warning(program: Program, tool: str, warned: bool) -> None:
-    done = program.run("permissions", "add", "--deny", "--any", "--tool", tool)
-    assert done.returncode == 0
-    assert (b"a tool that is not here" in done.stderr) is warned
+def test_a_rule_is_kept_for_the_tool_whatever_name_it_is_given_by(program: Program, tool: str, stored: str) -> None:
+    assert said(program, "add", "--deny", "--any", "--tool", tool)[0] == 0
+    assert f"deny    local:  {stored} " in program.run("permissions", "list").stdout.decode()
+
+
+@pytest.mark.parametrize(("tool", "nearest"), [("wirte_file", "; did you mean 'write_file'?"), ("wirte*", "")])
+def test_a_rule_for_a_tool_that_is_not_there_is_added_only_when_that_is_meant(
+    program: Program, tool: str, nearest: str
+) -> None:
+    code, text = said(program, "add", "--deny", "--any", "--tool", tool)
+    assert (code, f"there is no tool '{tool}'{nearest}" in text, "--absent" in text) == (125, True, True)
+    assert "no rules of yours" in said(program, "list")[1]
+    assert said(program, "add", "--deny", "--any", "--absent", "--tool", tool)[0] == 0
     assert f"deny    local:  {tool} " in program.run("permissions", "list").stdout.decode()
+
+
+def test_a_rule_of_the_settings_may_use_a_profile_s_name(program: Program) -> None:
+    settings = program.home / "config/harness/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[permissions]\nmode = "auto"\ndeny = [{ tool = "Write", argument = "/srv/**" }]\n')
+    assert said(program, "test", "--write", "/srv/x")[0] == 126
+    assert said(program, "test", "--tool", "Write", "--write", "/srv/x")[0] == 126
+    assert said(program, "test", "--write", "/opt/x")[0] == 0
 
 
 def test_a_rule_is_added_whatever_is_wrong_with_the_tools(program: Program) -> None:

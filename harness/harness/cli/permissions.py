@@ -11,7 +11,7 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from .commands import command, group
 from .exits import FAILED, REFUSED
-from .output import note, print_json, readable, table, warn
+from .output import note, print_json, readable, table
 from .runtime import PLAIN, Session, on_target, session_of
 from .servers import servers_of
 from .streams import Interruption
@@ -87,6 +87,7 @@ def _settings(session: Session) -> PermissionSettings:
 @click.option("--deny", is_flag=True, help="It never runs, whatever else allows it.")
 @click.option("--ask", is_flag=True, help="It is asked each time.")
 @click.option("--tool", default="run_shell", metavar="NAME", show_default=True, help="The tool; '*' is any.")
+@click.option("--absent", "is_absent", is_flag=True, help="The tool NAME is not here today: keep the rule for later.")
 @click.option("--on", "where", metavar="TARGET", help="A target URL or a pattern of one; the default is the target.")
 @click.option("--glob", "is_glob", is_flag=True, help="ARGUMENT is a pattern, not the exact text.")
 @click.option("--any", "is_any", is_flag=True, help="Whatever the argument is.")
@@ -99,6 +100,7 @@ def add_rule(
     where: str | None,
     is_glob: bool,
     is_any: bool,
+    is_absent: bool,
     argument: str | None,
     **actions: bool,
 ) -> None:
@@ -113,11 +115,10 @@ def add_rule(
         ctx.fail("give ARGUMENT, or --any for whatever it is")
     session = session_of(ctx)
     match = Match.GLOB if is_glob else Match.LITERAL
-    rule = Rule(Action(action), where or str(session.settings.target), tool, argument, match)
+    own = tool if is_absent else _own_name(session, tool)
+    rule = Rule(Action(action), where or str(session.settings.target), own, argument, match)
     RuleFile(rule_file_path()).add([rule])
     print_json({"added": _rule(rule)}) if session.json else click.echo(f"{rule.rule_id}  {readable(str(rule))}")
-    if unknown := _unknown(session, tool):
-        warn(f"the rule is for a tool that is not here: {unknown}", as_json_document=session.json)
 
 
 def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
@@ -136,17 +137,36 @@ def _registry(session: Session) -> Registry:
     return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).known
 
 
-def _unknown(session: Session, name: str) -> str:
-    """That no tool has the name, or fits the pattern, and none of a server may; empty when one does or may."""
+def _own_name(session: Session, name: str) -> str:
+    """Our name of a tool, from any of its names, also a profile's; a pattern, and a name that a server may have, stay.
+
+    Raises:
+        HarnessError: no tool has the name, or fits the pattern, and none of a server may.
+    """
     from ..toolkit.permissions.globs import has_wildcard, matches
 
     try:
         registry = _registry(session)
-        if registry.get(name) is not None or any(matches(name, tool.name) for tool in registry.list()):
-            return ""
-        return "" if servers_of(session, tool="" if has_wildcard(name) else name) else registry.unknown(name).text
-    except ConfigError:  # the rule has been added, whatever is wrong with other settings
-        return ""
+        if tool := _tool_of(registry, name):
+            return tool
+        fits = any(matches(name, tool.name) for tool in registry.list())
+        if fits or servers_of(session, tool="" if has_wildcard(name) else name):
+            return name
+    except ConfigError:  # whatever is wrong with other settings
+        return name
+    problem = registry.unknown(name).text
+    raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not here today")
+
+
+def _tool_of(registry: Registry, name: str) -> str:
+    """Our name of a tool that is here; empty when there is none."""
+    from ..toolkit.profiles import face_names
+
+    known = registry.get(name)
+    if known is not None:
+        return known.name
+    own = face_names().get(name, "")
+    return own if own and registry.get(own) is not None else ""
 
 
 @command("remove")
@@ -188,7 +208,7 @@ def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject:
     """
     session, kind = session_of(ctx), _kind(_one_of(ctx, kinds))
     registry = _registry(session)
-    known = registry.get(tool or "")
+    known = registry.get(_tool_of(registry, tool)) if tool else None
     if tool and known is None and not servers_of(session, tool=tool):
         registry.lookup(tool)  # which raises, and names the nearest
 

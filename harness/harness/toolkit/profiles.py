@@ -23,6 +23,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -44,6 +45,7 @@ __all__ = [
     "FacedTool",
     "Profile",
     "Shown",
+    "face_names",
     "load_profile",
     "profile_names",
 ]
@@ -273,3 +275,21 @@ def load_profile(name: str) -> Profile:
             return made
     known = ", ".join(profile_names())
     raise ConfigError(f"there is no profile {name!r}", hint=f"there are: {known or 'none'}")
+
+
+@lru_cache(maxsize=1)
+def face_names() -> Mapping[str, str]:
+    """The names under which profiles show tools, and our names of these; not those that mean several. It imports them.
+
+    A profile that cannot be loaded is left out.
+    """
+    found: dict[str, set[str]] = {}
+    for name in profile_names():
+        try:
+            faces = load_profile(name).faces
+        except ConfigError as error:
+            log.warning("%s", error.message)
+            continue
+        for face in faces:
+            found.setdefault(face.name, set()).add(face.tool)
+    return {name: next(iter(tools)) for name, tools in found.items() if len(tools) == 1}

@@ -20,6 +20,7 @@ from .approver import Approver
 from .asking import ask, no_approver, question_of
 from .claims import Claim
 from .decide import Decision, Situation, Step, decide
+from .globs import has_wildcard
 from .harddenials import HardDenials
 from .reading import read_claims
 from .ruleindex import RuleIndex
@@ -207,8 +208,14 @@ class RulePolicy(Policy):
         self._looked = self._clock()
 
     def _know(self, registry: Registry) -> None:
-        """Take rules for another name of a tool as rules for the tool; the tools may have changed."""
-        names = {alias: tool.name for tool in registry.list() for alias in tool.traits.aliases}
+        """Take rules for another name of a tool, also of a profile, as rules for it; the tools may have changed."""
+        tools = registry.list()
+        names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
+        named = {*self._profile.tools, *self._stored_index.tools, *self.settings.only}
+        if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
+            from ..profiles import face_names  # it imports every profile
+
+            names |= {name: tool for name, tool in face_names().items() if name in unknown}
         if names == self._names:
             return
         self._names = names

@@ -44,6 +44,8 @@ class RuleIndex:
     def __init__(self, rules: Iterable[Rule] = (), names: Mapping[str, str] | None = None) -> None:
         self.rules = tuple(rules)
         self._named = [replace(rule, tool=(names or {}).get(rule.tool, rule.tool)) for rule in self.rules]
+        self.tools = frozenset(rule.tool for rule in self.rules)
+        """What the rules call the tools: names and patterns."""
         self._actions = frozenset(rule.action for rule in self.rules)
         self._exact: dict[tuple[str, str, str | None], list[int]] = {}
         self._texts = _Beginnings()
