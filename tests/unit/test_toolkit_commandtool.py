@@ -98,6 +98,7 @@ def test_the_schema_is_that_of_the_declaration() -> None:
     assert list(schema["properties"]) == ["depth", "unit", "name", "all", "skip", "path", "json"]  # type: ignore[arg-type]  # an object
     assert schema["required"] == ["path"]
     assert schema["properties"]["unit"] == {"enum": ["k", "m"], "type": "string", "default": "k"}  # type: ignore[index,call-overload]  # an object
+    assert '"minimum": 0,' in json.dumps(schema["properties"])  # not 0.0: models copy what they see
     assert schema["properties"]["depth"] == {"description": "how deep", "minimum": 0, "type": "integer"}  # type: ignore[index,call-overload]  # an object
 
 

@@ -43,8 +43,8 @@ class Parameter(_Strict):
     default: str | int | float | bool | list[str] | None = None
     choices: tuple[str, ...] = ()
     pattern: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
     flag: str = ""
     style: Style = ""
     positional: bool = False
