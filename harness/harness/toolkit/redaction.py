@@ -9,7 +9,7 @@ from typing import cast
 
 from ..errors import ConfigError
 from .seams import Redactor
-from .secrets_known import forms, known_spans, secrets_in
+from .secrets_known import forms, known_spans, remembered, secrets_in
 from .secrets_named import named_spans
 from .secrets_names import MARK, is_secret_name
 from .secrets_stream import StreamRedactor, safe_end
@@ -71,6 +71,7 @@ class PatternRedactor(Redactor):
     def _given(self, text: str) -> Iterator[Span]:
         """What whoever made this named."""
         yield from known_spans(text, self._known)
+        yield from known_spans(text, remembered())
         for pattern in self._patterns:
             yield from (match.span(bool(pattern.groups)) for match in pattern.finditer(text))
 

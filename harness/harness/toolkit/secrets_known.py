@@ -11,12 +11,27 @@ from urllib.parse import quote, quote_plus
 from .secrets_names import MARK, is_secret_name
 from .secrets_tokens import Span
 
-__all__ = ["forms", "known_spans", "secrets_in"]
+__all__ = ["forms", "known_spans", "remember", "remembered", "secrets_in"]
 
 SHORTEST = 4
 """A shorter secret would take ordinary text out, so it is not looked for."""
 SHORTEST_FORM = 8
 """Encoded forms that are shorter are part of too many other texts."""
+
+_remembered: tuple[str, ...] = ()
+"""Replaced as a whole, so that any thread may read it."""
+
+
+def remember(secret: str) -> None:
+    """From now on every redactor of this process takes it out: for a secret that we read ourselves, later."""
+    global _remembered  # noqa: PLW0603  # a secret of the process, whoever made the redactors
+    found = {*_remembered, *forms(secret)}
+    _remembered = tuple(sorted(found, key=lambda form: (-len(form), form)))
+
+
+def remembered() -> tuple[str, ...]:
+    """The forms of what was remembered, the longest first."""
+    return _remembered
 
 
 def forms(secret: str) -> tuple[str, ...]:
