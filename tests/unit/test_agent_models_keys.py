@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from harness.agent.models import (
     read_key,
 )
 from harness.errors import ConfigError
+from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.secrets_stream import StreamRedactor
 
 KEY = "sk-test-0123456789-keys"
 
@@ -86,7 +89,9 @@ async def test_a_variable_that_is_not_set_is_named() -> None:
 
 async def test_a_command_gets_its_words_as_they_are_and_no_input() -> None:
     script = "import sys; sys.stdin.read(); print('-'.join(sys.argv[1:]))"
-    assert await read_key(CommandKey((sys.executable, "-c", script, "$HOME", "*;x"))) == "$HOME-*;x"
+    assert await read_key(CommandKey((sys.executable, "-c", script, "$HOME", "*;words-as-they-are"))) == (
+        "$HOME-*;words-as-they-are"
+    )
 
 
 async def test_a_command_that_fails_says_why_without_what_it_printed() -> None:
@@ -168,6 +173,24 @@ async def test_what_was_read_once_is_taken_out_of_texts() -> None:
     await read_key(EnvironmentKey("K"), {"K": f"{KEY}-longer"})
     assert {KEY, f"{KEY}-longer"} <= set(known_keys())
     assert hide_keys(f"Bearer {KEY}-longer, {KEY}!") == "Bearer [key], [key]!"
+
+
+async def test_a_key_that_was_read_is_taken_out_of_what_models_and_people_are_shown() -> None:
+    redactor = PatternRedactor()
+    stream = StreamRedactor(redactor)
+    key = "plain.words.are.a.key-77"
+    before = redactor.text(f"it is {key}")
+    await read_key(EnvironmentKey("K"), {"K": key})
+    assert key in before
+    assert redactor.text(f"it is {key}; twice {key}") == "it is [redacted]; twice [redacted]"
+    assert key not in "".join([*(stream.feed(letter) for letter in f"it is {key} indeed"), stream.flush()])
+    assert base64.b64encode(key.encode()).decode() not in redactor.text(base64.b64encode(key.encode()).decode())
+
+
+async def test_a_word_that_local_servers_take_for_a_key_stays_in_texts() -> None:
+    for word in ("ollama", "none", "secretsecretsecret"):
+        await read_key(EnvironmentKey("K"), {"K": word})
+        assert hide_keys(f"{word} is up") == PatternRedactor().text(f"{word} is up") == f"{word} is up"
 
 
 async def test_no_source_shows_a_key(tmp_path: Path) -> None:

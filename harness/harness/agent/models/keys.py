@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from ...errors import ConfigError
+from ...toolkit.secrets_known import remember
 from .keys_command import printed_by
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 
 LONGEST = 64 << 10
 """Bytes of the longest key that is read."""
+SHORTEST = 12
+"""Characters. What is shorter, such as the word that local servers take for a key, is part of ordinary texts."""
 KEYRING_TIMEOUT = 120.0
 """Seconds for the system's keyring, in which a person may unlock it."""
 HIDDEN = "[key]"
@@ -113,7 +116,9 @@ async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) 
         case KeyringKey(service, user):
             found = await _from_keyring(service, user)
     key = _checked(found.strip(), source)
-    _known.add(key)
+    if len(key) >= SHORTEST and not key.isalpha():
+        _known.add(key)
+        remember(key)
     return key
 
 
