@@ -1,56 +1,236 @@
-"""Makes a conversation shorter: older messages give way to a summary of them."""
+"""Makes a conversation shorter: its older messages give way to notes about them.
+
+The last turns stay as they are. A call and its result always stay, or go, together.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
 
-from pydantic_ai.messages import ModelMessage
+import anyio
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    TextPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
 
+from ...errors import HarnessError
+from ..models import ModelFailure, OpenModel, model_failure, unfinished
+from .history import repaired
+from .summarizing import (
+    ASK,
+    RULES,
+    digest,
+    failed_in,
+    prompts_in,
+    replacement,
+    shortened_inside,
+    transcript,
+)
 from .tokens import estimate
 
-if TYPE_CHECKING:
-    from ..models import OpenModel
-
-__all__ = ["Compacted", "Compacting", "needed"]
+__all__ = ["Compacted", "Compacting", "cut_at", "needed", "trimmed"]
 
 NEAR = 0.85
 """Of the model's limit: from here on a conversation is made shorter before the next request."""
+TURNS = 3
+"""The last turns, which stay as they are if there is room."""
+KEPT = 0.25
+"""Of the model's limit: what may stay as it is."""
+KEPT_UNKNOWN = 25_000
+"""Tokens that stay where the limit is not known."""
+LEAST = 400
+"""Tokens of older messages that are worth notes."""
+SHOWN = 0.6
+"""Of the model's limit: what it is shown of the older messages."""
+SHOWN_UNKNOWN = 60_000
+MOST = 0.5
+"""Of the model's limit: what stays may not be more, so that long results in it are shortened."""
+RESULTS = (20_000, 8_000, 3_000, 1_000, 300)
+"""Characters of one result, when it has to be shortened."""
+TRIMMED = "[harness: long results were shortened, to make room.]"
+CHARACTERS = 2.5
+"""Of a token, at the least, in what a model is shown."""
+PATIENCE = 180.0
+"""Seconds that the notes may take."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A shorter conversation. ``by_model`` is False when the model could not write the summary."""
+    """A shorter conversation. ``before`` and ``after`` count its messages.
+
+    ``answer`` is what the model said, with what it used; None when it could not write the notes: ``failure`` says why,
+    and they were made without it.
+    """
 
     messages: tuple[ModelMessage, ...]
     summary: str
     before: int
     after: int
-    by_model: bool = True
+    answer: ModelResponse | None = None
+    failure: str = ""
 
 
-def needed(messages: Sequence[ModelMessage], used: int, limit: int) -> bool:
-    """Whether to compact before the next request.
+def needed(messages: Sequence[ModelMessage], used: int, limit: int, share: float = NEAR) -> bool:
+    """Whether to compact before the next request. Pure.
 
     Args:
         used: tokens of the last request and its answer, as the provider counted; 0: not known.
         limit: what the model takes; 0: not known, then never.
+        share: of the limit that is near enough.
     """
-    return limit > 0 and max(used, estimate(messages)) >= NEAR * limit
+    whole = estimate(messages)
+    last = max((place for place, one in enumerate(messages) if isinstance(one, ModelResponse)), default=-1)
+    now = used + estimate(messages[last + 1 :]) if used else whole
+    return limit > 0 and max(now, whole // 2) >= share * limit  # some servers count nothing
+
+
+def cut_at(messages: Sequence[ModelMessage], budget: int, turns: int = TURNS) -> int | None:
+    """Where the part begins that stays: the last turns, or as much of the last one as ``budget`` tokens are. Pure.
+
+    None: there is nothing before it that is worth notes. Results stay with their calls in any case.
+    """
+    sizes = [estimate([one]) for one in messages]
+    after = [*reversed(list(accumulate(reversed(sizes)))), 0]
+    places = [place for place in range(1, len(messages)) if _may_begin(messages, place)]
+    starts = [place for place in places if _is_start(messages[place])]
+    last = starts[-1] if starts else 0
+    fitting = [place for place in (*starts[-turns:], *(one for one in places if one > last)) if after[place] <= budget]
+    place = next(iter(fitting), places[-1] if places else 0)
+    answered = any(isinstance(message, ModelResponse) for message in messages[:place])
+    return place if answered and after[0] - after[place] >= LEAST else None
+
+
+def _may_begin(messages: Sequence[ModelMessage], place: int) -> bool:
+    """Whether no result from there on belongs to a call before."""
+    for message in messages[place:]:
+        if isinstance(message, ModelResponse):
+            return True
+        if any(isinstance(part, ToolReturnPart) for part in message.parts):
+            return False
+    return True
+
+
+def _is_start(message: ModelMessage) -> bool:
+    return isinstance(message, ModelRequest) and bool(prompts_in([message]))
 
 
 class Compacting:
-    """Compacts the conversations of one agent.
+    """Compacts conversations.
 
     Args:
-        open_model: opens the model that writes summaries.
+        open_model: opens the model that writes the notes.
     """
 
     def __init__(self, open_model: Callable[[], AbstractAsyncContextManager[OpenModel]]) -> None:
         self._open_model = open_model
 
     async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> Compacted | None:
-        """The conversation, shorter; None when there is nothing that could go."""
-        return None
+        """The conversation, shorter; None when there is nothing that could go.
+
+        One request goes to the model. When it fails, the notes are made without it: to go on matters more. Results that
+        are too long even for what stays are shortened.
+
+        Args:
+            limit: tokens that the model takes; 0: not known.
+        """
+        place = cut_at(messages, int(KEPT * limit) or KEPT_UNKNOWN)
+        if place is None:
+            shorter = trimmed(messages, int(MOST * limit)) if limit else list(messages)
+            same = estimate(shorter) == estimate(messages)
+            return None if same else Compacted(tuple(shorter), TRIMMED, len(messages), len(shorter))
+        older, later = repaired(messages[:place]), messages[place:]
+        answer, failure = await self._asked(older, limit)
+        prompts = prompts_in(older)
+        now = prompts[-1:] if prompts and not _is_start(later[0]) else []
+        mark = os.urandom(4).hex()
+        said = _words(answer) if answer is not None else digest(older, mark)
+        notes = replacement(said, prompts[: len(prompts) - len(now)], failed_in(older), mark)
+        first = ModelRequest([UserPromptPart(text) for text in (notes, *now)])
+        shorter = [first, *(trimmed(later, int(MOST * limit)) if limit else later)]
+        return Compacted(tuple(shorter), notes, len(messages), len(shorter), answer, failure)
+
+    async def _asked(self, older: Sequence[ModelMessage], limit: int) -> tuple[ModelResponse | None, str]:
+        """What the model says, or why it says nothing."""
+        shown = transcript(older, int((SHOWN * limit or SHOWN_UNKNOWN) * CHARACTERS))
+        try:
+            with anyio.fail_after(PATIENCE):
+                async with self._open_model() as opened:
+                    return await _answer(opened, ASK.format(transcript=shown)), ""
+        except TimeoutError:
+            return None, f"it took longer than {PATIENCE:g} s"
+        except HarnessError as error:
+            log.debug("no notes could be had: %s", error)
+            return None, error.message
+
+
+def trimmed(messages: Sequence[ModelMessage], budget: int) -> list[ModelMessage]:
+    """The messages with long results shortened until all are ``budget`` tokens, or the results are short. Pure."""
+    found = list(messages)
+    for longest in RESULTS:
+        if estimate(found) <= budget:
+            break
+        found = [_with_short_results(message, longest) for message in messages]
+    return found
+
+
+def _with_short_results(message: ModelMessage, longest: int) -> ModelMessage:
+    if isinstance(message, ModelResponse):
+        return message
+    return replace(message, parts=[_short(part, longest) for part in message.parts])
+
+
+def _short(part: ModelRequestPart, longest: int) -> ModelRequestPart:
+    return _short_result(part, longest) if isinstance(part, ToolReturnPart) else part
+
+
+def _short_result(part: ToolReturnPart[Any], longest: int) -> ToolReturnPart[Any]:
+    content = part.content
+    return replace(part, content=shortened_inside(content, longest)) if isinstance(content, str) else part
+
+
+async def _answer(opened: OpenModel, prompt: str) -> ModelResponse:
+    """What the model writes.
+
+    Raises:
+        ModelFailure: it writes nothing.
+    """
+    try:
+        answer = await _whole(opened, prompt)
+    except Exception as error:  # every provider has errors of its own
+        raise model_failure(error, opened.profile) from None
+    if failure := unfinished(answer, opened.profile):
+        raise failure
+    if not _words(answer):
+        raise ModelFailure(f"{opened.profile.name} wrote no summary", kind="other")
+    return answer
+
+
+async def _whole(opened: OpenModel, prompt: str) -> ModelResponse:
+    parameters = ModelRequestParameters(instruction_parts=[InstructionPart(content=RULES)])
+    asked = [ModelRequest([UserPromptPart(prompt)])]
+    async with model_request_stream(
+        opened.model, asked, model_settings=opened.settings, model_request_parameters=parameters
+    ) as stream:
+        async for _ in stream:
+            pass
+        return stream.get()
+
+
+def _words(answer: ModelResponse) -> str:
+    return "".join(part.content for part in answer.parts if isinstance(part, TextPart)).strip()
