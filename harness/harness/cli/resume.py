@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..agent.sessions import SessionStore, SessionSummary
 
-__all__ = ["resume"]
+__all__ = ["resume", "write_new"]
 
 HELP = """Go on with a stored conversation, on its target and in its tmux session.
 
@@ -133,7 +133,7 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
     invocation.choices = choices_for(summary, invocation.choices, here=here)
     session = session_of(ctx)
     check_target(summary, session.settings.target, session.settings.tmux, here=here)
-    return run_prompt(session, Wanted(model or "", summary.session_id, plain=plain))
+    return run_prompt(session, Wanted(model, summary.session_id, plain=plain, here=here))
 
 
 # -- keeping order
@@ -190,13 +190,17 @@ async def _export(store: SessionStore, ctx: click.Context, session_id: str, path
     if path == "-":
         click.echo(document)
         return 0
-    _write_new(Path(path), document)
+    write_new(Path(path), document)
     _say(invocation_of(ctx), "exported", summary)
     return 0
 
 
-def _write_new(path: Path, document: str) -> None:
-    """Write a file for its owner alone; one that is there is not overwritten."""
+def write_new(path: Path, document: str) -> None:
+    """Write a document for its owner alone; a file that is there is not overwritten. Blocks.
+
+    Raises:
+        HarnessError: it cannot be written.
+    """
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
             file.write(f"{document}\n")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..agent.sessions import SessionSummary
     from ..toolkit.values import JsonObject
 
-__all__ = ["check_target", "choices_for", "stored_choices"]
+__all__ = ["check_identity", "check_target", "choices_for", "stored_choices"]
 
 WHERE = ("target", "ssh", "container", "engine", "image")
 PATHS = ("config_file", "identity", "ssh_config")
@@ -64,6 +64,19 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
         elif isinstance(value, str | bool):
             found[item.name] = value
     return found
+
+
+def check_identity(summary: SessionSummary, identity: str) -> None:
+    """Go on with a conversation only on the very target that it was with, not on another one of the same name.
+
+    Raises:
+        ConfigError: this is another.
+    """
+    if identity != summary.identity:
+        raise ConfigError(
+            f"the conversation {summary.session_id} is with {summary.identity}, and this is {identity}",
+            hint="say --here to go on with it on this one",
+        )
 
 
 def check_target(summary: SessionSummary, target: object, tmux: bool | str, *, here: bool) -> None:

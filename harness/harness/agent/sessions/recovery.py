@@ -55,11 +55,14 @@ async def in_flight(
 ) -> InFlight:
     """What was running in a conversation when its harness died, and what is known of it now.
 
-    For after the executor of the session was opened: it asks the target what came of calls whose harness is gone.
+    For after the executor of the session was opened: it asks the target what came of calls whose harness is gone. On
+    another target nothing is known but that the turn was cut off.
 
     Raises:
         HarnessError: the ledger or the target could not be asked.
     """
+    if stored.session.identity != execution.identity:  # ids of jobs mean something else here
+        return _told(stored, None, ())
     unfinished, changed = stored.unfinished is not None, stored.session.changed
     calls = []
     if unfinished and isinstance(ledger, SqliteLedger):
@@ -127,7 +130,7 @@ def _cut(text: str) -> str:
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."
 
 
-def _told(stored: StoredConversation, fates: Sequence[Fate], jobs: Sequence[Job]) -> InFlight:
+def _told(stored: StoredConversation, fates: Sequence[Fate] | None, jobs: Sequence[Job]) -> InFlight:
     lines = [*_turn_lines(stored, fates), *_job_lines(jobs)]
     if not lines:
         return InFlight()
@@ -135,14 +138,14 @@ def _told(stored: StoredConversation, fates: Sequence[Fate], jobs: Sequence[Job]
     return InFlight(said, f"[Harness was started again. {said}\n{ADVICE}]")
 
 
-def _turn_lines(stored: StoredConversation, fates: Sequence[Fate]) -> list[str]:
+def _turn_lines(stored: StoredConversation, fates: Sequence[Fate] | None) -> list[str]:
     turn = stored.unfinished
     if turn is None:
         return []
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(turn.started))
     first = f"The turn that began at {when} ({_cut(title_of(turn.prompt))!r}) was cut off when harness ended."
     if not fates:
-        return [first, "No call was running."]
+        return [first] if fates is None else [first, "No call was running."]
     return [f"{first} What it was doing:", *_listed([f"- {fate.what}: {fate.became}" for fate in fates])]
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "delete",
     "end_turn",
     "insert",
+    "move",
     "number_of",
     "rename",
     "replace_messages",
@@ -150,6 +151,18 @@ def add_note(db: sqlite3.Connection, session: int, kind: str, text: str, at: flo
 def rename(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:
     """Give a conversation another name."""
     db.execute("UPDATE sessions SET name = ? WHERE session_id = ?", (_in(name), session_id))
+    return summary_of(db, session_id)
+
+
+def move(db: sqlite3.Connection, session_id: str, place: NewSession) -> SessionSummary | None:
+    """Let a conversation be with another target."""
+    db.execute(
+        "UPDATE sessions SET target = ?, identity = ?, tmux = ?, pane = ?, options = ? WHERE session_id = ?",
+        (
+            *(_in(text) for text in (place.target, place.identity, place.tmux, place.pane)),
+            *(json.dumps(dict(place.options)), session_id),
+        ),
+    )
     return summary_of(db, session_id)
 
 

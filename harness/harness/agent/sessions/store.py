@@ -151,6 +151,17 @@ class SessionStore:
             raise self._missing(session_id)
         return found
 
+    async def move(self, session_id: str, place: NewSession) -> SessionSummary:
+        """Let a conversation be with the target of ``place``, in its tmux session; model and name stay.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+        """
+        found = await self._write(lambda db: rows.move(db, session_id, place))
+        if found is None:
+            raise self._missing(session_id)
+        return found
+
     async def delete(self, session_id: str) -> None:
         """Remove a conversation; what it said is overwritten on the disk.
 

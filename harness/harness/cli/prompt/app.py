@@ -40,6 +40,8 @@ class Wanted:
     model: str = ""
     session_id: str = ""
     plain: bool = False
+    here: bool = False
+    """The stored conversation goes on on this target, whichever it was with."""
 
 
 def run_prompt(session: Session, wanted: Wanted | None = None) -> int:

@@ -12,12 +12,13 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ..resuming import check_identity
 
 if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.opening import People
-    from ...agent.sessions import ConversationLog, SessionStore, StoredConversation
+    from ...agent.sessions import ConversationLog, NewSession, SessionStore, StoredConversation
     from ...agent.settings import AgentSettings
     from ...agent.subagents import Subagents
     from ...agent.trace import Observer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ...toolkit.values import JsonObject
 
 __all__ = ["Begun", "Conversation", "open_conversation"]
+
+MOVED = "[This conversation goes on on another target: it was {}, and now it is {}. Look before you rely on the past.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Begun:
     settings: AgentSettings
     people: People
     session_id: str = ""
+    here: bool = False
+    """The stored one goes on on this target, whichever it was with."""
     tool_profile: str | None = None
     tmux: str = ""
     """The tmux session; empty without one."""
@@ -84,7 +89,7 @@ async def open_conversation(
             session_id = session_id or await _created(begun, execution, store)
             log = await stack.enter_async_context(store.writing(session_id))
         if begun.session_id and store is not None:
-            stored = await store.load(session_id)
+            stored = await _stored(begun, execution, store)
             taken = Taken(stored.messages, spent_in(stored))
         agent = await stack.enter_async_context(
             open_agent(
@@ -118,10 +123,28 @@ async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagen
     return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
 
 
+async def _stored(begun: Begun, execution: ExecutionContext, store: SessionStore) -> StoredConversation:
+    """The conversation that is taken up again, which moves here when that is wanted.
+
+    Raises:
+        ConfigError: it is with another target.
+    """
+    stored = await store.load(begun.session_id)
+    if begun.here:
+        await store.move(begun.session_id, _place(begun, execution))
+    else:
+        check_identity(stored.session, execution.identity)
+    return stored
+
+
 async def _created(begun: Begun, execution: ExecutionContext, store: SessionStore) -> str:
+    return (await store.create(_place(begun, execution))).session_id
+
+
+def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
     from ...agent.sessions import NewSession
 
-    start = NewSession(
+    return NewSession(
         target=str(execution.target),
         identity=execution.identity,
         tmux=begun.tmux,
@@ -129,7 +152,6 @@ async def _created(begun: Begun, execution: ExecutionContext, store: SessionStor
         model=begun.profile.name,
         options=begun.options,
     )
-    return (await store.create(start)).session_id
 
 
 async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent) -> str:
@@ -139,6 +161,8 @@ async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: 
         found = await in_flight(stored, toolkit.ledger, agent.execution)
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}"
+    if stored.session.identity != agent.execution.identity:
+        agent.tell(MOVED.format(stored.session.identity, agent.execution.identity))
     if found.model:
         agent.tell(found.model)
     taken_up(found, log, agent.events)

@@ -243,6 +243,7 @@ class Serving:
             settings=self._settings or AgentSettings(),
             people=People(PromptApprover(self.surface, self._changed), PromptQuestioner(self.surface), self._timed),
             session_id=self._wanted.session_id,
+            here=self._wanted.here,
             tmux=tmux,
             options=stored_choices(self._session.invocation.choices),
             observers=self._observers,
