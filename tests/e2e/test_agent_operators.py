@@ -14,10 +14,13 @@ from tests.support.model_server import Answer, Call, Gate, ModelServer, Script, 
 
 from harness.agent.agent import Agent
 from harness.agent.events import AgentPaused, AgentResumed
-from harness.agent.opening import open_agent
+from harness.agent.opening import People, open_agent
 from harness.agent.operators import after_last_job, told, watched_by_operators
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
-from harness.toolkit.events import Event
+from harness.toolkit.events import Event, PermissionAsked
+from harness.toolkit.permissions.answers import Answer as Reply
+from harness.toolkit.permissions.answers import Scope
+from harness.toolkit.permissions.approver import EventApprover
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
 __all__ = ["desk", "open_desk"]
@@ -46,15 +49,21 @@ class Watched:
 
 
 @asynccontextmanager
-async def working(desk: Desk, monkeypatch: pytest.MonkeyPatch, script: Script) -> AsyncIterator[Watched]:
+async def working(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    script: Script,
+    people: People | None = None,
+    mode: Mode = Mode.AUTO,
+) -> AsyncIterator[Watched]:
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(desk.home))
     monkeypatch.setenv("HARNESS_TEST_KEY", "key-of-the-test")
-    settings = ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))
+    settings = ToolkitSettings(permissions=PermissionSettings(mode))
     with model_server(script) as server:
         async with (
             open_toolkit(settings) as toolkit,
-            open_agent(desk.ctx, toolkit, profile_for(server)) as agent,
+            open_agent(desk.ctx, toolkit, profile_for(server), people=people) as agent,
             watched_by_operators(agent) as able,
         ):
             assert able
@@ -117,6 +126,45 @@ async def test_who_types_pauses_the_agent(shell: str, open_desk: object, monkeyp
             assert "echo mine" in resumed.meanwhile
             await watched.agent.turn("and now?")
     assert "echo mine" in watched.server.asked[-1].text
+
+
+async def test_who_types_between_two_turns_pauses_nothing_and_the_next_turn_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with anyio.fail_after(LIMIT):
+        operator = await desk.operator(150, 42)
+        async with working(desk, monkeypatch, [say("one"), say("two"), say("three")]) as watched:
+            await desk.ctx.run_shell("true")
+            await watched.agent.turn("first")
+            await operator.sees("agent: waits for a prompt")
+            await anyio.sleep(1.2)  # what was written at the prompt before this is old
+            operator.type("echo between; date\n")
+            await operator.sees("\nbetween")
+            while "between" not in watched.server.asked[-1].text:
+                assert (await watched.agent.turn("second")).status == "completed"
+    assert not [event for event in watched.seen if isinstance(event, AgentPaused)]
+
+
+async def test_what_is_approved_while_the_agent_is_paused_begins_when_it_goes_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approver = EventApprover()
+    script = [call("run_shell", {"command": "touch approved"}), say("done")]
+    with anyio.fail_after(LIMIT):
+        async with (
+            working(desk, monkeypatch, script, People(approver), Mode.ASK) as watched,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(watched.agent.turn, "go")
+            asked = await watched.of(PermissionAsked)
+            assert isinstance(asked, PermissionAsked)
+            assert watched.agent.state.doing == "waiting"
+            watched.agent.pause("operator")
+            assert approver.answer(asked.request_id, Reply(Scope.ONCE))
+            await anyio.wait_all_tasks_blocked()
+            assert not (desk.home / "approved").exists()
+            watched.agent.resume("operator")
+    assert (desk.home / "approved").exists()
 
 
 async def test_the_status_line_says_that_an_answer_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,8 @@ class Agent:
         self._closed = False
         self.hand_back: Callable[[str], None] | None = None
         """Looks at what people did while it was paused, and then calls :meth:`go_on`."""
+        self.before_turn: Callable[[], Awaitable[None]] | None = None
+        """Looks at what people did between two turns, and tells it."""
 
     # -- what it is, and does
 
@@ -235,6 +237,8 @@ class Agent:
 
     async def _worked(self, queued: Queued) -> TurnResult:
         async with self._one:
+            if self.before_turn is not None:
+                await self.before_turn()
             turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
             result = TurnResult("cancelled", failure="harness was ended")
             started = anyio.current_time()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import anyio
 
 from ..toolkit.context import ToolContext
+from ..toolkit.permissions.answers import Answer, Question
+from ..toolkit.permissions.approver import Approver
 from ..toolkit.seams import Next
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "GatedApprover"]
 
 
 class Gate:
@@ -49,3 +51,26 @@ class Gate:
             nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
             return CallOutcome(call, nothing, CallStatus.CANCELLED)
         return await following(call)
+
+
+class GatedApprover(Approver):
+    """Asks somebody else; what was allowed while the agent is paused begins when it goes on."""
+
+    def __init__(self, approver: Approver, gate: Gate) -> None:
+        self._approver = approver
+        self._gate = gate
+
+    def expect(self, question: Question) -> None:
+        """See :class:`Approver`."""
+        self._approver.expect(question)
+
+    def forget(self, question: Question) -> None:
+        """See :class:`Approver`."""
+        self._approver.forget(question)
+
+    async def ask(self, question: Question) -> Answer:
+        """See :class:`Approver`."""
+        answer = await self._approver.ask(question)
+        if answer.scope.allows:
+            await self._gate.passed()
+        return answer

@@ -106,7 +106,7 @@ async def open_agent(
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
-    from .gate import Gate
+    from .gate import Gate, GatedApprover
     from .subagents import Parent, introduce
 
     settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
@@ -116,7 +116,7 @@ async def open_agent(
         executor = await stack.enter_async_context(
             toolkit.executor(
                 execution,
-                approver=people.approver,
+                approver=GatedApprover(people.approver, gate) if people.approver is not None else None,
                 questioner=people.questioner,
                 timed=people.timed,
                 profile=tool_profile,

@@ -1,8 +1,9 @@
 """People at the agent's tmux session: they see what it does, and it stops when they take over.
 
-The agent is paused by a key (F12), by ``/pause``, or by whoever types at its prompt. It goes on with the key again or
-with ``/resume``, and its model is told what was on the pane meanwhile. It never goes on by itself: nobody can know
-whether a person who has stopped typing is done.
+The agent is paused by a key (F12), by ``/pause``, or by whoever types at its shell's prompt while it works. It goes on
+with the key again or with ``/resume``, and its model is told what was on the pane meanwhile. It never goes on by
+itself: nobody can know whether a person who has stopped typing is done. Between two turns typing pauses nothing; the
+next turn is told of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import anyio
@@ -84,12 +85,12 @@ async def watched_by_operators(agent: Agent) -> AsyncIterator[bool]:
             return
         tasks = await stack.enter_async_context(background_tasks())
         stack.enter_context(agent.events.listening(desk.heard))
-        agent.hand_back = desk.hand_back
+        agent.hand_back, agent.before_turn = desk.hand_back, lambda: desk.before_turn(people)
         try:
             tasks.start_soon(desk.serve, people)
             yield True
         finally:
-            agent.hand_back = None
+            agent.hand_back = agent.before_turn = None
 
 
 class _Desk:
@@ -101,6 +102,8 @@ class _Desk:
         self._more.set()
         self._mark: ScreenMark | None = None
         self._pane: str | None = None
+        self._between = False
+        """Somebody has typed since the last turn."""
         self._by = ""
         """Who gives back; empty: nobody does."""
 
@@ -110,6 +113,10 @@ class _Desk:
             self.hand_back(OPERATOR)
             return
         self._pane = activity.pane or self._pane
+        if activity.kind == "typing" and self._agent.state.doing == "idle":
+            self._between = True
+            self._wake()
+            return
         self._agent.pause(OPERATOR, WHY[activity.kind].format(pane=activity.pane))
 
     def heard(self, event: Event) -> None:
@@ -121,6 +128,16 @@ class _Desk:
         """Look at what was done meanwhile, and let the agent go on."""
         self._by = by
         self._wake()
+
+    async def before_turn(self, people: Operators) -> None:
+        """Tell the agent what was done since its last turn."""
+        if not self._between:
+            return
+        self._between = False
+        with suppress(HarnessError):  # the turn finds out that the link is down
+            text = await self._meanwhile(people)
+            self._agent.tell(told(self._agent.executor.services.redactor.text(text)))
+        self._mark = None
 
     def _wake(self) -> None:
         self._more.set()
@@ -147,8 +164,10 @@ class _Desk:
             text = await self._meanwhile(people)
             self._let_go(told(self._agent.executor.services.redactor.text(text)))
         paused = self._agent.state.doing == "paused"
+        if self._between and self._mark is None:
+            self._mark = await people.mark(self._pane)
         if paused != taken:
-            self._mark = await people.mark(self._pane) if paused else None
+            self._mark = (self._mark or await people.mark(self._pane)) if paused else None
             await people.take(taken=paused)
         return paused
 
