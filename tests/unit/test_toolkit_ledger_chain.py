@@ -340,10 +340,14 @@ def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_
     assert "11 records were written, as this process knows, and 10 are there" in str(verify(place).problems)
 
 
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
 async def test_a_head_beside_the_directory_that_cannot_be_written_keeps_nothing_from_being_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "audit.head").symlink_to("/dev/null")  # a link is not followed
+    beside = tmp_path / "audit.head"
+    {"link": lambda: beside.symlink_to("/dev/null"), "fifo": lambda: os.mkfifo(beside), "directory": beside.mkdir}[
+        kind
+    ]()
     async with open_ledger(tmp_path / "audit") as ledger:
         await ledger.begin(entry("c1"))
         await ledger.end("c1", CallStatus.OK, "")

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 DATABASE = "audit.db"
 HEAD = "head"
+_LONGEST = 4096
+"""Bytes of a head's file that are looked at."""
 _HEAD = re.compile(r"\s*(\d+) ([0-9a-f]{64})\n?")
 
 
@@ -137,10 +139,16 @@ def _read_head(path: Path) -> Head | None:
 
 
 def _head_text(path: Path) -> str | None:
+    """What the file holds; None when there is none, or something else, of which a reading might never end."""
     try:
-        return path.read_text("ascii")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, _LONGEST).decode("ascii") if is_file else None
+    finally:
+        os.close(descriptor)
 
 
 class HeadFiles:
@@ -153,7 +161,7 @@ class HeadFiles:
     def __init__(self, place: Place) -> None:
         self._files = {place.head_file: place.open_head()}
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             self._files[place.witness] = os.open(place.witness, flags, 0o600)
         except OSError as error:
             logger.warning("the head of the audit cannot be kept in %s: %s", place.witness, error)

@@ -60,7 +60,7 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
             report.problems.append(
                 f"there is no {place.database}, and records were written: the head was {known[0][1]}"
             )
-    except (ValueError, HarnessError) as error:
+    except (OSError, ValueError, HarnessError) as error:
         if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
             raise  # it may be whole
         report.problems.append(str(error))
