@@ -100,6 +100,7 @@ async def agent_desk(
     settings: AgentSettings | None = None,
     people: People | None = None,
     log: ConversationLog | None = None,
+    session_id: str = "",
     taken: Taken | None = None,
     tmux: bool = False,
 ) -> AsyncIterator[AgentDesk]:
@@ -122,6 +123,7 @@ async def agent_desk(
                 settings=settings,
                 people=people,
                 log=kept,
+                session_id=session_id,
                 taken=taken,
             ) as agent,
         ):

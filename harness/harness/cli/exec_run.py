@@ -25,7 +25,7 @@ from .exec_progress import news_line, progress_line
 from .exec_session import Chosen, session_to_resume
 from .exec_stream import JsonStream
 from .observing import observers_of
-from .output import note, readable
+from .output import note, readable, warn
 from .prompt.conversing import Begun, open_conversation
 from .resuming import stored_choices
 from .runtime import Session
@@ -79,7 +79,8 @@ async def run_exec(session: Session, request: ExecRequest, target: ExecutionCont
             out.last(result_json(ended, text, failure))
         elif ended.result.status == "completed":
             _print_answer(text, interruption)
-        note(*outcome_lines(ended, failure))
+        for line in outcome_lines(ended, failure):
+            warn(line, as_json_document=session.json)
         return exit_code(ended)
 
 
@@ -135,7 +136,8 @@ async def _opened(
             observers=await stack.enter_async_context(watching),
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
-        note(*found.in_flight.splitlines())
+        for line in found.in_flight.splitlines():
+            warn(line, as_json_document=session.json)
         found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
         yield found.agent, toolkit
 

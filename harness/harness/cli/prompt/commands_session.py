@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from anyio import to_thread
 
 from ...errors import HarnessError
 from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, no_arguments, one_of
@@ -92,7 +95,14 @@ class SessionCommand(SlashCommand):
         context.output.say(f"session {summary.session_id} is called {name!r}" if name else "the name is gone")
 
     async def _export(self, context: PromptContext, path: str) -> None:
-        raise HarnessError("not there yet")
+        from ..resume import write_new
+
+        if not path:
+            raise BadArguments("say which file on this machine")
+        session_id = agent_of(context).session_id
+        document = await _store(context).exported(session_id)
+        await to_thread.run_sync(lambda: write_new(Path(path).expanduser(), document))
+        context.output.say(f"session {session_id} is in {path} (harness resume --import)")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
         """What can be done."""

@@ -1,0 +1,173 @@
+"""Slash commands with an agent: what they say of a conversation, and what they do to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.agent_desk import AgentDesk, agent_desk, profile_for
+from tests.support.model_server import Answer, Gate, Script, Text, Usage, call, say
+from tests.support.slash import Asked, Desk, Shown
+
+from harness.agent.models import ModelTable
+from harness.agent.opening import People
+from harness.agent.sessions import NewSession, SessionStore
+from harness.cli.prompt.context import PromptContext
+from harness.cli.prompt.deadlines import Deadlines
+from harness.tasks import background_tasks
+from harness.toolkit.permissions.timed import TimedApproval
+
+LIMIT = 60.0
+
+
+@dataclass
+class Seat:
+    """A prompt with an agent behind it."""
+
+    desk: Desk
+    behind: AgentDesk
+    summary_id: str
+
+    async def type(self, line: str, *, in_turn: bool = False) -> str:
+        return await self.desk.type(line, in_turn=in_turn)
+
+
+@asynccontextmanager
+async def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script) -> AsyncIterator[Seat]:
+    timed, store = TimedApproval(), SessionStore(tmp_path / "sessions")
+    summary = await store.create(NewSession(target="local:", identity="local:", model="test"))
+    async with (
+        store.writing(summary.session_id) as log,
+        agent_desk(
+            tmp_path, monkeypatch, script, people=People(timed=timed), log=log, session_id=summary.session_id
+        ) as behind,
+        background_tasks() as tasks,
+    ):
+        profile = profile_for(behind.server)
+        other = profile_for(behind.server, "anthropic", "other")
+        output, front = Shown(), Asked()
+        context = PromptContext(
+            execution=behind.execution,
+            toolkit=behind.toolkit,
+            executor=behind.agent.executor,
+            timed=timed,
+            output=output,
+            front=front,
+            deadlines=Deadlines(tasks),
+            agent=behind.agent,
+            models=ModelTable((profile, other), "test"),
+            store=store,
+        )
+        yield Seat(Desk(context, output, front), behind, summary.session_id)
+
+
+async def test_what_a_conversation_is_and_has_used_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [call("run_shell", {"command": "echo hi"}), Answer((Text("hi"),), usage=Usage(12_300, 50))]
+    async with seat(tmp_path, monkeypatch, script) as here:
+        await here.behind.agent.turn("say hi")
+        status = await here.type("/status")
+        assert re.search(r"^model: +test \(test-model\)$", status, re.MULTILINE)
+        assert re.search(r"^agent: +idle$", status, re.MULTILINE)
+        assert re.search(r"^context: +12\.3k of 100\.0k tokens \(12 %\)$", status, re.MULTILINE)
+        assert re.search(r"^used: .* 2 answers, price not known$", status, re.MULTILINE)
+        context = await here.type("/context")
+        assert "context: 12.3k of 100.0k tokens (12 %)" in context
+        for row in ("prompts and notes | 1 |", "answers | 1 |", "calls | 1 |", "results | 1 |", "tools | "):
+            assert row in context
+        assert "at 85% the older messages are put together" in context
+        assert await here.type("/compact") == "there is nothing to put together yet"
+
+
+async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = [Gate(), Gate()]
+    async with (
+        seat(tmp_path, monkeypatch, [Answer((gates[0], Text("a"))), Answer((gates[1], Text("b"))), say("c")]) as here,
+        anyio.create_task_group() as tasks,
+    ):
+        agent = here.behind.agent
+        tasks.start_soon(agent.serve)
+        agent.submit("first")
+        with anyio.fail_after(LIMIT):
+            await gates[0].reached()
+            agent.submit("second\nin two lines")
+            agent.submit("third")
+            shown = await here.type("/ps", in_turn=True)
+            assert "turn | turn | thinking" in shown
+            assert re.search(r"^prompt \| #2 \| queued .*\| second\.\.\.$", shown, re.MULTILINE)
+            assert await here.type("/kill #2 #9") == (
+                "prompt #2 is withdrawn\n! /kill: no prompt #9 is queued; /ps lists them"
+            )
+            assert "waits for the end of the turn" in await here.type("/session new", in_turn=True)
+            assert await here.type("/timeout 1h") == "the turn is ended in 1 h"
+            assert await here.type("/timeout none") == "the turn has no deadline any more"
+            assert await here.type("/kill turn") == "the turn is cancelled"
+            await gates[1].reached()
+            assert await here.type("/timeout 10ms") == "the turn is ended in 0 s"
+            await here.desk.output.warned.wait()
+            assert here.desk.output.warnings == ["time is over (/timeout): the turn is cancelled"]
+            await here.behind.until(lambda: agent.state.doing == "idle")
+        assert await here.type("/kill turn") == "! /kill: no turn runs"
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_agent_is_paused_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with seat(tmp_path, monkeypatch, []) as here:
+        assert await here.type("/resume") == "it is not paused"
+        await here.type("/pause I look myself")
+        assert here.behind.agent.state.doing == "paused"
+        assert "paused by operator" in await here.type("/status")
+        assert await here.type("/pause") == "it is paused already; /resume lets it go on"
+        assert "/session resume ID goes on with a conversation" in await here.type("/resume abcd")
+        await here.type("/resume")
+        assert here.behind.agent.state.doing == "idle"
+
+
+async def test_models_are_listed_and_switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with seat(tmp_path, monkeypatch, [say("one"), say("two")]) as here:
+        await here.behind.agent.turn("first")
+        listed = await here.type("/model")
+        assert "* | test | openai:test-model | 100k" in listed
+        assert " | other | anthropic:test-model | 100k" in listed
+        assert await here.type("/model test") == "test answers already"
+        assert "other (anthropic:test-model) answers from now on" in await here.type("/model other")
+        await here.behind.agent.turn("second")
+        assert here.behind.server.asked[1].dialect == "anthropic"
+        assert "no model is named 'oter'" in await here.type("/model oter")
+        without = here.desk.with_(agent=None)
+        await without.type("/model other")
+        assert here.desk.front.done == [("model", "other")]
+
+
+async def test_conversations_are_named_listed_resumed_and_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with seat(tmp_path, monkeypatch, [say("fine")]) as here:
+        store, front = here.desk.context.store, here.desk.front
+        assert store is not None
+        elsewhere = await store.create(NewSession(target="ssh://web1", identity="ssh://web1"))
+        before = await store.create(NewSession(target="local:", identity="local:", name="before"))
+        await here.behind.agent.turn("how is the disk?")
+        assert await here.type("/session name disks") == f"session {here.summary_id} is called 'disks'"
+        assert f"session {here.summary_id} 'disks', begun " in await here.type("/session")
+        listed = await here.type("/session list")
+        assert "disks (this one)" in listed
+        assert "before" in listed
+        assert elsewhere.session_id not in listed
+        await here.type("/session new")
+        await here.type("/session resume before")
+        assert front.done == [("open", None), ("open", before.session_id)]
+        assert "is this one" in await here.type(f"/session resume {here.summary_id}")
+        assert "is with ssh://web1" in await here.type(f"/session resume {elsewhere.session_id}")
+        assert "say which" in await here.type("/session resume")
+        assert "did you mean 'resume'?" in await here.type("/session resum x")
+        file = tmp_path / "exported.json"
+        assert str(file) in await here.type(f"/session export {file}")
+        assert "how is the disk?" in json.dumps(json.loads(file.read_text()))
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "cannot be written" in await here.type(f"/session export {file}")
