@@ -15,7 +15,7 @@ from tests.support.permits import Desk, desk
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
-from harness.toolkit.permissions.belowsearch import SECONDS
+from harness.toolkit.permissions import belowsearch
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
 from harness.toolkit.permissions.shelltrees import Trees, feeds, listed, trees_of
@@ -30,8 +30,9 @@ RAN = ("the mode is auto", "it only reads")
 
 
 @pytest.fixture
-def home(here: ExecutionContext, tmp_path: Path) -> Path:
+def home(here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home that the list of attacks describes."""
+    monkeypatch.setattr(belowsearch, "SECONDS", 100.0)  # a machine that does much else may be slow
     made = tmp_path / "home"
     for name in (".config/harness", ".config/other", ".local/state/harness", "app/db/old", "app/src/x", "app/docs"):
         (made / name).mkdir(parents=True)
@@ -116,9 +117,20 @@ async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> Non
     made = desk(mode=Mode.AUTO, backend=backend)
     await made.ctx.execution.mkdir("/top")
     assert await made.allows("run_shell", "cp -r /top /x") is runs
-    assert backend.received[0].timeout == SECONDS
+    assert backend.received[0].timeout == belowsearch.SECONDS
     as_root = await made.allows("run_shell", "sudo cp -r /top /x")
     assert as_root is (runs and not reply.exit_code)
+
+
+async def test_the_audit_and_what_was_accepted_of_servers_are_protected_wherever_they_are(
+    here: ExecutionContext, home: Path
+) -> None:
+    made = there(here, home)  # its XDG_STATE_HOME is the home
+    for name in ("audit/audit.db", "audit/head", "audit.head", "mcp/notes.json", "mcp-token"):
+        verdict = await made.decide("write_file", f"{home}/harness/{name}")
+        assert (verdict.allowed, verdict.by) == (False, "hard denial"), name
+    assert await made.allows("write_file", f"{home}/harness/outputs/x")
+    assert not await made.allows("run_shell", "rm -r ~/harness")
 
 
 async def test_what_was_found_below_is_taken_for_known_for_a_moment() -> None:
