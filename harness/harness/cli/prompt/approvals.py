@@ -40,6 +40,7 @@ MEANINGS: Final = {
 CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
 """The arguments that can be changed, the first one that there is."""
+NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator did not answer")
 LINES = 15
 """Lines of a text after which the question is asked again below it."""
 
@@ -114,7 +115,7 @@ def _headline(question: Question) -> Line:
         Span("▲ may ", "warn"),
         Span(readable(call.name), "title"),
         Span(" run on ", "warn"),
-        Span(readable(question.target), "title"),
+        Span(readable(question.target).removesuffix(":"), "title"),
         Span(f"?{who}", "warn"),
     )
 
@@ -139,6 +140,11 @@ def _choices(question: Question) -> list[Line]:
     return [line(Span(f"  {' · '.join(pair)}", "accent")) for pair in zip(*[iter([*texts, ""])] * 2, strict=False)]
 
 
+def _complaint(text: str, question: Question) -> str:
+    answer = parse_approval(text, question)
+    return answer.message if isinstance(answer, Unclear) else ""
+
+
 class PromptApprover(Approver):
     """The operator at the prompt. ``changed`` is called with a call as the operator changed it."""
 
@@ -148,26 +154,23 @@ class PromptApprover(Approver):
 
     async def ask(self, question: Question) -> Answer:
         """Show it and wait for a clear answer. None at all is no."""
-        asking = asking_of(question)
+        asking = replace(asking_of(question), check=lambda text: _complaint(text, question))
         while True:
             text = await self._surface.ask(asking)
-            if text is None:
-                return Answer(Scope.DENY_ONCE, reason="the operator did not answer")
-            answer = parse_approval(text, question)
+            answer = parse_approval(text, question) if text is not None else NO_ANSWER
             if isinstance(answer, Change):
                 answer = await self._edited(question)
             if isinstance(answer, Answer):
                 self._said(answer)
                 return answer
-            again = answer.message if isinstance(answer, Unclear) else ""
-            asking = replace(asking, lines=(line(Span(f"  {again}", "warn")),) if again else ())
+            asking = replace(asking, lines=(line(Span(f"  {answer.message}", "warn")),), follows=True)
 
     async def _edited(self, question: Question) -> Answer | Unclear:
         found = editable(question)
         assert found is not None
         name, value = found
         hint = line(Span(f"  change the {name} and press Enter; Ctrl-D leaves it as it is", "accent"))
-        text = await self._surface.ask(Asking((hint,), ">", prefill=value, kind="approval"))
+        text = await self._surface.ask(Asking((hint,), ">", prefill=value, kind="approval", follows=True))
         if text is None or not text.strip():
             return Unclear("it was not changed")
         if text == value:

@@ -60,6 +60,8 @@ def subject_of(call: ToolCall) -> str:
     for name in SUBJECTS:
         if isinstance(value := arguments.get(name), str) and value:
             return value if "\n" not in value.strip() else _first_line(value.strip())
+    if isinstance(asked := arguments.get("questions"), list):
+        return " / ".join(str(one.get("question", "")) for one in asked if isinstance(one, Mapping))
     rest = {name: value for name, value in arguments.items() if name not in ("why", "risk", "mutation", "privesc")}
     return json.dumps(rest, ensure_ascii=False) if rest else ""
 

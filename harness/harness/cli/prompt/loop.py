@@ -277,7 +277,7 @@ class Loop:
         target = str(self._execution.target)
         pane = self._execution.describe().removeprefix(target).strip() if self._execution.has_terminal else ""
         remaining = self._timed.remaining
-        here = Standing(target=target, pane=pane, approvals=self._timed.state, remaining=remaining)
+        here = Standing(target=target.removesuffix(":"), pane=pane, approvals=self._timed.state, remaining=remaining)
         here = replace(here, jobs=len(self._view.jobs), doing=self._doing(), queued=len(self._waiting))
         if self.agent is None:
             return here

@@ -16,7 +16,7 @@ import anyio
 
 from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
-from .themes import NONE, Line, Theme, painted
+from .themes import NONE, Line, Theme, line, painted
 
 __all__ = ["Plain", "entries_of"]
 
@@ -203,20 +203,29 @@ class Plain(Surface):
     async def ask(self, asking: Asking) -> str | None:
         """See :class:`Surface`."""
         async with self._one:
-            async with self._reading:
-                termios.tcflush(self._keys, termios.TCIFLUSH)
-            self._answer, self._answered = [], anyio.Event()
-            prefill = [f"  {line}" for line in printable(asking.prefill).split("\n")] if asking.prefill else []
+            if not asking.follows:
+                async with self._reading:
+                    termios.tcflush(self._keys, termios.TCIFLUSH)
             try:
                 with _hidden(self._keys, hidden=asking.secret):
-                    self._end_line()
-                    self._write(painted(asking.lines, self.theme))
-                    self._write("".join(f"{line}\n" for line in prefill) + f"{asking.label} ")
-                    await self._answered.wait()
-                return self._answer[0] if self._answer else None
+                    return await self._clear_answer(asking)
             finally:
                 self._answer = None
                 self._mark()
+
+    async def _clear_answer(self, asking: Asking) -> str | None:
+        prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
+        shown = painted(asking.lines, self.theme) + prefill
+        while True:
+            self._answer, self._answered = [], anyio.Event()
+            self._end_line()
+            self._write(f"{shown}{asking.label} ")
+            await self._answered.wait()
+            answer = self._answer[0]
+            complaint = asking.check(answer) if answer is not None else ""
+            if not complaint:
+                return answer
+            shown = painted([line(f"  {complaint}")], self.theme)
 
     def dismiss(self) -> bool:
         """See :class:`Surface`."""

@@ -20,21 +20,21 @@ class PromptQuestioner(Questioner):
         """One question after the other; Ctrl-C or Ctrl-D declines all of them."""
         replies = []
         for number, question in enumerate(asked.questions, 1):
-            reply = await self._reply(question, _lines(question, number, len(asked.questions)))
+            lines = _lines(question, number, len(asked.questions))
+            reply = await self._reply(question, lines, follows=number > 1)
             if reply is None:
                 return None
             replies.append(reply)
         return tuple(replies)
 
-    async def _reply(self, question: UserQuestion, lines: tuple[Line, ...]) -> Reply | None:
-        while True:
-            text = await self._surface.ask(Asking(lines, "answer:"))
-            if text is None:
-                return None
+    async def _reply(self, question: UserQuestion, lines: tuple[Line, ...], *, follows: bool) -> Reply | None:
+        def complaint(text: str) -> str:
             reply = parse_reply(text, question)
-            if isinstance(reply, Reply):
-                return reply
-            lines = (line(Span(f"  {reply}", "warn")),)
+            return "" if isinstance(reply, Reply) else reply
+
+        text = await self._surface.ask(Asking(lines, "answer:", check=complaint, follows=follows))
+        reply = parse_reply(text, question) if text is not None else None
+        return reply if isinstance(reply, Reply) else None
 
 
 def _lines(question: UserQuestion, number: int, count: int) -> tuple[Line, ...]:

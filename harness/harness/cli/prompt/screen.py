@@ -257,16 +257,28 @@ class Screen(Surface):
             self.show(*asking.lines)
             question = self._question = _Question(asking)
             try:
-                await self._keys_are_free(question)
-                if not question.done.is_set():
-                    self._editor.question(asking)
-                    await question.done.wait()
-                return question.answer
+                if not asking.follows:
+                    await self._keys_are_free(question)
+                return await self._clear_answer(question)
             finally:
                 self._question = None
                 self._waits = ()
                 self._editor.question(None)
                 self._draw_live()
+
+    async def _clear_answer(self, question: _Question) -> str | None:
+        """The first answer that there is nothing to say against."""
+        while True:
+            if not question.done.is_set():
+                self._editor.question(question.asking)
+                await question.done.wait()
+            if question.answer is None:
+                return None
+            complaint = question.asking.check(question.answer)
+            if not complaint:
+                return question.answer
+            self.show(line(Span(f"  {complaint}", "warn")))
+            question.done = anyio.Event()
 
     async def _keys_are_free(self, question: _Question) -> None:
         """Wait until what is typed can only be meant for the question, or the operator asks for it."""
@@ -282,7 +294,8 @@ class Screen(Surface):
                 await self._key.wait()
 
     def _answered(self, text: str | None) -> None:
-        if self._question is not None:
+        """The first answer counts; what is typed until it was looked at is forgotten."""
+        if self._question is not None and not self._question.done.is_set():
             self._question.answer = text
             self._question.done.set()
 

@@ -94,7 +94,7 @@ class Serving:
 
     def _greet(self) -> None:
         terminal = "" if self._execution.has_terminal else ", without tmux: --tmux lets you watch"
-        where = line(Span("harness", "title"), f" on {self._execution.target}{terminal}")
+        where = line(Span("harness", "title"), f" on {str(self._execution.target).removesuffix(':')}{terminal}")
         self.surface.show(where)
         if self._execution.has_terminal:
             self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))

@@ -44,13 +44,19 @@ Input = Entered | Interrupted | Ended | Opened
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A question to the operator: what to show, what to put before the answer, and what the answer begins with."""
+    """A question to the operator: what to show, what to put before the answer, and what the answer begins with.
+
+    ``check`` says what is wrong with an answer, which is then asked for again; empty: nothing is. ``follows``: it goes
+    on with a question that was just answered.
+    """
 
     lines: tuple[Line, ...]
     label: str
     prefill: str = ""
     secret: bool = False
     kind: Literal["approval", "question", "login"] = "question"
+    check: Callable[[str], str] = lambda text: ""
+    follows: bool = False
 
 
 class Surface(ABC):
