@@ -97,6 +97,10 @@ class SomebodysError(Exception):
     """An error that nobody knows."""
 
 
+class NoCredentialsError(Exception):
+    """As the libraries of clouds call it."""
+
+
 def caused(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
     return error
@@ -130,6 +134,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (exceptions.UnexpectedModelBehavior("odd"), "other", True, "not understood: odd"),
         (exceptions.UserError("bad"), "bad_request", False, "the request cannot be made: bad"),
         (json.JSONDecodeError("bad", "", 0), "other", True, "not understood"),
+        (NoCredentialsError("none found"), "auth", False, "there are no credentials: none found"),
         (SomebodysError("odd"), "other", False, "failed: SomebodysError: odd"),
         (ExceptionGroup("", [ConnectionResetError("gone")]), "connection", True, "gone"),
     ],

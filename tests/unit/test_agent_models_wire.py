@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 import traceback
 from collections.abc import Callable
@@ -287,12 +288,24 @@ async def test_no_key_of_the_provider_goes_to_another_address(monkeypatch: pytes
         (ModelProfile("a", "openai", "m"), "model a: the variable OPENAI_API_KEY is not set"),
         (ModelProfile("a", "google", "m"), "model a: the variable GOOGLE_API_KEY is not set"),
         (ModelProfile("a", "openai", "m", key=EnvironmentKey("NONE")), "model a: the variable NONE is not set"),
+        (ModelProfile("a", "openai-compatible", "m"), "model a: openai-compatible needs a base_url"),
+        (ModelProfile("a", "litellm", "m"), "model a: litellm needs a base_url"),
+        (ModelProfile("a", "vllm", "m"), "model a: Set the `VLLM_BASE_URL` environment variable"),
+        (ModelProfile("a", "azure", "m", key=EnvironmentKey("K")), "model a: Must provide the `azure_endpoint`"),
+        (ModelProfile("a", "google-cloud", "m"), "model a (google-cloud:m): there are no credentials"),
         (ModelProfile("a", "nobody", "m", base_url="http://localhost:1"), "model a: no provider is named 'nobody'"),
     ],
 )
-async def test_a_model_that_cannot_be_opened_says_why(profile: ModelProfile, said: str) -> None:
+async def test_a_model_that_cannot_be_opened_says_why(
+    profile: ModelProfile, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in tuple(os.environ):
+        if name.startswith(("VLLM_", "AZURE_", "GOOGLE_", "GEMINI_", "GCE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
     with pytest.raises(ConfigError) as caught:
-        async with open_model(profile, environ={}):
+        async with open_model(profile, environ={"K": KEY}):
             raise AssertionError("it must not open")
     assert said in str(caught.value)
 

@@ -163,6 +163,7 @@ _CONTEXT = _Verdict(
     "context_length", False, "the conversation is longer than the model takes", "compact it, or choose another model"
 )
 _AUTH = _Verdict("auth", False, "the provider does not accept the key")
+_NO_CREDENTIALS = _Verdict("auth", False, "there are no credentials")
 _CONNECTION = _Verdict("connection", True, "the connection failed", "check base_url and the network")
 _SILENT = _Verdict("connection", True, "the provider fell silent", "a higher timeout in the profile waits longer")
 _QUOTA = _Verdict("rate_limit", False, "the account's quota or credit is used up", "see the provider's billing page")
@@ -204,6 +205,8 @@ def _of_others(error: Exception) -> _Verdict:
     """An error that the library let through."""
     if isinstance(error, TimeoutError):
         return _SILENT
+    if "Credential" in type(error).__name__:
+        return _NO_CREDENTIALS  # as the libraries of clouds say it
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module in {"httpx", "httpx2", "httpcore", "httpcore2", "anyio"}:
         return _CONNECTION

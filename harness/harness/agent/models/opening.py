@@ -18,6 +18,7 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
 from ...errors import ConfigError
+from .failures import model_failure
 from .opened import OpenModel
 from .prices import context_limit_of
 from .profiles import ModelProfile
@@ -25,6 +26,7 @@ from .providers import COMPATIBLE, KEY_VARIABLES, KEYLESS, local_url
 
 __all__ = ["opened"]
 
+NEED_URL = frozenset({COMPATIBLE, "litellm"})
 NO_KEY = "none"
 """Sent where there is no key, so that no library looks for one: it would be another provider's."""
 CLOSING = 5.0
@@ -60,6 +62,10 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
         raise ConfigError(f"model {profile.name}: {error.message}") from None
     except ImportError as error:
         raise ConfigError(f"model {profile.name}: {error.msg}") from None
+    except ConfigError:
+        raise
+    except Exception as error:  # every provider's library has errors of its own
+        raise ConfigError(str(model_failure(error, profile))) from None
     return provider, OpenModel(profile, model, _settings(profile, model), context_limit_of(profile))
 
 
@@ -68,6 +74,8 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
 
 def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
     base_url = profile.base_url or local_url(profile.provider, os.environ)
+    if not base_url and profile.provider in NEED_URL:
+        raise ConfigError(f"model {profile.name}: {profile.provider} needs a base_url", hint="set it in a profile")
     if not key and base_url and profile.provider in {*KEY_VARIABLES, *KEYLESS}:
         key = NO_KEY
     if profile.provider == COMPATIBLE:
