@@ -38,6 +38,35 @@ def test_the_list_shows_the_tools_and_needs_no_target(program: Program) -> None:
         assert not set(found) & {"sig", "fetch_url"}
 
 
+def test_the_list_says_which_tools_wait_for_what_is_not_installed(program: Program, tmp_path: Path) -> None:
+    code = (
+        "import importlib.util as util\n"
+        "real = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name in ('ddgs', 'httpx') else real(name, *more)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(code)
+    program.environ["PYTHONPATH"] = str(tmp_path)
+    sentence = (
+        "fetch_url, web_search are not offered: they need what is not installed here (httpx, ddgs); "
+        "pip install 'harness-ops[web]'"
+    )
+    settings = program.home / "config/harness/config.toml"
+    settings.parent.mkdir(parents=True)
+    assert sentence not in program.run("tools", "list").stderr.decode()
+    done = program.run("tools", "list", "--all")
+    assert (sentence in done.stderr.decode(), b"\nfetch_url " in done.stdout) == (True, True)
+    settings.write_text('[tools]\nextra_packs = ["web"]\n')
+    done = program.run("tools", "list")
+    assert (sentence in done.stderr.decode(), b"\nfetch_url " in done.stdout) == (True, False)
+    done = program.run("tools", "list", "--profile", "hygge")
+    assert b"webfetch is not offered: it needs what is not installed here (httpx)" in done.stderr
+    found = json.loads(program.run("tools", "list", "--all", "--json").stdout)
+    assert {tool["name"]: tool["missing_libraries"] for tool in found if tool["missing_libraries"]} == {
+        "fetch_url": ["httpx"],
+        "web_search": ["ddgs", "httpx"],
+    }
+
+
 def test_the_list_can_be_chosen_and_is_json(program: Program) -> None:
     found = json.loads(program.run("tools", "list", "--read-only", "--pack", "core", "--json").stdout)
     by_name = {tool["name"]: tool for tool in found}

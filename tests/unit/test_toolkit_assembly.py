@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from anyio import to_thread
 from harness import ExecutionContext, connect
 from harness.errors import ConfigError
 from harness.settings import SettingsTable
-from harness.toolkit import CallStatus, ToolCall
+from harness.toolkit import CallStatus, ToolCall, presets
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.events import JobExited, JobStarted, Subscription
@@ -135,6 +136,18 @@ def packs_of(settings: ToolSettings) -> set[str]:
 )
 def test_the_settings_choose_the_tools(settings: ToolSettings, left: list[str]) -> None:
     assert names(settings) == left
+
+
+def test_what_lacks_a_library_is_known_and_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "find_spec", lambda name: None if name == "ddgs" else find_spec(name))
+    for settings in (ToolSettings(extra_packs=("web",)), ToolSettings(include=("web_search", "fetch_url"))):
+        found = load_catalogue(settings)
+        assert found.known.get("web_search") is not None
+        assert found.registry.get("web_search") is None
+        assert found.registry.get("fetch_url") is not None
+        assert "web_search" not in {tool.name for tool in found.registry.aside}
+    faced = load_catalogue(ToolSettings(profile="buddy")).registry
+    assert (faced.get("web_search"), faced.get("fetch_url") is None) == (None, False)
 
 
 def test_what_has_to_be_asked_for_is_offered_when_it_is() -> None:

@@ -106,6 +106,7 @@ class _Listed:
     number: int = 0
     faced: bool = False
     packs: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def _listed(
@@ -127,7 +128,18 @@ def _listed(
     offered = frozenset(tool.name for tool in shown.list())
     rest = [] if faced or packs or every else [tool for tool in catalogue.known.list() if tool.name not in offered]
     names = tuple(sorted({pack for tool in rest for pack in tool.traits.packs}))
-    return _Listed(chosen, offered, names, len(rest), faced, every)
+    wanted = whole if every or packs else _wanted(settings, catalogue, profile)
+    return _Listed(chosen, offered, names, len(rest), faced, every, _not_installed(wanted))
+
+
+def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
+    """What would be offered if everything were installed."""
+    from ..toolkit.profiles import load_profile
+    from ..toolkit.toolsettings import NO_PROFILE
+
+    name = settings.tools.profile if profile is None else profile
+    none = name in ("", NO_PROFILE)
+    return settings.tools.offered(catalogue.known) if none else load_profile(name).over(catalogue.known)
 
 
 def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | None) -> None:
@@ -142,9 +154,29 @@ def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | Non
         *("CATEGORY", "CHANGES", "NEEDS" if missing is None else "LACKS", "SOURCE", "DESCRIPTION"),
     )
     table(headers, [_row(listed, tool, missing) for tool in registry.list()])
+    for line in listed.notes:
+        note(line)
     if listed.number:
         packs = f" (pack {', '.join(listed.others)})" if listed.others else ""
         note(f"{listed.number} more are offered when they are asked for{packs}: --all lists them")
+
+
+def _not_installed(wanted: Registry) -> tuple[str, ...]:
+    """One sentence for each extra that some of these tools wait for."""
+    from ..toolkit.presets import missing_libraries
+
+    waiting: dict[str, dict[str, tuple[str, ...]]] = {}
+    for tool in wanted.list():
+        if missing := missing_libraries(tool):
+            waiting.setdefault(tool.traits.extra, {})[tool.name] = missing
+    return tuple(_needed(extra, tools) for extra, tools in waiting.items())
+
+
+def _needed(extra: str, tools: dict[str, tuple[str, ...]]) -> str:
+    modules = ", ".join(dict.fromkeys(module for missing in tools.values() for module in missing))
+    what = "is not offered: it needs" if len(tools) == 1 else "are not offered: they need"
+    install = f"; pip install '{extra}'" if extra else ""
+    return f"{', '.join(tools)} {what} what is not installed here ({modules}){install}"
 
 
 def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> tuple[str, ...]:
@@ -165,6 +197,8 @@ def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None)
 
 
 def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
+    from ..toolkit.presets import missing_libraries
+
     traits = tool.traits
     facts = {
         "name": tool.name,
@@ -176,6 +210,7 @@ def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] |
         "parallelizable": traits.parallelizable,
         "cacheable": traits.cacheable,
         "requires": traits.requires,
+        "missing_libraries": missing_libraries(tool),
         "aliases": traits.aliases,
         "packs": traits.packs,
         "source": listed.registry.source_of(tool.name),

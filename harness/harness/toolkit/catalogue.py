@@ -17,6 +17,7 @@ from .contract import Tool
 from .outputs import OutputStore
 from .outputtool import ReadOutput
 from .plugins import TOOLS, find, load_tools
+from .presets import missing_libraries
 from .profiles import load_profile
 from .registry import Registry
 from .toolsettings import NO_PROFILE, ToolSettings
@@ -71,14 +72,15 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
 
 
 def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Registry:
-    """The tools that models are offered of those that are known: a profile's, or our own.
+    """The tools that models are offered of those that are known: a profile's, or our own; none that lacks a library.
 
     Raises:
         ConfigError: there is no such profile.
     """
+    usable = known.filter(lambda tool: not missing_libraries(tool))
     if profile in ("", NO_PROFILE):
-        return settings.offered(known)
-    return load_profile(profile).over(known)
+        return settings.offered(usable)
+    return load_profile(profile).over(usable)
 
 
 _Sources = Iterator[tuple[str, tuple[Tool[Any], ...]]]

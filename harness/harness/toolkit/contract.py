@@ -90,6 +90,10 @@ class Traits:
     limit: OutputLimit = field(default_factory=OutputLimit)
     packs: tuple[str, ...] = ()
     """Sets that it belongs to (``core``, ``search``, ``dev``)."""
+    libraries: tuple[str, ...] = ()
+    """Modules that must be installed beside harness, by their top names; without them it is not offered."""
+    extra: str = ""
+    """What brings them, as ``pip install`` takes it."""
 
 
 A = TypeVar("A", bound=BaseModel)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from .contract import Tool
 from .values import Category
 
-__all__ = ["ALWAYS", "OPT_IN", "harmless", "in_packs", "only_reads", "opt_in", "schema_gaps"]
+__all__ = ["ALWAYS", "OPT_IN", "harmless", "in_packs", "missing_libraries", "only_reads", "opt_in", "schema_gaps"]
 
 ALWAYS = frozenset({"tool_search"})
 """Tools that a choice of packs leaves in: with them a model finds the others."""
@@ -35,6 +36,11 @@ def in_packs(tool: Tool[Any], packs: frozenset[str]) -> bool:
 def opt_in(tool: Tool[Any]) -> bool:
     """It belongs to nothing but packs that have to be asked for."""
     return bool(tool.traits.packs) and OPT_IN.issuperset(tool.traits.packs)
+
+
+def missing_libraries(tool: Tool[Any]) -> tuple[str, ...]:
+    """The modules that it needs here and that are not installed; none of them is imported."""
+    return tuple(name for name in tool.traits.libraries if find_spec(name) is None)
 
 
 def schema_gaps(tool: Tool[Any]) -> tuple[str, ...]:

@@ -97,6 +97,8 @@ class Imports(Tool[_Arguments]):
             timeout=300.0,
             limit=LIMIT,
             packs=("dev",),
+            libraries=("tree_sitter",),
+            extra="harness-ops[parsers]",
         )
         super().__init__("imports", DESCRIPTION, _Arguments, traits)
 

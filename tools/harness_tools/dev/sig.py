@@ -55,6 +55,8 @@ class Sig(Tool[_Arguments]):
             aliases=("signatures", "outline"),
             limit=LIMIT,
             packs=("dev",),
+            libraries=("tree_sitter",),
+            extra="harness-ops[parsers]",
         )
         super().__init__("sig", DESCRIPTION, _Arguments, traits)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from harness.toolkit import Arguments, Category, Tool, ToolContext, ToolResult, Traits
 
 from .engines import engine_for
+from .fetch import EXTRA
 from .hits import chosen, domain_of, facts_of, rendered
 from .pages import WebFailure
 from .untrusted import cleaned, marked
@@ -48,7 +49,8 @@ class WebSearch(Tool[_Arguments]):
     """``web_search``."""
 
     def __init__(self) -> None:
-        traits = Traits(category=Category.NETWORK, parallelizable=True, packs=("web",))
+        libraries = ("ddgs", "httpx", "httpcore")
+        traits = Traits(Category.NETWORK, parallelizable=True, packs=("web",), libraries=libraries, extra=EXTRA)
         super().__init__("web_search", DESCRIPTION, _Arguments, traits)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
