@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,7 +71,7 @@ def settled_parts(parts: Sequence[ModelResponsePart], *, lost_reasoning: bool = 
 
 def same(some: Sequence[object], others: Sequence[object]) -> bool:
     """Whether these are the same objects in the same order."""
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 # -- parts of requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
@@ -228,14 +228,38 @@ def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]
     pictures where it sees none, is replaced by a note. Where the protocol has no place for it, the text of a result
     says that it is an error.
     """
-    tells_errors = model.system.partition("-")[0] in TELLS_ERRORS
-    return model.prepare_messages([_suited(message, model, tells_errors) for message in messages])
+    suit = _Suit(_mark_of(model), model.system, (model.base_url or "").rstrip("/"))
+    found = [suit.of(message) for message in messages]
+    return model.prepare_messages(found) if _needs_preparing(found, model) else found
 
 
-def _suited(message: ModelMessage, model: Model, tells_errors: bool) -> ModelMessage:
-    if isinstance(message, ModelRequest):
-        return message if tells_errors else _with_errors_in_words(message)
-    return message if _is_own(message, model) else _without_provider(message)
+@dataclass(frozen=True, slots=True)
+class _Suit:
+    """What makes a message suit one model."""
+
+    mark: str
+    system: str
+    url: str
+
+    def of(self, message: ModelMessage) -> ModelMessage:
+        if isinstance(message, ModelResponse):
+            return message if self._is_own(message) else _without_provider(message)
+        return message if self.system.partition("-")[0] in TELLS_ERRORS else _with_errors_in_words(message)
+
+    def _is_own(self, response: ModelResponse) -> bool:
+        mark = (response.metadata or {}).get(ANSWERED_BY)
+        if mark is not None:
+            return bool(mark == self.mark)
+        place = (response.provider_url or self.url).rstrip("/")
+        return response.provider_name == self.system and place == (self.url or place)
+
+
+def _needs_preparing(messages: Sequence[ModelMessage], model: Model) -> bool:
+    """Whether the library has something to do, which takes it longer than everything else here."""
+    if model.profile.get("tool_call_id_length") is not None:
+        return True
+    results = (part for message in messages for part in message.parts if isinstance(part, ToolReturnPart))
+    return any(isinstance(part.content, list) for part in results)
 
 
 def _with_errors_in_words(request: ModelRequest) -> ModelRequest:
@@ -266,15 +290,6 @@ def _without_provider(response: ModelResponse) -> ModelResponse:
         provider_response_id=None,
         canonical_system=None,
     )
-
-
-def _is_own(response: ModelResponse, model: Model) -> bool:
-    mark = (response.metadata or {}).get(ANSWERED_BY)
-    if mark is not None:
-        return bool(mark == _mark_of(model))
-    where, here = response.provider_url, model.base_url
-    same_place = where is None or here is None or where.rstrip("/") == here.rstrip("/")
-    return response.provider_name == model.system and same_place
 
 
 def _portable(part: TextPart | ToolCallPart) -> TextPart | ToolCallPart:
