@@ -24,9 +24,10 @@ from tests.support.conversations import PNG, conversations
 from tests.support.model_server import Answer, Call, ModelServer, Reasoning, Text, model_server, say
 
 from harness.agent.conversation.history import answered_by, dumped, loaded, repaired, suited
+from harness.agent.conversation.situation import with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
-EXAMPLES = 60
+EXAMPLES = 40
 """Accidents that each provider is sent."""
 MODELS = {
     "openai": "gpt-5",
@@ -176,3 +177,38 @@ async def test_an_answer_that_was_cut_off_goes_back_without_its_half_calls() -> 
                 assert "I wi" in server.asked[-1].text
                 assert "rm -rf" not in server.asked[-1].text
     assert not server.refused
+
+
+async def test_what_holds_for_one_request_stands_behind_what_a_provider_can_keep() -> None:
+    """Anthropic keeps what is before a mark: the next request has the same up to there."""
+    now = "[situation: true]\n- your pane main: job 3 runs"
+    with anyio.fail_after(60), model_server(lambda asked: say("Full.") if "97 %" in asked.text else STEP) as server:
+        async with opened(server, "anthropic") as model:
+            messages = await step(model)
+            sent = with_situation(suited(repaired(messages), model.model), now, model.model)
+            async with model_request_stream(model.model, sent, model_settings=model.settings) as stream:
+                async for _ in stream:
+                    pass
+            last = server.asked[-1].body["messages"][-1]["content"]
+            assert [block["type"] for block in last] == ["tool_result", "tool_result", "text"]
+            assert "cache_control" in last[1]
+            assert last[2]["text"] == now
+            await answer_to([*messages, prompt("and?")], model)
+            assert now not in server.asked[-1].text
+        for provider in MODELS:
+            async with opened(server, provider) as model:
+                sent = with_situation(suited(repaired(messages), model.model), now, model.model)
+                async with model_request_stream(model.model, sent, model_settings=model.settings) as stream:
+                    async for _ in stream:
+                        pass
+                assert "your pane main: job 3 runs" in server.asked[-1].text
+    assert not server.refused
+
+
+async def test_a_model_that_binds_its_reasoning_to_all_before_it_is_not_told_of_an_idle_terminal() -> None:
+    with model_server([]) as server:
+        async with opened(server, "anthropic", "claude-opus-5-5") as binds, opened(server, "anthropic") as other:
+            assert binds.model.profile.get("anthropic_binds_thinking_blocks")
+            idle, busy = "[situation: ]\n- your pane main: at the prompt, in /", "[situation: ]\n- job 3 runs"
+            for model, text, told in ((binds, idle, False), (binds, busy, True), (other, idle, True)):
+                assert (len(with_situation([prompt("go")], text, model.model)[0].parts) == 2) is told

@@ -29,6 +29,7 @@ from ..toolkit.events import (
 from ..toolkit.executor import Executor
 from .conversation.compacting import Compacting, needed
 from .conversation.situation import RunningJobs, situation
+from .conversation.tokens import estimate
 from .events import (
     AgentPaused,
     AgentResumed,
@@ -47,7 +48,7 @@ from .models import ModelProfile, OpenModel
 from .sessions import ConversationLog
 from .settings import AgentSettings
 from .transcript import Transcript
-from .turn import Surroundings, Turn, TurnResult
+from .turn import Surroundings, Turn, TurnResult, spent_on
 from .usage import Spent
 
 __all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "Queued"]
@@ -387,7 +388,7 @@ class Agent:
         return self._spent
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
-        if used and not needed(self.transcript.messages, used, opened.context_limit):
+        if used and not needed(self.transcript.messages, used, opened.context_limit, self.settings.compact_at):
             return False
         try:
             return await self._compacted(opened) is not None
@@ -403,6 +404,11 @@ class Agent:
         if done is None:
             return None
         await self.transcript.replace(done.messages, done.summary)
+        self._context = estimate(done.messages)
+        if done.answer is not None:
+            self.charge(spent_on(done.answer, opened))
+        elif done.failure:
+            self.events.publish(Notice(text=f"the older messages were put together without the model: {done.failure}"))
         summary = self.executor.services.redactor.text(done.summary)
         self.events.publish(ConversationCompacted(before=done.before, after=done.after, summary=summary))
         return Compaction(done.before, done.after, summary)

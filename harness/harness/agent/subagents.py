@@ -194,7 +194,7 @@ class _Run:
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         limit = opened.context_limit
-        if used and not needed(self.transcript.messages, used, limit):
+        if used and not needed(self.transcript.messages, used, limit, self.parent.settings.compact_at):
             return False
         try:
             done = await Compacting(lambda: nullcontext(opened)).compact(self.transcript.messages, limit)

@@ -161,7 +161,7 @@ class Turn:
     async def _request(self, opened: OpenModel) -> ModelResponse:
         around = self._around
         messages = history.suited(history.repaired(around.transcript.messages), opened.model)
-        messages = situation.with_situation(messages, await around.situation())
+        messages = situation.with_situation(messages, await around.situation(), opened.model)
         wanted = Wanted(messages, around.instructions, tooling.definitions(around.executor.registry))
         started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=tokens.estimate(messages))
         around.executor.events.publish(started)

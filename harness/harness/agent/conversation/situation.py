@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 from pydantic_ai.messages import CachePoint, ModelMessage, ModelRequest, UserPromptPart
+from pydantic_ai.models import Model
 
 from ...errors import HarnessError
 from ...login import use_prompter
@@ -86,12 +87,24 @@ async def situation(executor: Executor, jobs: RunningJobs | None = None, *, limi
     return executor.services.redactor.text(described(seen, os.urandom(4).hex()))
 
 
-def with_situation(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
-    """The messages with ``text`` as the last part of the last request; a copy, which is never stored."""
+def with_situation(messages: Sequence[ModelMessage], text: str, model: Model | None = None) -> list[ModelMessage]:
+    """The messages with ``text`` as the last part of the last request; a copy, which is never stored.
+
+    Some models of Anthropic give their reasoning back only when everything before it is as it was, so that each
+    situation costs them the reasoning so far: ``model``, if it is one of these, is told only of what runs.
+    """
     if not text or not messages or not isinstance(last := messages[-1], ModelRequest):
+        return list(messages)
+    if model is not None and model.profile.get("anthropic_binds_thinking_blocks", False) and is_idle(text):
         return list(messages)
     part = UserPromptPart([CachePoint(), text])  # what is before it will be the same next time
     return [*messages[:-1], replace(last, parts=[*last.parts, part])]
+
+
+def is_idle(text: str) -> bool:
+    """Whether a situation says no more than where a terminal is at its prompt. Pure."""
+    lines = text.splitlines()[1:]
+    return len(lines) == 1 and ": at the prompt" in lines[0]
 
 
 # -- looking
