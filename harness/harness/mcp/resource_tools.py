@@ -13,6 +13,7 @@ from ..errors import UnsupportedOperation
 from ..results import Status
 from ..toolkit.context import ToolContext
 from ..toolkit.contract import Arguments, OutputLimit, tool
+from ..toolkit.notebook import MemoryScope, Notebook, memory_json, place_of, todos_json
 from ..toolkit.registry import Registry
 from ..toolkit.values import Category, Json, ToolResult
 
@@ -25,6 +26,7 @@ PAGE = 32 << 10
 """Bytes of a log in one page."""
 PAGE_LIMIT = 60 << 10
 JOBS_SHOWN = 200
+MEMORIES_SHOWN = 200
 FIRST_WAIT = 1.0
 """Seconds that a page of a running job waits for its first byte: what is kept on the target takes its time to come."""
 NEXT_WAIT = 0.15
@@ -38,6 +40,14 @@ class Nothing(Arguments):
 
 class Describe(Arguments):
     """Describe the target and its session."""
+
+
+class Todos(Arguments):
+    """List the things to do of the session."""
+
+
+class Memories(Arguments):
+    """List what is written down for the session, its directory, its target and everything."""
 
 
 class JobLog(Arguments):
@@ -81,6 +91,34 @@ async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
         data["panes"] = [pane.name for pane in await execution.list_panes()]
         data["attach_command"] = list(execution.attach_command_read_only)
     return ToolResult.of(execution.describe(), data=data)
+
+
+@tool(Todos, name="resource_todos", parallelizable=True, limit=WHOLE)
+async def todos(args: Todos, ctx: ToolContext) -> ToolResult:
+    """The list as the session wrote it last."""
+    found = await notebook_of(ctx).todos(ctx.session_id)
+    return ToolResult.of(f"{len(found)} things to do", data={"todos": todos_json(found)})
+
+
+@tool(Memories, name="resource_memories", parallelizable=True, limit=WHOLE)
+async def memories(args: Memories, ctx: ToolContext) -> ToolResult:
+    """The memories, the newest first, and how many older ones there are."""
+    found = await notebook_of(ctx).memories([place_of(scope, ctx) for scope in MemoryScope])
+    newest = sorted(found, key=lambda memory: -memory.number)[:MEMORIES_SHOWN]
+    shown: list[Json] = [memory_json(memory) for memory in newest]
+    data: Json = {"memories": shown, "left_out": len(found) - len(newest)}
+    return ToolResult.of(f"{len(found)} memories", data=data)
+
+
+def notebook_of(ctx: ToolContext) -> Notebook:
+    """The notebook of a call.
+
+    Raises:
+        UnsupportedOperation: the session has none.
+    """
+    if ctx.notebook is None:
+        raise UnsupportedOperation("this session writes nothing down", target=ctx.execution.target)
+    return ctx.notebook
 
 
 @tool(PaneScreen, name="resource_screen", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
@@ -154,4 +192,4 @@ def _whole_characters(data: bytes, end: int) -> int:
 
 def resource_tools() -> Registry:
     """A registry of them, apart from the tools that are offered."""
-    return Registry([jobs, describe, pane_screen, job_log], source="resources")
+    return Registry([jobs, describe, todos, memories, pane_screen, job_log], source="resources")

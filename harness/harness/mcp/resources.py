@@ -1,4 +1,4 @@
-"""What a client may look at: jobs and their output, the screens of panes, and where all this is. Pure.
+"""What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is. Pure.
 
 Each address stands for a call of one of the tools in :mod:`.resource_tools`, so that looking is judged, redacted and
 recorded as every other call is.
@@ -11,11 +11,23 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ..toolkit.values import JsonObject
 
-__all__ = ["DESCRIBE", "JOBS", "LOG_TEMPLATE", "SCREEN_TEMPLATE", "Place", "parse_uri", "screen_uri"]
+__all__ = [
+    "DESCRIBE",
+    "JOBS",
+    "LOG_TEMPLATE",
+    "MEMORIES",
+    "SCREEN_TEMPLATE",
+    "TODOS",
+    "Place",
+    "parse_uri",
+    "screen_uri",
+]
 
 SCHEME = "harness"
 JOBS = "harness://jobs"
 DESCRIBE = "harness://describe"
+TODOS = "harness://todos"
+MEMORIES = "harness://memories"
 LOG_TEMPLATE = "harness://job/{id}/log{?offset,limit}"
 SCREEN_TEMPLATE = "harness://pane/{name}/screen"
 
@@ -52,8 +64,8 @@ def parse_uri(uri: str) -> Place:
     match words:
         case ["jobs"] if not query:
             return Place(uri, "resource_jobs", {})
-        case ["describe"] if not query:
-            return Place(uri, "resource_describe", {})
+        case ["describe" | "todos" | "memories" as name] if not query:
+            return Place(uri, f"resource_{name}", {})
         case ["pane", name, "screen"] if name and not query:
             return Place(uri, "resource_screen", {"pane": name}, "text/plain")
         case ["job", job_id, "log"] if job_id:
@@ -71,4 +83,5 @@ def _page(uri: str, query: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def _unknown(uri: str) -> str:
-    return f"there is no resource {uri}; there are {JOBS}, {DESCRIBE}, {LOG_TEMPLATE} and {SCREEN_TEMPLATE}"
+    others = ", ".join((JOBS, DESCRIBE, TODOS, MEMORIES, LOG_TEMPLATE))
+    return f"there is no resource {uri}; there are {others} and {SCREEN_TEMPLATE}"

@@ -28,7 +28,7 @@ from ..toolkit.values import CallOutcome, Json, ToolCall
 from .elicitation import ClientApprover
 from .handles import log_uri
 from .resource_tools import resource_tools
-from .resources import DESCRIBE, JOBS, LOG_TEMPLATE, SCREEN_TEMPLATE, Place, parse_uri, screen_uri
+from .resources import DESCRIBE, JOBS, LOG_TEMPLATE, MEMORIES, SCREEN_TEMPLATE, TODOS, Place, parse_uri, screen_uri
 from .server_calls import Calls
 from .server_values import plain, tool_of
 from .server_watch import Signal, Subscriptions
@@ -67,7 +67,7 @@ class ClientSession:
         self._looking = replace(executor, registry=resource_tools())
         self._calls = Calls(executor, approver)
         self._approver = approver
-        self._watched = Subscriptions(executor.execution, executor.events, tasks)
+        self._watched = Subscriptions(executor, tasks)
         self._client = _Client()
         self._server = self._make_server(version)
 
@@ -130,6 +130,7 @@ class ClientSession:
         found = [
             _resource(JOBS, "jobs", "The commands that the target keeps, with their state.", "application/json"),
             _resource(DESCRIBE, "describe", "The target, its session and its panes.", "application/json"),
+            *(_notes() if self._executor.notebook is not None else ()),
             *(
                 _resource(screen_uri(name), f"screen of {name}", "What is on the pane's screen.", "text/plain")
                 for name in _strings(about, "panes")
@@ -218,6 +219,13 @@ def _place(uri: str) -> Place:
 
 def _resource(uri: str, name: str, description: str, mime_type: str) -> types.Resource:
     return types.Resource(uri=uri, name=plain(name), description=plain(description), mime_type=mime_type)
+
+
+def _notes() -> tuple[types.Resource, ...]:
+    return (
+        _resource(TODOS, "todos", "The things to do of this session.", "application/json"),
+        _resource(MEMORIES, "memories", "What is written down for this session and target.", "application/json"),
+    )
 
 
 def _strings(data: Json, name: str) -> list[str]:

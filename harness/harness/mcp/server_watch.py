@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from ..context import ExecutionContext
-from ..errors import HarnessError
+from ..errors import HarnessError, UnsupportedOperation
 from ..results import Status
 from ..tasks import BackgroundTasks, background_tasks
-from ..toolkit.events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
-from .resources import Place
+from ..toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
+from ..toolkit.executor import Executor
+from ..toolkit.notebook import Memory, MemoryScope, Notebook, Place, Todo, place_at
+from . import resources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -35,6 +36,8 @@ SCREEN_EVERY = 1.0
 JOBS_EVERY = 10.0
 """Seconds until the list of jobs is compared although nothing here has started or ended one."""
 DESCRIBE_EVERY = 2.0
+NOTES_EVERY = 10.0
+"""Seconds until notes are compared although this session has written none."""
 log = logging.getLogger("harness.mcp")
 
 Notify = Callable[[str], Awaitable[None]]
@@ -63,17 +66,42 @@ class _Watch:
     error: HarnessError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the session of an executor has written down."""
+
+    executor: Executor
+
+    async def todos(self) -> tuple[Todo, ...]:
+        """The things to do."""
+        return await self._notebook.todos(self.executor.session_id)
+
+    async def memories(self) -> tuple[Memory, ...]:
+        """The memories that it sees."""
+        session, execution = self.executor.session_id, self.executor.execution
+        home, cwd = execution.capabilities.home, self.executor.cwd
+        lasting = (place_at(scope, execution.identity, home, cwd) for scope in MemoryScope if scope != "session")
+        return await self._notebook.memories([Place(MemoryScope.SESSION, session_id=session), *lasting])
+
+    @property
+    def _notebook(self) -> Notebook:
+        if self.executor.notebook is None:
+            raise UnsupportedOperation("this session writes nothing down", target=self.executor.execution.target)
+        return self.executor.notebook
+
+
 class Subscriptions:
     """What one client watches."""
 
-    def __init__(self, execution: ExecutionContext, events: EventBus, tasks: BackgroundTasks) -> None:
-        self._execution = execution
-        self._events = events
+    def __init__(self, executor: Executor, tasks: BackgroundTasks) -> None:
+        self._execution = executor.execution
+        self._events = executor.events
+        self._notes = Notes(executor)
         self._tasks = tasks
         self._watches: dict[str, _Watch] = {}
         self._had: dict[str, int] = {}
 
-    def have_read(self, place: Place, offset: object) -> None:
+    def have_read(self, place: resources.Place, offset: object) -> None:
         """The client has a job's output up to here: a subscription begins there, and not with what it knows."""
         if place.tool == "resource_log" and isinstance(offset, int):
             self._had[str(place.arguments["job_id"])] = offset
@@ -83,7 +111,7 @@ class Subscriptions:
         """There are as many as are allowed."""
         return len(self._watches) >= LIMIT
 
-    async def add(self, place: Place, notify: Notify) -> None:
+    async def add(self, place: resources.Place, notify: Notify) -> None:
         """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place.
 
         Every change that comes after this is told.
@@ -103,7 +131,7 @@ class Subscriptions:
         if (watch := self._watches.pop(uri, None)) is not None:
             watch.scope.cancel()
 
-    async def _run(self, place: Place, notify: Notify, watch: _Watch) -> None:
+    async def _run(self, place: resources.Place, notify: Notify, watch: _Watch) -> None:
         try:
             with watch.scope:
                 await self._watch(place, notify, watch)
@@ -115,7 +143,7 @@ class Subscriptions:
             if self._watches.get(place.uri) is watch:
                 del self._watches[place.uri]
 
-    async def _watch(self, place: Place, notify: Notify, watch: _Watch) -> None:
+    async def _watch(self, place: resources.Place, notify: Notify, watch: _Watch) -> None:
         changes = self._changes(place)
         await anext(changes)
         watch.begun.set()
@@ -126,14 +154,18 @@ class Subscriptions:
                 signal.set()
             await anyio.sleep(QUIET)  # the last change is still to be told
 
-    def _changes(self, place: Place) -> AsyncIterator[None]:
+    def _changes(self, place: resources.Place) -> AsyncIterator[None]:
         """One item when the watch has begun, and one for each change."""
         arguments = place.arguments
         if place.tool == "resource_log":
             job_id = str(arguments["job_id"])
             return self._log(job_id, self._had.get(job_id, 0))
         if place.tool == "resource_jobs":
-            return self._jobs()
+            return self._compared(self._execution.jobs, JOBS_EVERY, JobStarted, JobExited, ToolCallCompleted)
+        if place.tool == "resource_todos":
+            return self._compared(self._notes.todos, NOTES_EVERY, TodoChanged)
+        if place.tool == "resource_memories":
+            return self._compared(self._notes.memories, NOTES_EVERY, ToolCallCompleted)
         if place.tool == "resource_screen":
             return self._polled(lambda: self._execution.capture_pane(pane=str(arguments["pane"])), SCREEN_EVERY)
         return self._polled(self._description, DESCRIBE_EVERY)
@@ -150,20 +182,23 @@ class Subscriptions:
                 yield
         yield
 
-    async def _jobs(self) -> AsyncIterator[None]:
+    async def _compared(
+        self, look: Callable[[], Awaitable[object]], every: float, *kinds: type[Event]
+    ) -> AsyncIterator[None]:
+        """What is another one after such an event, or after so many seconds: other programs change it, too."""
         changed = Signal()
 
         def listen(event: Event) -> None:
-            if isinstance(event, JobStarted | JobExited | ToolCallCompleted):
+            if isinstance(event, kinds):
                 changed.set()
 
         with self._events.listening(listen):
-            known = await self._execution.jobs()
+            known = await look()
             yield
             while True:
-                with anyio.move_on_after(JOBS_EVERY):
+                with anyio.move_on_after(every):
                     await changed.wait()
-                before, known = known, await self._execution.jobs()
+                before, known = known, await look()
                 if known != before:
                     yield
 
