@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.support.model_server import Answer, Call, Failure, Gate, ModelServer, Text, Usage, call, model_server, say
 from tests.support.program import Program, there
 
@@ -142,13 +142,18 @@ def test_limits_and_failures_have_exit_codes_of_their_own(program: Program) -> N
         assert len(server.asked) == 3
 
 
-@pytest.mark.parametrize("words", [("exec",), ("exec", "-"), ("exec", "--last", "x"), ("exec", "--last", "--new", "x")])
-def test_wrong_usage_asks_nothing_of_a_model(program: Program, words: tuple[str, ...]) -> None:
+def test_wrong_usage_and_missing_libraries_ask_nothing_of_a_model(program: Program) -> None:
+    without = "import sys; sys.modules['pydantic_ai'] = None; from harness.cli.main import main; main(['exec', 'x'])"
     with model_server([]) as server:
         configure(program, server)
-        done = program.run(*words)
-        assert done.returncode == 125
-        assert done.stderr.count(b"\n") == 1
+        empty, last = program.run("exec", "-"), program.run("exec", "--last", "x")
+        assert b"standard input is empty" in empty.stderr
+        assert b"no conversation with local:" in last.stderr
+        bare = subprocess.run(
+            [sys.executable, "-c", without], env=program.environ, cwd=program.home, capture_output=True, timeout=LIMIT
+        )
+        assert b"pip install 'harness-ops[agent]'" in bare.stderr
+        assert {empty.returncode, last.returncode, bare.returncode} == {125}
         assert server.asked == []
 
 

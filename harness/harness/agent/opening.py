@@ -11,6 +11,7 @@ import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
+from ..errors import ConfigError
 from ..toolkit.assembly import Toolkit
 from ..toolkit.middleware import StuckLoop
 from ..toolkit.permissions.approver import Approver
@@ -52,8 +53,18 @@ class Taken:
 
 
 def load_agent() -> None:
-    """Import what an agent needs, which takes a second or two; done in a thread, a prompt can be there meanwhile."""
-    from . import agent, turn  # noqa: F401  # the import is the work
+    """Import what an agent needs, which takes a second or two; done in a thread, a prompt can be there meanwhile.
+
+    Raises:
+        ConfigError: a library is not installed.
+    """
+    try:
+        from . import agent, turn  # noqa: F401  # the import is the work
+    except ImportError as error:
+        name = (error.name or "").partition(".")[0]
+        raise ConfigError(
+            f"the agent needs a library that is not installed: {name}", hint="pip install 'harness-ops[agent]'"
+        ) from None
 
 
 class _OpenModels:

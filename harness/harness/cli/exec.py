@@ -63,8 +63,12 @@ def exec_(
     auto_approve: bool,
     words: tuple[str, ...],
 ) -> int:
+    from concurrent.futures import ThreadPoolExecutor
     from dataclasses import replace
 
+    from anyio import to_thread
+
+    from ..agent.opening import load_agent
     from .exec_run import run_exec
     from .exec_session import Chosen
 
@@ -85,9 +89,12 @@ def exec_(
         warn(f"everything that would be asked runs unasked on {target}", as_json_document=session.json)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
+        await to_thread.run_sync(loading.result)
         return await run_exec(session, request, target, interruption)
 
-    return on_target(session, work, Needs(create=True))
+    with ThreadPoolExecutor(1) as loader:
+        loading = loader.submit(load_agent)  # it takes as long as a login: both at once
+        return on_target(session, work, Needs(create=True))
 
 
 def _request(
