@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -18,10 +18,12 @@ from . import rows
 from .files import SessionFiles, sessions_directory
 from .ids import is_session_id, new_session_id, prefix_of
 from .locking import locked
-from .portable import Imported, parsed, portable
 from .retention import SessionRetention, freed, outdated
 from .stored import CLOSE_LIMIT, StoredLog
 from .values import NewSession, SessionInUse, SessionNotFound, SessionSummary, StoredConversation
+
+if TYPE_CHECKING:
+    from .portable import Imported
 
 __all__ = ["SessionStore"]
 
@@ -204,6 +206,8 @@ class SessionStore:
 
     async def exported(self, session_id: str) -> str:
         """A conversation as one JSON document. Raises :class:`SessionNotFound`."""
+        from .portable import portable
+
         return portable(await self.load(session_id))
 
     async def imported(self, document: str) -> SessionSummary:
@@ -212,6 +216,8 @@ class SessionStore:
         Raises:
             HarnessError: it is none of our documents, or a newer harness made it; nothing is kept.
         """
+        from .portable import parsed  # its models take time to build
+
         given = await to_thread.run_sync(parsed, document)
         at = time()
         return await self._write(lambda db: _insert_whole(db, given, at))

@@ -1,0 +1,130 @@
+"""Stored conversations from the command line: listed, named, exported, taken up again after a kill; and traces."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from tests.support.model_server import Answer, Call, ModelServer, Text, model_server, say
+from tests.support.program import Program
+from tests.support.seats import Seats, seats
+
+__all__ = ["seats"]
+
+WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
+AUTO = '[permissions]\nmode = "auto"\n'
+
+
+def configure(program: Program, server: ModelServer) -> None:
+    """Settings in which the server is the model."""
+    folder = program.home / "config/harness"
+    folder.mkdir(parents=True, exist_ok=True)
+    table = f'[models.test]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.openai_url}"\nretries = 0\n'
+    (folder / "config.toml").write_text(f'{table}key = {{ env = "TEST_KEY" }}\n{AUTO}')
+    program.environ["TEST_KEY"] = "sk-the-key-of-this-test-0123456789"
+
+
+def shell(command: str, text: str = "I look. ") -> Answer:
+    return Answer((Text(text), Call("run_shell", {"command": command, **WHY})))
+
+
+def told(program: Program, *words: str, code: int = 0, stdin: bytes = b"") -> str:
+    done = program.run(*words, stdin=stdin)
+    assert done.returncode == code, done.stderr
+    return (done.stdout if code == 0 else done.stderr).decode()
+
+
+def test_conversations_are_kept_in_order_from_the_command_line(program: Program) -> None:
+    assert "no conversation is stored" in told(program, "resume", "--last", code=125)
+    with model_server([shell("false"), say("It failed."), say("Again.")]) as server:
+        configure(program, server)
+        told(program, "exec", "why is the disk full?")
+        told(program, "exec", "another one")
+    listed = json.loads(told(program, "--json", "resume", "--list"))
+    assert [(one["title"], one["target"], one["turns"]) for one in listed] == [
+        ("another one", "local:", 1),
+        ("why is the disk full?", "local:", 1),
+    ]
+    first = listed[1]["session_id"]
+    assert told(program, "resume", first[:6], "--name", "disk").startswith(f"renamed: {first} disk")
+    lines = told(program, "resume", "--list").splitlines()
+    assert lines[0].split() == ["ID", "CHANGED", "TARGET", "TMUX", "MODEL", "TURNS", "WHAT"]
+    assert any(line.startswith(first) and line.endswith("disk: why is the disk full?") for line in lines)
+    assert "no conversation is stored" in program.run("--ssh", "web1", "resume", "--list").stderr.decode()
+
+    file = program.home / "it.json"
+    told(program, "resume", "disk", "--export", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "It failed." in file.read_text()
+    assert "file exists" in told(program, "resume", "disk", "--export", str(file), code=125)
+    assert told(program, "resume", "disk", "--export", "-") == file.read_text()
+    told(program, "resume", "--import", "-", stdin=file.read_bytes())
+    assert "is no conversation" in told(program, "resume", "--import", "-", stdin=b"{}", code=125)
+    assert "deleted" in told(program, "resume", "disk", "--delete")
+    assert "there is no conversation 'disk'" in told(program, "resume", "disk", "--delete", code=125)
+    assert len(json.loads(told(program, "--json", "resume", "--list"))) == 2
+
+    for words, said in (
+        ((), "say which"),
+        (("x", "--last"), "say ID or --last"),
+        (("--list", "--delete"), "contradict each other"),
+        (("--target", "ssh://web1", "--last"), "no conversation with ssh://web1 is stored"),
+    ):
+        assert said in told(program, "resume", *words, code=125)
+    elsewhere = told(program, "--target", "ssh://web1", "resume", listed[0]["session_id"], code=125)
+    assert "is with local:, not ssh://web1" in elsewhere
+    assert "--here" in elsewhere
+
+
+def test_a_traced_run_can_be_summed_up_replayed_and_looked_into(program: Program) -> None:
+    with model_server([shell("echo rainbow; exit 3"), say("It says rainbow.")]) as server:
+        configure(program, server)
+        told(program, "exec", "--trace", "run.trace", "where is it?")
+    assert stat.S_IMODE((program.home / "run.trace").stat().st_mode) == 0o600
+    assert "sk-the-key" not in (program.home / "run.trace").read_text()
+    summary = json.loads(told(program, "trace", "summary", "run.trace", "--json"))
+    assert (summary["target"], summary["turns"], summary["requests"]) == ("local:", {"completed": 1}, 2)
+    assert summary["tools"]["run_shell"]["errors"] == 1
+    text = told(program, "trace", "summary", "run.trace")
+    assert "turns: 1 completed" in text
+    assert "run_shell" in text
+    replay = told(program, "trace", "replay", "run.trace", "--turn", "1")
+    for part in ("== turn 1", "| where is it?", "| rainbow", "It says rainbow."):
+        assert part in replay
+    assert json.loads(told(program, "--json", "trace", "replay", "run.trace"))[0]["turn"] == 1
+    assert "the trace has 1 turns" in told(program, "trace", "replay", "run.trace", "--turn", "2", code=125)
+    steps = json.loads(told(program, "--json", "trace", "context", "run.trace"))
+    assert [step["step"] for step in steps] == [1, 2]
+    assert "MESSAGES" in told(program, "trace", "context", "run.trace")
+    assert "where is it?" in told(program, "trace", "context", "run.trace", "--request", str(steps[1]["request"]))
+    assert "does not have all of request 99" in told(
+        program, "trace", "context", "run.trace", "--request", "99", code=125
+    )
+    kept = program.home / "notes.txt"
+    kept.write_text("mine\n")
+    assert "holds something else" in told(program, "exec", "--trace", str(kept), "x", code=125)
+    assert kept.read_text() == "mine\n"
+
+
+@pytest.mark.timeout(180)
+async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sides_are_told(seats: Seats) -> None:
+    done = seats.private / "done"
+    command = f"touch {done}.begun; until [ -e {done} ]; do sleep 0.1; done; echo finished"
+    first = seats.take("--tmux", "work", script=[shell(command, "I build it. ")], settings=AUTO)
+    await first.on_screen("»", "idle")
+    first.enter("build the release")
+    await first.until(lambda: Path(f"{done}.begun").exists(), "the command runs")
+    first.signal("SIGKILL")
+    second = seats.take("resume", "--last", script=[say("I wait for it.")], settings=AUTO, size=(200, 50))
+    await second.sees("build the release", "was cut off when harness ended", "its command still runs")
+    second.enter("go on")
+    await second.sees("I wait for it.")
+    assert second.model is not None
+    asked = json.dumps(second.model.asked[0].body)
+    for part in ("build the release", "I build it.", "Harness was started again", "its command still runs"):
+        assert part in asked
+    done.touch()
+    second.press("C-d")
+    assert await second.ended() == 0
