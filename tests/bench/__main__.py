@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from .agent import agent_row
 from .containers import container_files_row, containers_row
 from .footprint import memory_row, scale_row, scale_tmux_row, waiting_row
 from .latency import local_row, ssh_plain_row, ssh_tmux_row
@@ -47,6 +48,7 @@ ROWS: dict[str, Callable[[World, Size], Awaitable[Row]]] = {
     "toolkit-permissions": toolkit_permissions_row,
     "toolkit-pipeline": toolkit_pipeline_row,
     "mcp": mcp_row,
+    "agent": agent_row,
 }
 LOCAL = "local"
 NAMES = (LOCAL, *ROWS)

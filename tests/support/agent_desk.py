@@ -35,7 +35,14 @@ __all__ = ["AgentDesk", "agent_desk", "profile_for"]
 E = TypeVar("E", bound=Event)
 
 
-def profile_for(server: ModelServer, provider: str = "openai", name: str = "test") -> ModelProfile:
+def profile_for(
+    server: ModelServer,
+    provider: str = "openai",
+    name: str = "test",
+    *,
+    context_limit: int = 100_000,
+    key: str = "HARNESS_TEST_KEY",
+) -> ModelProfile:
     """A model of that provider, which the server plays."""
     url = {
         "openai": server.openai_url,
@@ -48,8 +55,8 @@ def profile_for(server: ModelServer, provider: str = "openai", name: str = "test
         provider=provider,
         model="test-model",
         base_url=url,
-        key=EnvironmentKey("HARNESS_TEST_KEY"),
-        context_limit=100_000,
+        key=EnvironmentKey(key),
+        context_limit=context_limit,
         retries=2,
     )
 
