@@ -129,7 +129,7 @@ async def test_a_grant_on_one_target_says_nothing_of_another_of_that_name(tmp_pa
         one = desk(approver, backend=elsewhere("a1"), file=file)
         assert await one.allows("write_file", "/srv/a")
         other = desk(approver, backend=elsewhere("b2"), file=file)
-        other.policy._sessions = one.policy._sessions
+        other.policy._family = one.policy._family
         assert await other.allows("write_file", "/srv/a")
         assert [question.target.partition("#")[2] for question in approver.questions] == ["a1", "b2"]
 

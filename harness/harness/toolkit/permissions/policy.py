@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio import to_thread
 
 from ...context import ExecutionContext
@@ -20,6 +19,7 @@ from .approver import Approver
 from .asking import ask, no_approver, question_of
 from .claims import Claim
 from .decide import Decision, Situation, Step, decide
+from .family import Family
 from .globs import has_wildcard
 from .harddenials import HardDenials
 from .reading import read_claims
@@ -46,17 +46,6 @@ _Changed = tuple[str, JsonObject | str, str]
 NOTHING_CHANGED: _Changed = ("", "", "")
 
 log = logging.getLogger(__name__)
-
-
-class _Session:
-    """What was answered in one session."""
-
-    def __init__(self) -> None:
-        self.rules = RuleIndex()
-        self.turn = anyio.Lock()
-
-    def add(self, rules: Sequence[Rule]) -> None:
-        self.rules = RuleIndex((*rules, *self.rules.rules))  # the latest answer first
 
 
 class RulePolicy(Policy):
@@ -90,7 +79,7 @@ class RulePolicy(Policy):
         self._stored = Stored()
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
-        self._sessions: dict[str, _Session] = {}
+        self._family = Family()
         self._changed: _Changed = NOTHING_CHANGED
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
@@ -143,24 +132,23 @@ class RulePolicy(Policy):
         """The rules of which some deny."""
         await self._look()
         self._know(ctx.registry)
-        indexes = (self._session(ctx).rules, self._stored_index, self._profile)
+        indexes = (self._family.rules(ctx.session_id), self._stored_index, self._profile)
         return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
 
     def session_rules(self, session_id: str) -> tuple[Rule, ...]:
         """What was answered in a session, the latest first."""
-        known = self._sessions.get(session_id)
-        return known.rules.rules if known else ()
+        return self._family.own(session_id)
 
     def end_session(self, session_id: str) -> None:
-        """Forget what was answered in a session."""
-        self._sessions.pop(session_id, None)
+        """Forget what was answered in a session, and in those of its sub-agents."""
+        self._family.end(session_id)
 
     # -- deciding
 
     async def _verdict(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Verdict:
         decision = await self._decision(claims, request, ctx)
         if decision.action is Action.ASK:
-            async with self._session(ctx).turn:  # what was answered meanwhile may answer this, too
+            async with self._family.turn(ctx.session_id):  # what was answered meanwhile may answer this, too
                 decision = await self._decision(claims, request, ctx)
                 if decision.action is Action.ASK:
                     verdict = await self._asked(decision, request, ctx)
@@ -186,15 +174,12 @@ class RulePolicy(Policy):
                 mutating=request.mutating,
                 requires_approval=request.requires_approval,
                 only=self._only,
-                session=self._session(ctx).rules,
+                session=self._family.rules(ctx.session_id),
                 stored=self._stored_index,
                 profile=self._profile,
                 failure=self._stored.failure,
             ),
         )
-
-    def _session(self, ctx: ToolContext) -> _Session:
-        return self._sessions.setdefault(ctx.session_id, _Session())
 
     async def _look(self) -> None:
         """Know what the file says now: other processes write it, too."""
@@ -277,7 +262,7 @@ class RulePolicy(Policy):
         rules = rules_of(answer, claims, tool=request.call.name, identity=request.backend, directories=directories)
         if not rules:
             return
-        self._session(ctx).add(rules)
+        self._family.add(ctx.session_id, rules)
         if answer.scope is Scope.ALWAYS:
             await self._write_down(rules, ctx)
 
