@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +30,8 @@ from harness.agent.subagent_notes import SubagentLog, spent_in, texts_of
 from harness.agent.subagents import Subagents, messages_of
 from harness.agent.targets import NamedTargets
 from harness.agent.usage import Spent
+from harness.cli.prompt.plain import Plain
+from harness.cli.prompt.view import View
 from harness.errors import TargetNotFound
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, SubagentStarted, ToolCallCompleted
@@ -185,6 +188,29 @@ async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch
             gate.open()
     results = [one.outcome.result.text for one in house.of_calls("task")]
     assert sorted(results) == ["L", "R"]
+
+
+async def test_the_prompt_shows_what_sub_agents_do_and_not_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = {
+        "go": [Answer((Text("I ask."), task("look"))), say("All done.")],
+        "look": [Answer((Text("hidden words"), Call("run_shell", {"command": "echo hi", **WHY}))), say("hidden end")],
+    }
+    said: list[str] = []
+    master, slave = os.openpty()
+    with os.fdopen(os.dup(slave)) as keyboard:
+        monkeypatch.setattr("sys.stdin", keyboard)
+        view = View(Plain(slave), words=said.append)
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        with house.agent.events.listening(view.heard):
+            await house.say("go")
+    os.close(slave)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert "".join(said) == "I ask.\nAll done.\n"
+    assert "echo hi" in shown
+    assert "hidden words" not in shown
 
 
 async def test_a_sub_agent_goes_on_later_and_with_a_later_harness(

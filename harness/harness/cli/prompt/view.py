@@ -49,6 +49,8 @@ TAILS = 8
 """Lines of output of all running calls together."""
 SHOWN_PLAIN = 30
 """Lines of one call that are shown as they come where nothing is drawn over."""
+WORDS = (RequestStarted, AnswerDelta, ReasoningDelta, AnswerCompleted, ModelRetry)
+"""What happens between an agent and its model."""
 
 
 class View:
@@ -117,7 +119,9 @@ class View:
     # -- what it is told
 
     def heard(self, event: Event) -> None:
-        """Show an event."""
+        """Show an event. Of sub-agents the calls are shown; their words are for the agent that they work for."""
+        if event.parent_call and isinstance(event, WORDS):
+            return
         reaction = self._reactions.get(type(event))
         if reaction is not None:
             reaction(event)
