@@ -365,12 +365,13 @@ async def test_each_of_its_calls_is_judged_by_the_same_policy(here: ExecutionCon
 
 
 class _Person(Approver):
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope = Scope.ONCE) -> None:
+        self.scope = scope
         self.questions: list[Question] = []
 
     async def ask(self, question: Question) -> Answer:
         self.questions.append(question)
-        return Answer(Scope.ONCE, "person")
+        return Answer(self.scope, "person")
 
 
 async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionContext, tmp_path: Path) -> None:
@@ -398,6 +399,22 @@ async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionCo
     asked = [event for event in seen if isinstance(event, PermissionAsked)]
     assert [bool(event.parent_call) for event in asked] == [False, True]
     assert [(one.session_id, one.agent_id) for one in occasions] == [("s1", agent)]
+
+
+async def test_what_the_session_was_allowed_its_agent_does_without_asking_again(
+    here: ExecutionContext, tmp_path: Path
+) -> None:
+    command = ToolCall("run_shell", {"command": f"echo hi >> {tmp_path}/made"})
+    spawner, person = ScriptedSpawner([command]), _Person(Scope.TOOL)
+    settings = ToolkitSettings(tools=ToolSettings(extra_packs=("agents",)))
+    async with open_toolkit(settings) as toolkit:
+        async with toolkit.executor(here, approver=person, spawner=spawner, session_id="s1") as executor:
+            await executor.call(command)
+            session = facts(await task(executor))["session_id"]
+        (written,) = await toolkit.ledger.calls_of(session)
+    assert [one.call.name for one in person.questions] == ["run_shell", "task"]
+    assert (tmp_path / "made").read_text() == "hi\nhi\n"
+    assert "answered tool by person for the agents of session s1" in str(written.call)
 
 
 async def test_another_target_is_opened_for_it_and_closed_again(here: ExecutionContext) -> None:
