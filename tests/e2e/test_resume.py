@@ -78,6 +78,17 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     assert "--here" in elsewhere
 
 
+def test_what_cannot_be_stored_is_answered_all_the_same_and_that_is_said(program: Program) -> None:
+    (program.home / "state/harness").mkdir(mode=0o700, parents=True)
+    (program.home / "state/harness/sessions").write_text("")
+    with model_server([say("Here I am.")]) as server:
+        configure(program, server)
+        done = program.run("exec", "are you there?")
+    assert (done.returncode, done.stdout) == (0, b"Here I am.\n")
+    assert b"this conversation is not stored: the conversations in" in done.stderr
+    assert "cannot be used: Not a directory" in told(program, "resume", "--list", code=125)
+
+
 def test_a_traced_run_can_be_summed_up_replayed_and_looked_into(program: Program) -> None:
     with model_server([shell("echo rainbow; exit 3"), say("It says rainbow.")]) as server:
         configure(program, server)

@@ -27,7 +27,9 @@ from harness.agent.sessions import (
 from harness.agent.sessions.ids import is_session_id, new_session_id, prefix_of
 from harness.agent.sessions.portable import parsed
 from harness.agent.sessions.rows import title_of
-from harness.errors import HarnessError
+from harness.agent.settings import AgentSettings, agent_settings_of
+from harness.errors import ConfigError, HarnessError
+from harness.settings import SettingsTable
 
 START = NewSession(target="ssh://web1", identity="ssh://web1", tmux="harness", model="claude", options={"ssh": "web1"})
 TEXTS = ('{"kind":"request"}', '{"text":"half of a pair: \ud83d, a NUL: \0, ünï"}', '{"three":3}')
@@ -293,6 +295,20 @@ async def test_what_is_too_old_or_too_much_goes_the_oldest_first(store: SessionS
     async with store.writing(ids[3]):
         assert await store.prune(SessionRetention(max_age=-1)) == 1
     assert [one.session_id for one in await store.list()] == [ids[3]]
+
+
+def test_the_settings_say_how_much_is_kept() -> None:
+    def of(**values: object) -> AgentSettings:
+        return agent_settings_of([SettingsTable("file", values)])
+
+    kept = of(keep_conversations="90d", conversations_size="256MiB")
+    assert (kept.keep_conversations, kept.conversations_size) == (90 * 86400.0, 256 << 20)
+    for name, value in (
+        *(("keep_conversations", "soon"), ("keep_conversations", 5), ("keep_conversations", [1])),
+        *(("conversations_size", "1k"), ("conversations_size", True), ("conversations_size", -5)),
+    ):
+        with pytest.raises(ConfigError, match=f"file: agent.{name}: "):
+            of(**{name: value})
 
 
 async def test_ten_thousand_conversations_are_listed_at_once(store: SessionStore, tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ..command import parse_duration
 from ..errors import ConfigError
 from ..settings import Choices, SettingsTable, load_tables
+from ..settings_schema import parse_size
 
 __all__ = ["AgentSettings", "JobEnd", "agent_settings_of", "load_agent_settings"]
 
@@ -47,6 +49,10 @@ class AgentSettings:
     """OpenTelemetry spans and metrics, also without the variables of its own."""
     telemetry_content: bool = False
     """Spans hold prompts, commands and results."""
+    keep_conversations: float = 366 * 86400.0
+    """Seconds after its last change for which a conversation is stored: ``90d``."""
+    conversations_size: int = 1 << 30
+    """Bytes of all stored conversations, such as ``256MiB``; the oldest go first."""
 
 
 class _Table(BaseModel):
@@ -64,6 +70,8 @@ class _Table(BaseModel):
     show_reasoning: bool | None = None
     telemetry: bool | None = None
     telemetry_content: bool | None = None
+    keep_conversations: Annotated[float, BeforeValidator(parse_duration), Field(ge=3600.0)] | None = None
+    conversations_size: Annotated[int, BeforeValidator(parse_size), Field(ge=1 << 20)] | None = None
 
 
 def load_agent_settings(choices: Choices | None = None) -> AgentSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ...tasks import background_tasks
 from ..resuming import check_identity
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ...toolkit.values import JsonObject
 
 __all__ = ["Begun", "Conversation", "open_conversation"]
+
+logger = logging.getLogger(__name__)
 
 MOVED = "[This conversation goes on on another target: it was {}, and now it is {}. Look before you rely on the past.]"
 
@@ -61,7 +65,7 @@ class Conversation:
     agent: Agent
     resumed: StoredConversation | None = None
     in_flight: str = ""
-    """What was going on when the harness before this one died, for the operator."""
+    """For the operator: what was going on when the harness before this one died, or why nothing is stored."""
     left: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -83,11 +87,12 @@ async def open_conversation(
     from ...agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
-        session_id, taken, stored = begun.session_id, None, None
+        taken, stored = None, None
+        session_id, why = await _begun(begun, execution, store)
         log: ConversationLog = MemoryLog()
-        if store is not None:
-            session_id = session_id or await _created(begun, execution, store)
+        if store is not None and session_id:
             log = await stack.enter_async_context(store.writing(session_id))
+            (await stack.enter_async_context(background_tasks())).start_soon(_prune, store, begun.settings)
         if begun.session_id and store is not None:
             stored = await _stored(begun, execution, store)
             taken = Taken(stored.messages, spent_in(stored))
@@ -108,7 +113,7 @@ async def open_conversation(
         )
         stack.enter_context(watching(agent.events, begun.observers))
         await stack.enter_async_context(watched_by_operators(agent))
-        note = await _in_flight(stored, log, toolkit, agent) if stored is not None else ""
+        note = await _in_flight(stored, log, toolkit, agent) if stored is not None else why
         yield Conversation(agent, stored, note)
 
 
@@ -137,8 +142,24 @@ async def _stored(begun: Begun, execution: ExecutionContext, store: SessionStore
     return stored
 
 
-async def _created(begun: Begun, execution: ExecutionContext, store: SessionStore) -> str:
-    return (await store.create(_place(begun, execution))).session_id
+async def _begun(begun: Begun, execution: ExecutionContext, store: SessionStore | None) -> tuple[str, str]:
+    """The id of the conversation, new or not; empty, and why, when a new one cannot be stored."""
+    if begun.session_id or store is None:
+        return begun.session_id, ""
+    try:
+        return (await store.create(_place(begun, execution))).session_id, ""
+    except HarnessError as error:  # a full disk is often why somebody asks for help
+        return "", f"this conversation is not stored: {error}"
+
+
+async def _prune(store: SessionStore, settings: AgentSettings) -> None:
+    """Remove what is too old or too much; that this cannot be done now stops nobody."""
+    from ...agent.sessions import SessionRetention
+
+    try:
+        await store.prune(SessionRetention(settings.keep_conversations, settings.conversations_size))
+    except HarnessError as error:
+        logger.info("old conversations could not be removed: %s", error)
 
 
 def _place(begun: Begun, execution: ExecutionContext) -> NewSession:

@@ -101,11 +101,13 @@ class Serving:
 
     async def _close(self) -> None:
         """End the conversation in order, and say what lives on."""
+        from ...agent.sessions.ids import is_session_id
+
         agent = self._loop.agent
         with anyio.move_on_after(CLOSING, shield=True):
             if agent is not None:
                 await self._loop.supplies.conversations.close()
-        if agent is not None and agent.state.spent.answers:
+        if agent is not None and agent.state.spent.answers and is_session_id(agent.session_id):
             self.last_words.append(f"the conversation is kept: harness resume {agent.session_id}")
         jobs = [f"{job} ({command})" for job, command in self._view.jobs.items()]
         if jobs:
@@ -263,10 +265,9 @@ class Serving:
 
     def _taken_up(self, conversation: Conversation) -> None:
         """Say which conversation it is."""
-        if conversation.resumed is None:
-            return
-        summary = conversation.resumed.session
-        self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({summary.turns} turns)")
+        if conversation.resumed is not None:
+            summary = conversation.resumed.session
+            self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({summary.turns} turns)")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
 

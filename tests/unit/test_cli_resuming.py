@@ -1,0 +1,98 @@
+"""Which target a stored conversation goes on with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.agent.sessions import SessionSummary
+from harness.cli.resuming import check_identity, check_target, choices_for, stored_choices
+from harness.errors import ConfigError
+from harness.settings import Choices
+
+WEB = Choices(ssh="web1", tmux="ops", ssh_options=("Port=22",), identity="key", pane="logs")
+SUMMARY = SessionSummary(
+    session_id="k3f9-02mx-7yqa",
+    created=0.0,
+    changed=0.0,
+    target="ssh://web1",
+    identity="ssh://web1",
+    tmux="ops",
+    pane="logs",
+    options=stored_choices(WEB),
+)
+KEPT = replace(WEB, identity=os.path.abspath("key"))
+
+
+def test_paths_are_kept_as_they_are_seen_from_everywhere() -> None:
+    assert stored_choices(Choices()) == {}
+    assert stored_choices(WEB) == {
+        "ssh": "web1",
+        "tmux": "ops",
+        "pane": "logs",
+        "ssh_options": ["Port=22"],
+        "identity": os.path.abspath("key"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_", "here", "chosen"),
+    [
+        (Choices(), False, KEPT),
+        (
+            Choices(identity="/other", ssh_options=("Port=23",)),
+            False,
+            replace(KEPT, identity="/other", ssh_options=("Port=23",)),
+        ),
+        (Choices(tmux=False), False, replace(KEPT, tmux=False, pane=None)),
+        (Choices(ssh="web2"), False, Choices(ssh="web2", tmux="ops")),
+        (Choices(), True, Choices()),
+        (Choices(ssh="web2", tmux="x"), True, Choices(ssh="web2", tmux="x")),
+        (Choices(target="local:", tmux=True), False, Choices(target="local:", tmux=True)),
+    ],
+)
+def test_the_conversation_says_what_the_command_line_does_not(given_: Choices, here: bool, chosen: Choices) -> None:
+    assert choices_for(SUMMARY, given_, here=here) == chosen
+
+
+def test_a_target_that_the_settings_chose_is_named_by_its_url() -> None:
+    summary = replace(SUMMARY, options={}, tmux="", pane="")
+    assert choices_for(summary, Choices(), here=False) == Choices(target="ssh://web1", tmux=False)
+
+
+def test_a_throw_away_container_is_not_made_again() -> None:
+    summary = replace(SUMMARY, options=stored_choices(Choices(image="debian")))
+    with pytest.raises(ConfigError, match="in a container that is gone"):
+        choices_for(summary, Choices(), here=False)
+    assert choices_for(summary, Choices(ssh="web1"), here=False).ssh == "web1"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["ssh", "tmux", "ssh_options", "nothing", "target"]),
+        st.none() | st.text() | st.integers() | st.lists(st.integers()),
+    )
+)
+def test_options_of_another_kind_are_passed_over(options: dict[str, object]) -> None:
+    summary = replace(SUMMARY, options=options)  # type: ignore[arg-type]  # that is the point
+    chosen = choices_for(summary, Choices(), here=False)
+    assert isinstance(chosen.ssh, str | None)
+    assert isinstance(chosen.ssh_options, tuple)
+
+
+def test_it_goes_on_where_it_was_only() -> None:
+    check_target(SUMMARY, "ssh://web1", "ops", here=False)
+    check_target(SUMMARY, "ssh://web1", False, here=False)
+    check_target(SUMMARY, "ssh://web2", "x", here=True)
+    with pytest.raises(ConfigError, match="is with ssh://web1, not ssh://web2") as refused:
+        check_target(SUMMARY, "ssh://web2", "ops", here=False)
+    assert "--here" in refused.value.hint
+    with pytest.raises(ConfigError, match="is in the tmux session 'ops', not 'x'"):
+        check_target(SUMMARY, "ssh://web1", "x", here=False)
+    check_identity(SUMMARY, "ssh://web1")
+    with pytest.raises(ConfigError, match="is with ssh://web1, and this is ssh://web1#2"):
+        check_identity(SUMMARY, "ssh://web1#2")
