@@ -18,6 +18,7 @@ __all__ = ["check_identity", "check_target", "choices_for", "stored_choices"]
 
 WHERE = ("target", "ssh", "container", "engine", "image")
 PATHS = ("config_file", "identity", "ssh_config")
+SWITCHES = ("tmux", "fresh_connection")
 IMAGE = "image"
 HERE = "leave the target out, or say --here to go on with it on this one"
 
@@ -59,9 +60,10 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in fields(Choices):
         value = options.get(item.name)
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
-            found[item.name] = tuple(value)
-        elif isinstance(value, str | bool):
+        if isinstance(item.default, tuple):
+            if isinstance(value, list) and all(isinstance(one, str) for one in value):
+                found[item.name] = tuple(value)
+        elif isinstance(value, str) or (isinstance(value, bool) and item.name in SWITCHES):
             found[item.name] = value
     return found
 
