@@ -45,7 +45,7 @@ def _started(values: JsonObject) -> Shown:
 
 
 def _request(values: JsonObject) -> Shown:
-    sizes = f"{number(values, 'messages'):g} messages, {number(values, 'new_bytes'):g} bytes of them new"
+    sizes = f"{_count(number(values, 'messages'), 'message')}, {number(values, 'new_bytes'):g} bytes of them new"
     return f"request {number(values, 'step'):g} to {text(values, 'model')}: {sizes}", ""
 
 
@@ -66,8 +66,8 @@ def _retry(values: JsonObject) -> Shown:
 
 
 def _answer(values: JsonObject) -> Shown:
-    calls = int(number(values, "calls"))
-    return f"said{f', with {calls} calls' if calls else ''}", text(values, "text")
+    calls = number(values, "calls")
+    return "said" + (f", with {_count(calls, 'call')}" if calls else ""), text(values, "text")
 
 
 def _call(values: JsonObject) -> Shown:
@@ -101,7 +101,8 @@ def _replied(values: JsonObject) -> Shown:
 
 def _ended(values: JsonObject) -> Shown:
     seconds, steps = number(values, "seconds"), number(values, "steps")
-    return f"the turn {text(values, 'status')} after {seconds:.2f} s and {steps:g} answers", text(values, "failure")
+    answers = _count(steps, "answer")
+    return f"the turn {text(values, 'status')} after {seconds:.2f} s and {answers}", text(values, "failure")
 
 
 def _job(values: JsonObject) -> Shown:
@@ -140,6 +141,10 @@ SHOWERS: Mapping[str, Callable[[JsonObject], Shown]] = {
     "notice": _plain("notice", "text"),
     "turn_completed": _ended,
 }
+
+
+def _count(number_of: float, what: str) -> str:
+    return f"{number_of:g} {what}" if number_of == 1 else f"{number_of:g} {what}s"
 
 
 def _object(values: JsonObject, name: str) -> JsonObject:
