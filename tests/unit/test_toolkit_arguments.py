@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field
 
 from harness.errors import ToolError
 from harness.toolkit import Arguments, MutatingArguments
@@ -83,6 +83,20 @@ def test_each_mistake_is_said_in_a_line(raw: Any, message: str) -> None:
         parse_arguments(Wanted, raw, "t")
     assert message in str(caught.value)
     assert caught.value.code == "invalid_args"
+
+
+def test_a_check_of_a_tool_s_own_is_said_in_its_own_words() -> None:
+    def even(value: int) -> int:
+        if value % 2:
+            raise ValueError("Odd numbers are for others")
+        return value
+
+    class Checked(BaseModel):
+        number: Annotated[int, AfterValidator(even)]
+
+    with pytest.raises(ToolError) as caught:
+        parse_arguments(Checked, {"number": 3}, "t")
+    assert str(caught.value) == "t: number: Odd numbers are for others"
 
 
 def test_several_mistakes_stay_apart_where_a_message_becomes_one_line() -> None:

@@ -161,7 +161,8 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
         elif detail["type"] == "missing":
             yield f"{where}: required"
         else:
-            yield f"{where or 'arguments'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+            said = detail["msg"].removeprefix("Value error, ")  # what a check of ours says, in its own words
+            yield f"{where or 'arguments'}: {said[:1].lower() if said == detail['msg'] else said[:1]}{said[1:]}"
     if len(details) > MISTAKES:
         yield f"and {len(details) - MISTAKES} more mistakes"
 
