@@ -9,11 +9,12 @@ import os
 import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,13 +117,13 @@ class Seat:
 
     async def ended(self) -> int:
         """Wait until the program has ended; returns its exit code."""
-        await self.until(lambda: self.tmux("display-message", "-p", "#{pane_dead}").strip() == "1", "the end")
-        status = self.tmux("display-message", "-p", "#{pane_dead_status}").strip()
-        return int(status) if status else -1
+        code = self.log.with_suffix(".code")
+        await self.until(code.exists, "the end of the program")
+        return int(code.read_text())
 
     def signal(self, name: str) -> None:
         """Send a signal to the program alone."""
-        os.kill(self.pid, getattr(__import__("signal"), name))
+        os.kill(self.pid, getattr(signal, name))
 
 
 class Seats:
@@ -136,6 +137,7 @@ class Seats:
         assert path is not None, "install the project first: pip install -e ."
         self._program = path
         self.target_socket = f"hx-{secrets.token_hex(4)}"
+        stack.callback(_end_what_is_left, self.home)
         stack.callback(subprocess.run, ["tmux", "-L", self.target_socket, "kill-server"], capture_output=True)
 
     @property
@@ -153,6 +155,12 @@ class Seats:
             "LC_ALL": "C.UTF-8",
         }
 
+    def runs(self, words: str) -> bool:
+        """Whether a process of this home has that command line."""
+        return any(
+            _is(entry, f"HOME={self.home}", words) for entry in Path("/proc").iterdir() if entry.name.isdecimal()
+        )
+
     def take(
         self,
         *words: str,
@@ -169,23 +177,43 @@ class Seats:
         config.mkdir(parents=True, exist_ok=True)
         (config / "config.toml").write_text(settings_for(model, settings))
         number = secrets.token_hex(4)
-        seat = Seat(f"st-{number}", self.home, model, self.private / f"log-{number}")
+        seat = Seat(f"st-{number}", self.home, model, self.private / f"log-{number}.bytes")
         environment = {**self.environment, "TERM": term, **(variables or {})}
         assignments = [f"{name}={value}" for name, value in environment.items()]
-        command = f"exec env -i {shlex.join([*assignments, self._program, *words])} {redirect}"
+        program = shlex.join([*assignments, self._program, *words])
         seat.log.touch()
+        pid, code = (seat.log.with_suffix(suffix) for suffix in (".pid", ".code"))
         start = self.private / f"start-{number}"
-        start.write_text(f"read -r go < {shlex.quote(str(start))}.go\n{command}\n")
+        begin = f'echo $$ > {pid}; read -r go < {start}.go; exec env -i "$@"'
+        start.write_text(
+            f"trap : INT\nsh -c '{begin}' sh {program} {redirect}\necho $? > {code}.new; mv {code}.new {code}\n"
+        )
         os.mkfifo(f"{start}.go")
         self._stack.callback(seat.tmux, "kill-server")
         width, height = size
         options = ("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "20000", ";")
         session = ("new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(self.home), f"sh {start}")
         seat.tmux("-f", "/dev/null", "start-server", ";", *options, *session)
-        seat.tmux("pipe-pane", "-o", f"cat >> {shlex.quote(str(seat.log))}")
-        seat.pid = int(seat.tmux("display-message", "-p", "#{pane_pid}").strip())
+        seat.tmux("pipe-pane", "-o", f"cat >> {seat.log}")
         Path(f"{start}.go").write_text("go\n")  # nothing is written before it is watched
+        seat.pid = int(pid.read_text())
         return seat
+
+
+def _is(process: Path, mark: str, words: str) -> bool:
+    with suppress(OSError):
+        line = (process / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+        return line == words and mark.encode() in (process / "environ").read_bytes().split(b"\0")
+    return False
+
+
+def _end_what_is_left(home: Path) -> None:
+    """End the processes that were started in this home and outlived everything else."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                if f"HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 @contextmanager

@@ -258,7 +258,7 @@ class Editor:
         if event.app.layout.is_searching:
             event.app.layout.focus(self.line)
             return
-        self._happened(Interrupted(bool(self.line.text)))
+        self._happened(Interrupted())
 
     def _end(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer

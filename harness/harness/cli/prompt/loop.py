@@ -152,7 +152,7 @@ class Loop:
     def _did(self, what: Input, tasks: TaskGroup) -> None:
         warned, self._warned = self._warned, None
         if isinstance(what, Interrupted):
-            self._interrupted(what, again=warned is Interrupted)
+            self._interrupted(again=warned is Interrupted)
         elif isinstance(what, Ended):
             self._ended(what, again=warned is Ended)
         elif isinstance(what, Opened):
@@ -172,7 +172,7 @@ class Loop:
 
     # -- Ctrl-C and Ctrl-D
 
-    def _interrupted(self, what: Interrupted, *, again: bool) -> None:
+    def _interrupted(self, *, again: bool) -> None:
         asked = self._surface.dismiss()
         agent, supplies = self.agent, self._opened.supplies
         if not asked and supplies is not None and supplies.operator.cancel():
@@ -184,8 +184,8 @@ class Loop:
         elif self._waiting:
             self._view.note(f"{len(self._waiting)} entered and not begun: forgotten")
             self._waiting.clear()
-        elif what.draft:
-            self._surface.clear()
+        elif self._surface.clear():
+            return
         elif again:
             self.leave()
         else:

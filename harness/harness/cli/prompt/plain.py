@@ -185,8 +185,9 @@ class Plain(Surface):
     def status(self, line: Line) -> None:
         """Nothing."""
 
-    def clear(self) -> None:
+    def clear(self) -> bool:
         """The terminal does that."""
+        return False
 
     def restyle(self, theme: Theme) -> None:
         """There is one look."""

@@ -152,7 +152,7 @@ class Screen(Surface):
         try:
             with anyio.open_signal_receiver(signal.SIGINT) as signals:
                 async for _ in signals:
-                    self._happened(Interrupted(bool(self._editor.line.text)))
+                    self._happened(Interrupted())
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -175,9 +175,11 @@ class Screen(Surface):
         self._inputs.append(what)
         self._more.set()
 
-    def clear(self) -> None:
+    def clear(self) -> bool:
         """See :class:`Surface`."""
+        typed = bool(self._editor.line.text)
         self._editor.line.reset()
+        return typed
 
     def restyle(self, theme: Theme) -> None:
         """See :class:`Surface`."""

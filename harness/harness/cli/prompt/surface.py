@@ -22,9 +22,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Ctrl-C. ``draft``: something was typed and not entered."""
-
-    draft: bool = False
+    """Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,8 @@ class Surface(ABC):
         """Give up the question that is shown; False when there is none."""
 
     @abstractmethod
-    def clear(self) -> None:
-        """Forget what is typed and was not entered."""
+    def clear(self) -> bool:
+        """Forget what is typed and was not entered; False when there is nothing, or it is not known."""
 
     @abstractmethod
     def restyle(self, theme: Theme) -> None:
