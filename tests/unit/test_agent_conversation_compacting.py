@@ -18,13 +18,14 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.tools import ToolDefinition
 from tests.support.conversations import conversations, problems, user_texts
 from tests.support.model_server import Answer, Failure, ModelServer, Stop, Text, model_server, say
 
 from harness.agent.conversation.compacting import Compacted, Compacting, cut_at, needed, trimmed
 from harness.agent.conversation.history import NO_RESULT, dumped, loaded, repaired
 from harness.agent.conversation.summarizing import HEAD, digest, is_prompt, shortened, shortened_inside, transcript
-from harness.agent.conversation.tokens import estimate
+from harness.agent.conversation.tokens import estimate, overhead
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -67,6 +68,11 @@ def test_an_estimate_is_rather_too_high_and_grows_with_what_is_said() -> None:
     assert estimate([]) == 0
     one = estimate(turn(1))
     assert one < estimate(turns(2)) < 3 * one
+
+
+def test_instructions_and_tools_count_too() -> None:
+    tool = ToolDefinition(name="run_shell", description="Run it.", parameters_json_schema={"type": "object"})
+    assert 20 < overhead("You are an agent.", [tool]) < 60
 
 
 @STEADY

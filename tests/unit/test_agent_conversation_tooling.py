@@ -135,3 +135,8 @@ def test_nothing_is_told_as_such_and_pictures_come_along() -> None:
     words, picture = part.content
     assert picture == BinaryImage(PNG, media_type="image/png")
     assert "image/tiff was left out" in words
+
+
+def test_a_picture_that_a_provider_would_refuse_with_each_request_is_left_out() -> None:
+    text, _ = content_of(outcome(ToolResult((Image(b"x" * 4_000_000, "image/png"),))))
+    assert "a picture of 4000000 bytes was left out" in text

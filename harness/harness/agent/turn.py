@@ -208,7 +208,9 @@ class Turn:
         return [UserPromptPart(text) for text in self._around.news()]
 
     def _size(self) -> int:
-        return tokens.estimate(self._around.transcript.messages)
+        around = self._around
+        fixed = tokens.overhead(around.instructions, tooling.definitions(around.executor.registry))
+        return fixed + tokens.estimate(around.transcript.messages)
 
     def _result(
         self, status: TurnStatus, text: str = "", *, failure: str = "", error: HarnessError | None = None

@@ -15,8 +15,9 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.tools import ToolDefinition
 
-__all__ = ["estimate"]
+__all__ = ["estimate", "overhead"]
 
 CHARACTERS = 3.3
 """Of ASCII in one token: prose has four, logs and code three."""
@@ -28,6 +29,15 @@ MESSAGE, PART, CALL = 4, 2, 12
 def estimate(what: str | Sequence[ModelMessage]) -> int:
     """Tokens of a text or of messages, rather too many than too few. Pure."""
     return _text(what) if isinstance(what, str) else sum(map(_message, what))
+
+
+def overhead(instructions: str, tools: Sequence[ToolDefinition]) -> int:
+    """Tokens that each request has besides its messages. Pure."""
+    return _text(instructions) + sum(map(_tool, tools))
+
+
+def _tool(tool: ToolDefinition) -> int:
+    return CALL + _text(f"{tool.name} {tool.description}") + _text(json.dumps(tool.parameters_json_schema, default=str))
 
 
 def _text(text: str) -> int:

@@ -22,6 +22,8 @@ __all__ = ["calls_of", "definitions", "returns_of", "withheld"]
 
 PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every provider takes as a picture, if it takes any."""
+LARGEST = 3_500_000
+"""Bytes of a picture that every provider takes: one that is refused would be refused with each further request."""
 OUR_WORDS = frozenset({"unknown_tool", "invalid_args", "not_run", "denied"})
 """Codes of results that harness wrote by itself: nothing of the target is in them."""
 OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write", "tool_search"})
@@ -80,8 +82,11 @@ def returns_of(outcomes: Sequence[CallOutcome], registry: Registry | None = None
 
 def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[Any]:
     found = pieces(outcome.result, PICTURES)
-    text = found.text if _is_ours(outcome, registry) else _marked(found.text, outcome.call)
-    pictures = [BinaryImage(one.data, media_type=one.media_type) for one in found.images]
+    sent = [one for one in found.images if len(one.data) <= LARGEST]
+    left_out = [f"[a picture of {len(one.data)} bytes was left out]" for one in found.images if one not in sent]
+    text = "\n".join((found.text, *left_out))
+    text = text if _is_ours(outcome, registry) else _marked(text, outcome.call)
+    pictures = [BinaryImage(one.data, media_type=one.media_type) for one in sent]
     return ToolReturnPart(
         outcome.call.name,
         [text, *pictures] if pictures else text,
