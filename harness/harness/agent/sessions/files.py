@@ -25,7 +25,7 @@ LOCKS = "locks"
 BUSY_LIMIT = 5.0
 """Seconds to wait for another process that writes."""
 PAUSE = 0.02
-CHECKED_SIZE = 32 << 20
+CHECKED_SIZE = 8 << 20
 """Bytes up to which a database is looked through before it is written to."""
 ALONE_LIMIT = 500
 """Milliseconds to wait for a process that has the database open: then its files are there, and were not readable."""

@@ -15,11 +15,13 @@ __all__ = [
     "DamagedRow",
     "add_messages",
     "add_note",
+    "begun_with",
     "conversation",
     "delete",
     "end_turn",
     "insert",
     "move",
+    "named",
     "number_of",
     "rename",
     "replace_messages",
@@ -191,6 +193,18 @@ def summaries(
     query = f"{SELECT} WHERE {where} ORDER BY changed DESC, number DESC LIMIT :limit"
     values = {"identity": identity, "text": text.lower(), "limit": -1 if limit is None else limit}
     return tuple(_summary(row) for row in db.execute(query, values))
+
+
+def named(db: sqlite3.Connection, name: str) -> tuple[SessionSummary, ...]:
+    """The conversations of that name."""
+    query = f"{SELECT} WHERE name = ? ORDER BY changed DESC, number DESC"
+    return tuple(_summary(row) for row in db.execute(query, (_in(name),)))
+
+
+def begun_with(db: sqlite3.Connection, prefix: str) -> tuple[SessionSummary, ...]:
+    """The conversations whose ids begin so."""
+    query = f"{SELECT} WHERE session_id >= ? AND session_id < ? ORDER BY changed DESC, number DESC"
+    return tuple(_summary(row) for row in db.execute(query, (prefix, f"{prefix}~")))
 
 
 def _summary(row: tuple[Any, ...]) -> SessionSummary:

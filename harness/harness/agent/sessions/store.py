@@ -113,10 +113,12 @@ class SessionStore:
         Raises:
             SessionNotFound: there is none, or there are several.
         """
-        found = [one for one in await self.list() if text.strip() and one.name == text.strip()]
-        prefix = prefix_of(text)
+        nothing: tuple[SessionSummary, ...] = ()
+        found, name, prefix = nothing, text.strip(), prefix_of(text)
+        if name:
+            found = await self._read(lambda db: rows.named(db, name), nothing)
         if not found and prefix is not None:
-            found = [one for one in await self.list() if one.session_id.startswith(prefix)]
+            found = await self._read(lambda db: rows.begun_with(db, prefix), nothing)
         if len(found) != 1:
             raise self._missing(text, *found)
         return found[0]
@@ -146,9 +148,7 @@ class SessionStore:
             HarnessError: another one has that name.
         """
         name = " ".join(name.split())
-        if name and any(one.name == name and one.session_id != session_id for one in await self.list()):
-            raise HarnessError(f"another conversation is called {name!r}")
-        found = await self._write(lambda db: rows.rename(db, session_id, name))
+        found = await self._write(lambda db: _renamed(db, session_id, name))
         if found is None:
             raise self._missing(session_id)
         return found
@@ -233,6 +233,12 @@ class SessionStore:
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await to_thread.run_sync(self._files.write, work)
+
+
+def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:
+    if name and any(one.session_id != session_id for one in rows.named(db, name)):
+        raise HarnessError(f"another conversation is called {name!r}", hint="choose another name")
+    return rows.rename(db, session_id, name)
 
 
 def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> SessionSummary:
