@@ -337,12 +337,12 @@ async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configure
 async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from decimal import Decimal
 
-    dear = Answer((Text("dear"),), usage=Usage(1_000_000, 0))
+    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
     cheap = Answer((task("spend"),), usage=Usage(10, 0))
-    scripts = {"go": [cheap, say("never said")], "spend": [dear]}
-    settings = AgentSettings(session_budget=1.5)
+    scripts = {"go": [cheap, say("never said")], "spend": [dear, say("never said")]}
     price = Price(Decimal(2), Decimal(2))
-    async with household(tmp_path, monkeypatch, scripts, settings=settings, prices=price) as house:
+    async with household(tmp_path, monkeypatch, scripts, prices=price) as house:
+        house.agent.settings = AgentSettings(session_budget=1.5)
         with anyio.fail_after(LIMIT):
             result = await house.agent.turn("go")
         assert house.agent.state.spent.cost == pytest.approx(2.00002)

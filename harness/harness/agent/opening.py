@@ -151,7 +151,9 @@ async def open_agent(
             open_model=models.open,
             spent=taken.spent,
         )
-        introduce(spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, settings, mode))
+        introduce(
+            spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, lambda: agent.settings, mode)
+        )
         with _heard(agent, log, observers):
             yield agent
 

@@ -54,7 +54,7 @@ class Parent:
     """Count what was used; returns what the whole conversation, sub-agents included, has used."""
     gate: Gate
     log: ConversationLog
-    settings: AgentSettings
+    settings: Callable[[], AgentSettings]
     mode: Mode = Mode.ASK
 
 
@@ -173,13 +173,13 @@ class _Run:
         return said(result, self.spent)
 
     def _surroundings(self) -> Surroundings:
-        parent, executor = self.parent, self.executor
-        extra = "\n\n".join(part for part in (parent.settings.instructions, RULES, self.request.system) if part)
+        parent, executor, settings = self.parent, self.executor, self.parent.settings()
+        extra = "\n\n".join(part for part in (settings.instructions, RULES, self.request.system) if part)
         return Surroundings(
             executor=executor,
             transcript=self.transcript,
             gate=_SharedGate(parent.gate),
-            settings=replace(parent.settings, max_steps=self.request.rounds, turn_budget=None),
+            settings=replace(settings, max_steps=self.request.rounds, turn_budget=None),
             instructions=instructions(executor.execution, executor.registry, parent.mode, extra),
             model=lambda: parent.open_model(self.profile),
             news=tuple,
@@ -194,7 +194,7 @@ class _Run:
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         limit = opened.context_limit
-        if used and not needed(self.transcript.messages, used, limit, self.parent.settings.compact_at):
+        if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compact_at):
             return False
         try:
             done = await Compacting(lambda: nullcontext(opened)).compact(self.transcript.messages, limit)
