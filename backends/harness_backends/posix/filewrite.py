@@ -6,7 +6,8 @@ file; what a kill leaves behind is removed by a later write in that directory on
 
 The lock is a directory ``.hx-lock``: every target can make one, so that harnesses with different tools at hand, in a
 container and outside it for example, exclude each other. It is held for a few milliseconds (a large file is hashed
-before, and only its stamp is compared under the lock) and counts as left behind after a minute. Only who appends to a
+before, and only its stamp is compared under the lock) and counts as left behind after a minute. That it cannot be made
+is believed when it failed five times with no lock to be seen: once, others took it and left it. Only who appends to a
 file in a directory that they may not write to cannot make one; ``flock`` on the directory is the best that is left.
 """
 
@@ -107,15 +108,18 @@ hxf_sync() {
   esac
 }
 hxf_acquire() {
-  tries=200 lock=$dir/.hx-lock
+  tries=200 odd=0 lock=$dir/.hx-lock
   if [ ! -w "$dir" ]; then
     hxf_acquire_unwritable
     return 0
   fi
   until mkdir "$lock" 2>/dev/null; do
-    if [ ! -e "$lock" ]; then
-      mkdir "$lock" && break
-      [ -e "$lock" ] || exit 1
+    if [ -e "$lock" ]; then
+      odd=0
+    else
+      why=$(mkdir "$lock" 2>&1) && break
+      odd=$((odd + 1))
+      [ "$odd" -lt 5 ] || [ -e "$lock" ] || { printf '%s\n' "$why" >&2; exit 1; }
     fi
     hxf_break
     hxf_pause

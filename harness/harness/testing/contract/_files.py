@@ -129,6 +129,34 @@ async def one_writer_wins(ctx: ExecutionContext) -> None:
         assert (await ctx.read_file(path)).data == won[0]
 
 
+@check("Many files are written at once, each whole and with its mode; one that is refused keeps no other from it.")
+async def many_files_at_once(ctx: ExecutionContext) -> None:
+    contents = [bytes([65 + number]) * (number * 4_000) for number in range(12)]
+    refused_ones: set[int] = set()
+
+    async def write(number: int, path: str, version: str) -> None:
+        try:
+            result = await ctx.write_file(path, contents[number], expect=version, parents=False)
+            assert result.version == (await ctx.read_file(path)).version
+        except StaleFileError:
+            refused_ones.add(number)
+
+    async with scratch(ctx) as directory:
+        paths = [f"{directory}/{number}" for number in range(12)]
+        versions = [(await ctx.write_file(path, "old", permissions=0o640)).version for path in paths]
+        for path in paths[::5]:
+            await ctx.write_file(path, "by another")
+        async with anyio.create_task_group() as tasks:
+            for number, path in enumerate(paths):
+                tasks.start_soon(write, number, path, versions[number])
+        assert refused_ones == {0, 5, 10}, refused_ones
+        for number, path in enumerate(paths):
+            expected = b"by another" if number in refused_ones else contents[number]
+            assert (await ctx.read_file(path)).data == expected, number
+            assert (await ctx.stat(path)).mode == 0o640, number
+        assert len(await ctx.list_dir(directory)) == 12
+
+
 @check("mode='create' refuses an existing file, mode='append' adds to it or makes it.")
 async def write_modes(ctx: ExecutionContext) -> None:
     async with scratch(ctx) as directory:
