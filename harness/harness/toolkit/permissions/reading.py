@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import anyio
+
 from ..contract import Intent
 from ..reads import target_path
 from ..seams import PermissionRequest
@@ -31,14 +33,25 @@ async def read_claims(
 ) -> tuple[Claim, ...]:
     """The claims of a call, in the order of its subjects; a call without a subject claims itself.
 
+    Of many subjects the target is asked at once.
+
     Raises:
         HarnessError: the link was lost.
+        ExceptionGroup: the same, of one of several subjects.
     """
     reader = _Reader(request, ctx, settings, denials)
-    found: list[Claim] = []
-    for subject in request.subjects or (Subject("other", request.call.name),):
-        found += await reader.claims(subject)
-    return tuple(found)
+    subjects = request.subjects or (Subject("other", request.call.name),)
+    if len(subjects) == 1:
+        return await reader.claims(subjects[0])
+    found: dict[int, tuple[Claim, ...]] = {}
+
+    async def one(number: int, subject: Subject) -> None:
+        found[number] = await reader.claims(subject)
+
+    async with anyio.create_task_group() as tasks:
+        for number, subject in enumerate(subjects):
+            tasks.start_soon(one, number, subject)
+    return tuple(claim for number in range(len(subjects)) for claim in found[number])
 
 
 class _Reader:
