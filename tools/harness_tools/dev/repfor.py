@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Annotated
 
 from anyio import to_thread
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from harness.errors import FileError, StaleFileError
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.results_cache import depends_on
 
-from ..matching import apply_changes
 from ..texts import Content, Line, SomeContent
 from ..unified import diff_of
-from .repforplan import Plan, Problem, Target, plan_for
+from .repforplan import Plan, Target, plan_for
+from .repforwrite import Written, named, write_all
 from .replacing import Replacement
 from .textfiles import counted
 
@@ -26,8 +25,6 @@ __all__ = ["RepFor"]
 TEXT = 10_000
 """Characters of a text that is searched."""
 PLACES = 50
-NAMED = 20
-"""Files that a message names."""
 ROOM = 10_000
 """Characters of the differences that a dry run shows."""
 
@@ -135,7 +132,7 @@ class RepFor(Tool[_Arguments]):
         refusal = _unseen(args, ctx, plan) or await _forbidden(ctx, plan)
         if refusal is not None:
             return refusal
-        return _result(args, plan, await _write(ctx, plan))
+        return _result(args, plan, await write_all(ctx, plan))
 
 
 # -- what may be changed
@@ -159,14 +156,9 @@ def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None
         ("not_read", unread, "neither read nor shown by a dry run", "first"),
     ):
         if paths:
-            problem = f"{text}: {_named(paths)}. Nothing was changed: call this with dry_run=true {when}"
+            problem = f"{text}: {named(paths)}. Nothing was changed: call this with dry_run=true {when}"
             return ToolResult.failure(code, problem, data={"files": list(paths)})
     return None
-
-
-def _named(paths: Sequence[str]) -> str:
-    more = len(paths) - NAMED
-    return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
@@ -180,42 +172,13 @@ async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
     return ToolResult.failure("denied", f"not changed: {verdict.reason}. Nothing was changed")
 
 
-# -- changing
-
-
-@dataclass(slots=True)
-class _Done:
-    targets: list[Target] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
-async def _write(ctx: ToolContext, plan: Plan) -> _Done:
-    done = _Done(problems=list(plan.problems))
-    for target in plan.targets:
-        content = target.content
-        made = apply_changes(content.data, target.found.changes)
-        try:
-            result = await ctx.execution.write_file(content.path, made, expect=content.version, parents=False)
-        except StaleFileError:
-            problem = f"{content.path} was changed meanwhile, and was left as it is"
-            done.problems.append(Problem(content.path, "stale", problem))
-        except FileError as error:
-            plan.fail(content.path, error)
-            done.problems.append(plan.problems[-1])
-        else:
-            whole = ctx.reads.seen(content.path, whole=True) == content.version
-            ctx.reads.saw(content.path, result.version, whole=whole)
-            done.targets.append(target)
-    return done
-
-
 # -- telling
 
 
 async def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
     for target in plan.targets:
         ctx.reads.saw(_shown_as(args.change, target.content.path), target.content.version, whole=False)
-    result = _result(args, plan, _Done(plan.targets, plan.problems))
+    result = _result(args, plan, Written(plan.targets, plan.problems))
     text = "\n".join([result.text, *await to_thread.run_sync(_differences, plan)])
     shown = depends_on(*(target.content for target in plan.targets))
     return replace(result, content=ToolResult.of(text).content, metadata=shown)
@@ -235,7 +198,7 @@ def _differences(plan: Plan) -> list[str]:
     return [diff.removesuffix("\n") for diff in diffs]
 
 
-def _result(args: _Arguments, plan: Plan, done: _Done) -> ToolResult:
+def _result(args: _Arguments, plan: Plan, done: Written) -> ToolResult:
     places = sum(len(target.found.changes) for target in done.targets)
     told = "Would replace" if args.dry_run else "Replaced"
     summary = f"{told} {counted(places, 'place')} in {counted(len(done.targets), 'file')}"

@@ -18,7 +18,7 @@ from harness.toolkit.reads import target_path
 from .candidates import FILE_LIMIT, Candidates, candidates_in
 from .replacing import Found, Replacement
 
-__all__ = ["FILES", "Plan", "Problem", "Target", "ending_of", "plan_for"]
+__all__ = ["FILES", "Plan", "Problem", "Target", "ending_of", "plan_for", "problem_of"]
 
 FILES = 500
 """Files that one call changes."""
@@ -68,8 +68,13 @@ class Plan:
 
     def fail(self, path: str, error: Exception) -> None:
         """Note a file that could not be read."""
-        result, _ = failure_of(error, "repfor")
-        self.problems.append(Problem(path, result.error_code, result.text))
+        self.problems.append(problem_of(path, error))
+
+
+def problem_of(path: str, error: Exception) -> Problem:
+    """A file of which the target says why it cannot be read or written."""
+    result, _ = failure_of(error, "repfor")
+    return Problem(path, result.error_code, result.text)
 
 
 def ending_of(ext: str) -> str:
