@@ -30,7 +30,7 @@ from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
 PROGRAM = Path(__file__).with_name("sessions_child.py")
 ROOT = Path(__file__).parents[2]
-KILLS = 15
+KILLS = 8
 START = NewSession(target="local:", identity="local:")
 AUTO = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
 
@@ -91,6 +91,34 @@ async def test_a_kill_at_any_point_loses_no_message_and_leaves_no_lock(tmp_path:
         await log.append(['{"n": 0}'])
     with closing(sqlite3.connect(tmp_path / "sessions/sessions.db")) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+STEPS = [
+    [],
+    [[[], [], []]],
+    [[[], [None], []]],
+    [[["1", "2"], [None], []]],
+    [[["1", "2", "3"], [None], []]],
+    [[["4"], [None], ["compacted"]]],
+    [[["4", "5"], [None], ["compacted"]]],
+    [[["4", "5"], ["completed"], ["compacted"]]],
+    [[["4", "5"], ["completed"], ["compacted", "kind"]]],
+]
+"""What is there after each step of ``sessions_steps.py``."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_kill_before_each_statement_leaves_what_had_returned_and_nothing_by_half(tmp_path: Path) -> None:
+    argv = [sys.executable, str(PROGRAM.with_name("sessions_steps.py")), str(tmp_path)]
+    done = subprocess.run(argv, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) > 40
+    for statement, returned, found in lines:
+        assert found in STEPS[returned : returned + 2], (statement, returned, found)
+    assert lines[-1][1:] == [8, STEPS[8]]
+    assert {returned for _, returned, _ in lines} == set(range(9))
 
 
 @pytest.mark.parametrize("disk", DISKS)
