@@ -202,6 +202,18 @@ async def test_what_is_protected_stays(here: ExecutionContext, home: Path) -> No
     assert (home / trashed).exists()
 
 
+async def test_the_directory_that_the_session_works_in_stays(here: ExecutionContext, home: Path) -> None:
+    (home / "work/sub").mkdir(parents=True)
+    (home / "link").symlink_to("work/sub")
+    for path in (".", "..", str(home / "work")):
+        outcome = await delete(box(here, home / "link"), path)
+        assert outcome.result.error_code == "protected", path
+        assert "this session works in it" in outcome.result.text
+    (home / "work/sub/other").mkdir()
+    assert data_of(await delete(box(here, home / "work/sub"), "other"))["type"] == "dir"
+    assert data_of(await delete(box(here, home), "link"))["type"] == "link"
+
+
 async def test_files_that_would_become_readable_in_the_trash_stay_with_their_directory(
     here: ExecutionContext, home: Path
 ) -> None:

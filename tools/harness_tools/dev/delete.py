@@ -6,6 +6,7 @@ import secrets
 
 from pydantic import AliasChoices, Field
 
+from harness.errors import FileError
 from harness.results import FileStat, ShellResult, Status
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import target_path
@@ -52,7 +53,7 @@ class Delete(Tool[_Arguments]):
         places = await _places(ctx, stat.path)
         if isinstance(places, ToolResult):
             return places
-        reason = protection(stat.path, places)
+        reason = protection(stat.path, places) or await _in_use(ctx, stat)
         if reason:
             text = f"{stat.path} does not go to the trash: {reason}. Use a command if you mean it"
             return ToolResult.failure("protected", text)
@@ -64,6 +65,17 @@ class Delete(Tool[_Arguments]):
                 return _result(ctx, stat, place, done)
         text = f"no trash directory can be used on the file system of {stat.path}. Nothing was moved"
         return ToolResult.failure("no_trash", text)
+
+
+async def _in_use(ctx: ToolContext, stat: FileStat) -> str:
+    """That the session works there, where no call would find its files any more; empty when it does not."""
+    if stat.type != "dir" or ctx.cwd is None:
+        return ""
+    try:
+        here = (await ctx.execution.stat(ctx.cwd)).path
+    except FileError:
+        return ""
+    return "this session works in it" if f"{here}/".startswith(f"{stat.path.rstrip('/')}/") else ""
 
 
 async def _script(ctx: ToolContext, script: str) -> ShellResult:
