@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
+import pytest
+from tests.support.agent_desk import profile_for
 from tests.support.desk import Desk, desk, everywhere, open_desk, until
+from tests.support.model_server import call, model_server, say
 
 from harness.agent.conversation.instructions import instructions
 from harness.agent.conversation.situation import RunningJobs, situation
+from harness.agent.opening import open_agent
+from harness.agent.sessions import MemoryLog
 from harness.toolkit import Executor
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited
@@ -91,3 +96,31 @@ async def test_a_terminal_that_is_gone_holds_no_request_up(desk: Desk) -> None:
         async with open_toolkit() as toolkit, toolkit.executor(desk.ctx) as executor:
             desk.tmux.kill()
             assert "screen of" not in await situation(executor)
+
+
+async def test_a_model_is_told_of_a_waiting_program_and_nothing_of_it_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_TEST_KEY", "key-of-the-test")
+    monkeypatch.setitem(situation.__kwdefaults__, "limit", LIMIT)  # a loaded machine is no target that hangs
+    log = MemoryLog()
+    asks = {"command": "echo Overwrite the disk?; read -r answer", "wait": 1, **SAID}
+    script = [call("run_shell", asks), say("It waits."), say("It still does.")]
+    settings = ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))
+    with anyio.fail_after(LIMIT), model_server(script) as server:
+        async with (
+            open_toolkit(settings) as toolkit,
+            open_agent(desk.ctx, toolkit, profile_for(server, "anthropic"), log=log) as agent,
+        ):
+            assert (await agent.turn("wipe it")).text == "It waits."
+            await told(agent.executor, agent.jobs, "Overwrite the disk?")
+            assert (await agent.turn("and now?")).text == "It still does."
+            last = server.asked[-1].body["messages"][-1]["content"]
+            await desk.ctx.send_keys("C-c")
+    assert server.refused == []
+    assert last[-1]["text"].startswith("[situation: ")
+    assert "Overwrite the disk?" in last[-1]["text"]
+    assert "runs (" in last[-1]["text"]
+    assert last[-2]["text"] == "and now?"
+    assert server.asked[-1].text.count("[situation: told") == 1
+    assert "[situation: told" not in "".join(log.messages)
