@@ -121,9 +121,11 @@ async def _run(command: str, environment: Mapping[str, str]) -> str:
 
 
 @asynccontextmanager
-async def _outer_terminal(environment: Mapping[str, str]) -> AsyncIterator[str]:
+async def _outer_terminal(
+    environment: Mapping[str, str], width: int = WIDTH, height: int = HEIGHT
+) -> AsyncIterator[str]:
     socket = f"outer-{os.getpid()}"
-    size = ("-x", str(WIDTH), "-y", str(HEIGHT))
+    size = ("-x", str(width), "-y", str(height))
     await _tmux(socket, environment, "-f", "/dev/null", "new-session", "-d", *size, "sh")
     await _tmux(socket, environment, "set", "-g", "status", "off")
     try:
@@ -148,8 +150,8 @@ async def _screen_with(socket: str, environment: Mapping[str, str], text: str) -
     raise TimeoutError(f"{text!r} never came on the screen")
 
 
-def _picture(screen: str) -> str:
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+def _picture(screen: str, width: int = WIDTH) -> str:
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(screen), no_wrap=True)
     picture = console.export_svg(code_format=PICTURE_FORMAT, unique_id="screen")
     return re.sub(r' clip-path="[^"]*"|<text[^>]*>\n</text>', "", picture)

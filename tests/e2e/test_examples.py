@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.support.model_server import call, model_server, say
 
 import harness
 from harness.discovery import find_backend
@@ -150,3 +151,14 @@ async def test_backend() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_is_tested(name: str) -> None:
     assert f"test_{Path(name).stem}" in globals()
+
+
+def test_agent(home: Path) -> None:
+    with model_server([call("run_shell", {"command": "df -P / | tail -1"}), say("It is not full.")]) as server:
+        settings = home / ".config" / "harness" / "config.toml"
+        settings.parent.mkdir(parents=True)
+        table = f'[models.own]\nprovider = "ollama"\nmodel = "own"\nbase_url = "{server.ollama_url}"\n'
+        settings.write_text(table + "context_limit = 32768\n")
+        answer, ended = run(home, "agent.py")
+        assert server.refused == []
+    assert (answer, ended.partition(",")[0]) == ("It is not full.", "completed 2 answers")

@@ -1,4 +1,4 @@
-"""The README's transcript is what happens today."""
+"""The transcripts of the README and of the agent's tutorial are what happens today."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "readme_media.py"
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-def test_the_commands_of_the_readme_do_what_it_shows() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, timeout=100)
+@pytest.mark.parametrize("script", ["readme_media.py", "agent_media.py"])
+def test_the_commands_of_the_documentation_do_what_it_shows(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / script), "--check"], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr

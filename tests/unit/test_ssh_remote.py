@@ -139,7 +139,14 @@ def test_a_shell_that_shows_its_input_does_not_imitate_the_nonce() -> None:
 
 
 def test_plain_interactive_commands_stay_readable() -> None:
-    assert interactive_command(["tmux", "-L", "harness", "attach"]) == "exec tmux -L harness attach"
+    attach = ["tmux", "-L", "harness", "attach", "-t", "=harness"]
+    assert interactive_command(attach) == r"exec tmux -L harness attach -t \=harness"
+
+
+@pytest.mark.parametrize("shell", LOGIN_SHELLS)
+def test_readable_interactive_commands_mean_the_same_in_every_shell(shell: str) -> None:
+    assert run(shell, interactive_command(["printf", "%s|", "=ls", "a=b", "-t"])).stdout == b"=ls|a=b|-t|"
+    assert run(shell, interactive_command(["echo", "=ls", "-t"])).stdout == b"=ls -t\n"
 
 
 @pytest.mark.parametrize("shell", LOGIN_SHELLS)

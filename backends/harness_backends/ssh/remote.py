@@ -61,8 +61,9 @@ def interactive_command(argv: Sequence[str]) -> str:
         ValueError: an argument holds a NUL byte, or there is none.
     """
     _check(argv)
-    if all(_PLAIN.fullmatch(word) for word in argv):
-        return _bounded(" ".join(["exec", *argv]))
+    if all(_PLAIN.fullmatch(word.removeprefix("=")) for word in argv):
+        # zsh would look for a program of that name; a backslash before = means the same in every shell
+        return _bounded(" ".join(["exec", *(f"\\{word}" if word.startswith("=") else word for word in argv)]))
     script = f'{_decode(argv)};exec "$@"'
     return _bounded(f"exec sh -c '{script}'")
 
