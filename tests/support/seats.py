@@ -24,7 +24,7 @@ from tests.support.model_server import ModelServer, Script, model_server
 
 __all__ = ["Seat", "Seats", "seats", "settings_for"]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def settings_for(server: ModelServer | None, more: str = "") -> str:

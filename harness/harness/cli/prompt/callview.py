@@ -99,7 +99,7 @@ class Output:
     def last(self, number: int) -> list[str]:
         """The last lines, with the one that has no end."""
         lines = [*self._lines, *([self.rest] if self.rest.strip() else [])]
-        return lines[-number:]
+        return lines[-number:] if number > 0 else []
 
 
 @dataclass

@@ -204,8 +204,9 @@ class Loop:
     @property
     def busy(self) -> bool:
         """A turn or a command of the operator runs, or something waits for its turn."""
-        agent = self.agent
-        return self._working or bool(self._waiting) or (agent is not None and agent.state.doing not in IDLE)
+        state = self.agent.state if self.agent is not None else None
+        answering = state is not None and (state.doing not in IDLE or (bool(state.queue) and state.doing == "idle"))
+        return self._working or bool(self._waiting) or answering
 
     async def _work(self) -> None:
         """Prompts and commands for the target, in the order in which they were entered."""

@@ -58,7 +58,7 @@ class Plain(Surface):
         self._one = anyio.Lock()
         self._reading = anyio.Lock()
         self._column = 0
-        self._busy = False
+        self._busy = True  # until somebody says otherwise
         self._marked = False
         self._keys = sys.stdin.fileno()
 

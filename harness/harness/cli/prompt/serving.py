@@ -64,7 +64,7 @@ class Serving:
         self._listing: BackgroundTasks | None = None
         self.surface: Surface = Plain(terminal) if plain else self._screen(terminal)
         words = None if terminal == 1 else _to_stdout
-        self._view = View(self.surface, words=words, state=execution.describe)
+        self._view = View(self.surface, words=words, state=self._state)
         self._loop = Loop(self.surface, self._view, execution, self._timed, self._front)
         self.last_words: list[str] = []
 
@@ -174,6 +174,9 @@ class Serving:
             return ()
         opened = observers_of(self._session, self._settings, toolkit.redactor, self._execution)
         return await stack.enter_async_context(opened)
+
+    def _state(self) -> str:
+        return self._execution.describe() if self._execution.has_terminal else ""
 
     def _warn(self, text: str) -> None:
         self._view.note(text, "warn")

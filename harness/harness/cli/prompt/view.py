@@ -250,7 +250,8 @@ class View:
             return
         words = {"cancelled": "the turn was cancelled", "failed": "the turn failed", "limit": "the turn was ended"}
         reason = f": {event.failure}" if event.failure else ""
-        left = f". The target now: {self._state()}" if event.status == "cancelled" else ""
+        state = self._state() if event.status == "cancelled" else ""
+        left = f". The target now: {state}" if state else ""
         self.note(f"{words[event.status]}{reason}{left}", "warn" if event.status == "cancelled" else "error")
 
     # -- calls

@@ -1,0 +1,124 @@
+"""The prompt in other terminals: dumb ones, narrow ones, without colours, behind SSH, and with what is pasted."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.model_server import Answer, Gate, Text, call, say
+from tests.support.program import options_of
+from tests.support.seats import Seats, seats
+from tests.support.sshd import SshServer
+
+__all__ = ["seats"]
+
+SLEEPING = "sleep 4321"
+
+
+async def test_a_dumb_terminal_gets_lines_and_nothing_else(seats: Seats) -> None:
+    gate = Gate()
+    script = [
+        Answer((Text("**Fir"), gate, Text("st** words.\n"))),
+        call("run_shell", {"command": "touch \x1b[2Jmade; echo it''ran", "why": "w"}),
+        say("It is done."),
+        call("run_shell", {"command": "echo begun; sleep 4321", "why": "w"}),
+        say("Goes on."),
+    ]
+    seat = seats.take(script=script, term="dumb", settings='[permissions]\nallow = ["echo begun*", "sleep *"]')
+    await seat.sees("harness on local", "harness>")
+    seat.enter("first")
+    await gate.reached()
+    seat.enter("second")
+    await seat.sees("queued as #2")
+    gate.open()
+    await seat.sees("**First** words.", "▲ may run_shell run on local", "| touch \\x1b[2Jmade", "[y/")
+    seat.enter("perhaps")
+    await seat.sees("answer with one of the letters")
+    seat.enter("c")
+    await seat.sees("  touch \\x1b[2Jmade; echo it''ran\n>")
+    seat.enter("touch made; echo it''ran")
+    await seat.sees("| itran", "exit code 0", "It is done.")
+    assert (seats.home / "made").exists()
+    seat.enter("third")
+    await seat.until(lambda: seats.runs(SLEEPING), "the command")
+    await seat.sees("| begun")
+    seat.press("C-c")
+    await seat.sees("the turn was cancelled")
+    assert not seats.runs(SLEEPING)
+    seat.enter("!printf 'a\\nb'; sleep 4321")
+    await seat.until(lambda: seats.runs(SLEEPING), "the command of the operator")
+    seat.press("C-c")
+    await seat.sees("\na\n", "\nb\n", "· cancelled")
+    seat.paste("one\ntwo\nthree\n", bracketed=False)
+    await seat.sees("Goes on.")
+    seat.press("C-c")
+    await seat.sees("Ctrl-C again, Ctrl-D or /quit leaves")
+    seat.press("C-d")
+    assert await seat.ended() == 0
+    assert b"\x1b" not in seat.bytes
+    assert seat.model is not None
+    assert seat.model.refused == []
+    assert "one\\ntwo\\nthree" in seat.model.asked[-1].text
+
+
+async def test_what_is_pasted_is_one_prompt_and_a_resize_leaves_no_traces(seats: Seats) -> None:
+    gate = Gate()
+    seat = seats.take(
+        script=[Answer((Text("I read. "), gate, Text("Done."))), say("Short.")], variables={"NO_COLOR": "1"}
+    )
+    await seat.on_screen("»", "scripted")
+    lines = [f"line {number} 広" for number in range(1000)]
+    seat.paste("\n".join(lines))
+    await seat.on_screen("line 999")
+    assert "line 0 広" not in seat.history
+    seat.press("Enter")
+    await gate.reached()
+    await seat.sees("» line 0", "… 988 more lines")
+    for size in ((50, 15), (120, 40), (80, 24)):
+        seat.tmux("resize-window", "-x", str(size[0]), "-y", str(size[1]))
+        await seat.on_screen("thinking" if size[0] < 60 else "answering")
+    seat.type("typed \\")
+    seat.press("Enter")
+    seat.type("in two lines")
+    await seat.on_screen("» typed", "  in two lines")
+    gate.open()
+    await seat.sees("Done.")
+    seat.press("Enter")
+    await seat.sees("Short.")
+    assert seat.model is not None
+    assert seat.model.asked[0].body["messages"][0]["content"][0]["text"].splitlines()[-1] == "line 999 広"
+    assert "typed \\nin two lines" in seat.model.asked[1].text
+    seat.press("Up")
+    await seat.on_screen("in two lines")
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", seat.bytes)  # no colours
+    assert seat.screen.count("asks") == 1
+
+
+async def test_the_assistants_words_alone_go_to_a_pipe(seats: Seats) -> None:
+    words = seats.private / "words"
+    script = [call("run_shell", {"command": "echo hidden", "why": "w"}), say("# Only *this*.")]
+    seat = seats.take(script=script, redirect=f"> {words}")
+    await seat.on_screen("»", "scripted")
+    seat.enter("go")
+    await seat.sees("│ hidden", "Only *this*.")
+    seat.press("C-d")
+    assert await seat.ended() == 0
+    assert words.read_text() == "# Only *this*.\n"
+
+
+async def test_the_prompt_on_a_host_behind_ssh(seats: Seats, sshd: SshServer) -> None:
+    script = [call("run_shell", {"command": "pwd", "why": "w"}), say("There.")]
+    seat = seats.take(*options_of(sshd), "--tmux", script=script, size=(100, 30))
+    await seat.sees("watch: ssh ", timeout=60)
+    await seat.on_screen("»", "scripted", "ssh://")
+    seat.enter("!cd /usr")
+    await seat.sees("exit code 0")
+    seat.enter("where are you?")
+    await seat.sees("│ /usr", "There.")
+    assert seat.model is not None
+    assert "the operator ran" in seat.model.asked[0].text
+    seat.enter("/attach")
+    await seat.on_screen("[harness")
+    seat.press("C-b", "d")
+    await seat.on_screen("»", "ssh://")
+    seat.press("C-d")
+    assert await seat.ended() == 0
