@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import harness.agent.events as agent_events
 import harness.toolkit.events as toolkit_events
+from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
 from harness.agent.usage import Spent
 from harness.cli.exec_approval import NobodyToAsk, approval_rule, with_rules
@@ -19,7 +20,7 @@ from harness.cli.exec_events import event_json, event_type
 from harness.cli.exec_progress import news_line, progress_line
 from harness.cli.exec_prompt import prompt_of
 from harness.cli.output import as_json
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings
 from harness.toolkit.events import Event
@@ -119,6 +120,8 @@ def ended(result: TurnResult, **more: object) -> Ended:
         (ended(TurnResult("completed", "yes"), refused=(QUESTION,)), 126),
         (ended(TurnResult("failed", failure="no")), 1),
         (ended(TurnResult("failed", failure="no"), refused=(QUESTION,)), 1),
+        (ended(TurnResult("failed", failure="no", error=ModelFailure("no", kind="auth"))), 1),
+        (ended(TurnResult("failed", failure="no", error=ConfigError("there is no key"))), 125),
         (ended(TurnResult("limit", steps=5)), 3),
         (ended(TurnResult("limit", steps=4)), 4),
         (ended(TurnResult("cancelled")), 130),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .exits import FAILED, INTERRUPTED, REFUSED, TIMED_OUT
+from ..agent.models import ModelFailure
+from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, TIMED_OUT
 
 if TYPE_CHECKING:
     from ..agent.turn import TurnResult
@@ -45,7 +46,7 @@ def exit_code(ended: Ended) -> int:
         case "cancelled":
             return TIMED_OUT if ended.timed_out else INTERRUPTED
         case _:
-            return FAILED
+            return FAILED if isinstance(ended.result.error, ModelFailure | None) else HARNESS_FAILED
 
 
 def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
