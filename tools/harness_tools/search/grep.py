@@ -88,7 +88,10 @@ class _Arguments(Arguments):
 
     @model_validator(mode="after")
     def _readable(self) -> _Arguments:
-        self.expression()
+        try:
+            self.expression()
+        except ValueError as error:
+            raise ValueError(f"pattern, {error}") from None
         return self
 
     def expression(self) -> Expression:
