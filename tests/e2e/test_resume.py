@@ -11,6 +11,8 @@ from tests.support.model_server import Answer, Call, ModelServer, Text, model_se
 from tests.support.program import Program
 from tests.support.seats import Seats, seats
 
+from harness.agent.trace.reading import read_trace
+
 __all__ = ["seats"]
 
 WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
@@ -128,10 +130,15 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     first.enter("build the release")
     await first.until(lambda: Path(f"{done}.begun").exists(), "the command runs")
     first.signal("SIGKILL")
-    second = seats.take("resume", "--last", script=[say("I wait for it.")], settings=AUTO, size=(200, 50))
+    trace = seats.private / "second.trace"
+    second = seats.take(
+        "resume", "--last", "--trace", str(trace), script=[say("I wait for it.")], settings=AUTO, size=(200, 50)
+    )
     await second.sees("build the release", "was cut off when harness ended", "its command still runs")
     second.enter("go on")
     await second.sees("I wait for it.")
+    await second.until(lambda: '"turn_completed"' in trace.read_text(), "the trace of the turn")
+    assert [line.kind for line in read_trace(trace)].count("model_response") == 1
     assert second.model is not None
     asked = json.dumps(second.model.asked[0].body)
     for part in ("build the release", "I build it.", "Harness was started again", "its command still runs"):
