@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 
 from ..errors import HarnessError
 from ..toolkit.assembly import Toolkit, ToolkitSettings
@@ -51,9 +52,13 @@ async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
         say: is given each line of the story.
 
     Raises:
+        ConfigError: the extra ``agent`` is missing.
         UnsupportedOperation: a program or an extra is missing; the hint says how to get it.
         HarnessError: a step did not do what it must.
     """
+    from ..agent.opening import load_agent
+
+    await to_thread.run_sync(load_agent)
     async with open_place() as place:
         say("The model is scripted: what it says was written beforehand. Everything else is real: an SSH server,")
         say("a tmux session, the tools, the approvals, the audit.\n")
@@ -166,7 +171,7 @@ async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
     from ..agent.opening import People, open_agent
     from ..agent.settings import AgentSettings
 
-    opened = await anyio.to_thread.run_sync(_scripted)
+    opened = await to_thread.run_sync(_scripted)
 
     @asynccontextmanager
     async def open_one(profile: ModelProfile) -> AsyncIterator[OpenModel]:
@@ -191,7 +196,7 @@ async def _toolkit(place: DemoPlace) -> AsyncIterator[Toolkit]:
     """The toolkit, with nothing of the user's own: neither rules nor tools, and an audit that goes with the demo."""
     settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
     nowhere = place.state / "none"
-    known = await anyio.to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))
+    known = await to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))
     async with open_ledger(place.state / "audit") as ledger:
         yield Toolkit(
             settings=settings,
