@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.own_home import here
 from tests.support.permits import Desk, desk, says
 
@@ -23,6 +25,7 @@ from harness.toolkit.commandtool import CommandTool
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.shellpaths import braced, substituted
 
 __all__ = ["here"]
 
@@ -57,6 +60,37 @@ async def test_no_path_leads_to_what_is_kept_back(made: Desk, tmp_path: Path, ki
     verdicts = {path: await made.decide(tool, path) for path in paths}
     assert {path: one.reason for path, one in verdicts.items() if one.allowed or one.by != "hard denial"} == {}
     assert await made.allows(tool, "src/plain")
+
+
+async def test_no_words_of_a_command_lead_there_either(made: Desk) -> None:
+    verdicts = {command: await made.decide("run_shell", command) for command in LIST["commands"]["denied"]}
+    assert {text: one.reason for text, one in verdicts.items() if one.allowed or one.by != "hard denial"} == {}
+    assert [command for command in LIST["commands"]["runs"] if not await made.allows("run_shell", command)] == []
+
+
+async def test_a_secret_is_not_hidden_among_many_names(made: Desk) -> None:
+    many = " ".join(f"f{number}" for number in range(80))
+    made.policy.approver = None
+    commands = (f"tac {many} key", f"cat {many} key", f"x={many.replace(' ', ':')}:/etc/shadow; python3 x.py $x {many}")
+    for command in (*commands, f"for f in {many} key; do tac $f; done", "tac {a,b}{c,d}{e,f}{g,h}{i,j}{k,l}{m,n} key"):
+        assert not await made.allows("run_shell", command), command
+
+
+TEXTS = st.text("ab{},.$~/*\\'\" ", max_size=40)
+
+
+@given(TEXTS, st.dictionaries(st.sampled_from("ab"), st.lists(TEXTS, max_size=3)))
+def test_any_word_has_some_forms_and_itself_among_them(text: str, values: dict[str, list[str]]) -> None:
+    found = braced(substituted([text], values))
+    assert found[0] == text
+    assert len(found) < 100_000
+
+
+@given(st.text("xyz", max_size=5), st.lists(st.text("xyz", max_size=3), min_size=2, max_size=5), st.text("xyz"))
+def test_braces_become_what_a_shell_makes_of_them(head: str, parts: list[str], tail: str) -> None:
+    word = f"{head}{{{','.join(parts)}}}{tail}"
+    assert set(braced([word])) == {word, *(f"{head}{part}{tail}" for part in parts)}
+    assert set(substituted([f"$a/{tail}"], {"a": parts})) == {f"$a/{tail}", *(f"{part}/{tail}" for part in parts)}
 
 
 async def test_nobody_approves_himself(made: Desk, tmp_path: Path) -> None:

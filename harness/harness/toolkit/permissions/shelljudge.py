@@ -16,7 +16,7 @@ from ..secrets_names import is_secret_name
 from .readonly import examine, readable_path
 from .readonlychecks import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
-from .shellpaths import Directories, named_paths
+from .shellpaths import Directories, braced, named_paths, paths_in, substituted
 from .shelltext import read_plainly
 from .shelltree import ShellParserMissing, scan
 from .shelltypes import Found, Redirect, Scan, Word
@@ -110,7 +110,7 @@ def _judge(text: str) -> CommandJudgement:
     if strange:
         doubt = f"it contains a character that is easily taken for another: {strange}"
     unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text)
-    commands = tuple(_settled(item, court.directories, unsure) for item in court.commands)
+    commands = tuple(_settled(item, court, unsure) for item in court.commands)
     reason = next(iter(court.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
@@ -123,12 +123,18 @@ def _secret_variable(text: str) -> str:
     return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
 
-def _settled(command: SimpleCommand, directories: Directories, unsure: str) -> SimpleCommand:
+def _settled(command: SimpleCommand, court: _Court, unsure: str) -> SimpleCommand:
     """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
     reason = command.reason or unsure
+    directories = court.directories
     if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
         reason = reason or "after a cd that is only known at run time, a relative path may be any file"
-    return replace(command, read_only=not reason, reason=reason, paths=directories.of(command.paths))
+    return replace(
+        command,
+        read_only=not reason,
+        reason=reason,
+        paths=directories.of(braced(substituted(command.paths, court.values))),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,7 @@ class _Court:
         self.unknown: list[str] = []
         self.doubts: list[str] = []
         self.directories = Directories()
+        self.values: dict[str, list[str]] = {}
 
     def script(self, text: str, place: _Place, depth: int) -> None:
         """Judge a text for a shell."""
@@ -173,14 +180,25 @@ class _Court:
         if len(self.commands) > _MOST:
             self.unknown.append("it runs more commands than are judged")
             return
+        self._remember(found)
         why = found.special or _assignments(found) or _redirects(found.redirects)
         if not found.words:
-            paths = self.directories.of(word.text for word in _files(found.redirects))
+            given = (*(word for _, word in found.assigned), *found.values)
+            paths = (*(word.text for word in _files(found.redirects)), *paths_in(given))
             reason = why or place.privileged
             writes = _written(found.redirects)
             self._add(SimpleCommand((), found.text, not reason, reason, paths, writes=writes), place)
             return
         self._run(found.words, found, why, place, depth)
+
+    def _remember(self, found: Found) -> None:
+        """What variables may become: of one that is set twice, both."""
+        for name, value in found.assigned:
+            self.values.setdefault(name.removesuffix("+"), []).extend(word.text for word in (found.values or (value,)))
+        for word in found.words[1:]:  # export x=y
+            name, equals, text = word.text.partition("=")
+            if equals and name.isidentifier():
+                self.values.setdefault(name, []).append(text)
 
     def _run(self, words: Sequence[Word], found: Found, why: str, place: _Place, depth: int) -> None:
         name = program_name(words[0])

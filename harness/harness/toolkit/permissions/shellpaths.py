@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, pairwise
 
 from .shelltypes import Word
 
-__all__ = ["Directories", "homeward", "named_paths"]
+__all__ = ["Directories", "braced", "homeward", "named_paths", "paths_in", "substituted"]
 
 _MOST = 64
+"""Paths of one command that are judged; one more is kept, so that it is seen that there were."""
 _HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
 _HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
+_BRACE = re.compile(r"(?<!\$)\{(?:(?P<list>[^{}]*,[^{}]*)|[^{},.]+\.\.[^{},]+)\}")
+_VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
+_CHAIN = 3
+"""Variables in one word, or in the value of one."""
+_BRACES = 6
+"""Braces in one word that are expanded one by one."""
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
 
 
@@ -22,11 +29,57 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
 
     It takes more than there is: a rule that protects a file must see it in whatever place it stands.
     """
+    return paths_in(words[1:])
+
+
+def paths_in(words: Iterable[Word]) -> tuple[str, ...]:
+    """Everything in some words that may be a path, such as in the values of variables. Pure."""
+    return tuple(dict.fromkeys(text for word in words for text in _candidates(word.text)))[: _MOST + 1]
+
+
+def substituted(paths: Iterable[str], values: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The paths, and what they are with the values that variables get in the same text. Pure."""
+    found = dict.fromkeys(paths)
+    for _ in range(_CHAIN):
+        more = (
+            f"{path[: match.start()]}{value}{path[match.end() :]}"
+            for path in tuple(found)
+            if (match := _VARIABLE.search(path))
+            for value in values.get(match["name"] or match["braced"], ())
+        )
+        found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
+    return tuple(found)
+
+
+def braced(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths, and what ``{a,b}`` and ``{1..3}`` in them become where the shell expands that. Pure."""
     found: dict[str, None] = {}
-    for word in words[1:]:
-        for text in _candidates(word.text):
-            found[text] = None
-    return tuple(found)[:_MOST]
+    for path in paths:
+        if len(found) > 4 * _MOST:
+            break
+        found |= dict.fromkeys((path, *_expanded(path)) if "{" in path else (path,))
+    return tuple(found)
+
+
+def _expanded(path: str) -> list[str]:
+    """Some braces become a wildcard: what is between them counts as anything."""
+    forms = [path]
+    for _ in range(_BRACES):
+        match = _BRACE.search(forms[0])
+        if match is None:
+            return forms if forms != [path] else []
+        if not match["list"]:
+            forms = [_BRACE.sub("*", form, count=1) for form in forms]
+            continue
+        forms = [
+            f"{form[: here.start()]}{part}{form[here.end() :]}"
+            for form in forms
+            if (here := _BRACE.search(form)) is not None
+            for part in (here["list"] or "").split(",")
+        ]
+        if len(forms) > _MOST:
+            break
+    return [re.sub(r"\{.*\}", "*", path, flags=re.DOTALL)]
 
 
 def _candidates(text: str) -> Iterable[str]:

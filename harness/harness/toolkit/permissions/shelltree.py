@@ -231,7 +231,8 @@ class _Walk:
         values = node.children_by_field_name("value")
         words = [self._word(value, depth) for value in values]
         label = self._text(name) if name is not None else "?"
-        found = Found(f"for {label}", assigned=((label, Word.unknown("the values of the loop")),), input=given)
+        assigned = ((label, Word.unknown("the values of the loop")),)
+        found = Found(f"for {label}", assigned=assigned, input=given, values=tuple(words))
         self._record(found, node, [self._text(node).split(None, 1)[0], label, *(word.raw for word in words)])
         if body is not None:
             self.visit(body, given, depth + 1)

@@ -75,6 +75,8 @@ class Found:
     input: Input = Input()
     special: str = ""
     """Why it is not read-only, whatever its words say."""
+    values: tuple[Word, ...] = ()
+    """What a loop's variable becomes."""
 
 
 @dataclass(slots=True)

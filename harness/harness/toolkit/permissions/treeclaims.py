@@ -16,7 +16,7 @@ from ...context import ExecutionContext
 from .blocklist import is_harness
 from .globs import has_wildcard
 from .harddenials import HardDenials
-from .shellpaths import homeward
+from .shellpaths import braced, homeward
 from .shelltrees import HERE, Trees, feeds, listed, trees_of
 from .targetpaths import PathFinder, RealPath, at_home
 
@@ -132,6 +132,11 @@ class TreeReader:
     def _meant(self, word: str, command: SimpleCommand) -> list[RealPath]:
         """What a word may be: in each directory that a ``cd`` leads to, and each of the names that match it."""
         written = {_plain(path, self._home) for path in command.paths}
+        if "$" in homeward(word):  # what it becomes is among the paths, and not among the words
+            others = {_plain(one, self._home) for one in command.argv}
+            return [path for path in self._files if _plain(path.given, self._home) in written - others]
+        if "{" in word:
+            return [found for form in braced([word]) if "{" not in form for found in self._meant(form, command)]
         if has_wildcard(word):
             matched = (path for path in self._files if _plain(path.given, self._home) not in written)
             return [replace(path, is_dir=True) for path in matched]  # what matches was not looked at
