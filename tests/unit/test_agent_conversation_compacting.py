@@ -22,9 +22,18 @@ from pydantic_ai.tools import ToolDefinition
 from tests.support.conversations import conversations, problems, user_texts
 from tests.support.model_server import Answer, Failure, ModelServer, Stop, Text, model_server, say
 
+from harness.agent import turn as turns_of_agents
 from harness.agent.conversation.compacting import Compacted, Compacting, cut_at, needed, trimmed
 from harness.agent.conversation.history import NO_RESULT, dumped, loaded, repaired
-from harness.agent.conversation.summarizing import HEAD, digest, is_prompt, shortened, shortened_inside, transcript
+from harness.agent.conversation.summarizing import (
+    CANCELLED,
+    HEAD,
+    digest,
+    is_prompt,
+    shortened,
+    shortened_inside,
+    transcript,
+)
 from harness.agent.conversation.tokens import estimate, overhead
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
@@ -200,6 +209,8 @@ def test_a_transcript_tells_apart_who_says_what() -> None:
         "AGENT: ok",
     ]
     assert is_prompt("[a-z]* does not match")
+    assert not any(is_prompt(text) for text in (turns_of_agents.CANCELLED, turns_of_agents.CUT))
+    assert turns_of_agents.CANCELLED.startswith(CANCELLED)
 
 
 # -- with a model
@@ -271,6 +282,18 @@ async def test_the_request_that_is_worked_on_stays_word_for_word_however_often_i
         assert f"notes {round_}" in notes_of(done)
         messages = list(done.messages)
     assert "hello" not in user_texts(messages)[1:]
+
+
+async def test_a_request_that_was_done_does_not_look_like_a_new_one() -> None:
+    """The turn that goes on was begun by the end of a job, and the one before by a person, who got an answer."""
+    steps = [message for n in range(30) for message in step(f"c{n}")]
+    job = asked("[harness: the background job 3 has ended, with exit code 0.]")
+    done = await compacted([*turn(0), job, *steps], [say("notes")], limit=4_000)
+    assert user_texts(done.messages) == [done.summary]
+    assert "- request 0" in done.summary
+    cancelled = asked("[The operator cancelled this turn.]")
+    done = await compacted([*turn(0), *turn(1)[:-1], cancelled, asked("and now?"), *steps], [say("notes")], limit=4_000)
+    assert user_texts(done.messages) == [done.summary, "and now?"]
 
 
 async def test_earlier_notes_are_shown_to_the_model_that_writes_the_next_ones() -> None:

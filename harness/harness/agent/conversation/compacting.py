@@ -32,11 +32,13 @@ from ..models import ModelFailure, OpenModel, model_failure, unfinished
 from .history import repaired
 from .summarizing import (
     ASK,
+    CANCELLED,
     RULES,
     digest,
     failed_in,
     prompts_in,
     replacement,
+    said_to,
     shortened_inside,
     transcript,
 )
@@ -127,7 +129,17 @@ def _may_begin(messages: Sequence[ModelMessage], place: int) -> bool:
 
 
 def _is_start(message: ModelMessage) -> bool:
-    return isinstance(message, ModelRequest) and bool(prompts_in([message]))
+    """Whether a turn begins with it: what is told during one comes with results, or says that it was cancelled."""
+    if isinstance(message, ModelResponse) or any(isinstance(part, ToolReturnPart) for part in message.parts):
+        return False
+    return any(not text.startswith(CANCELLED) for text in said_to(message))
+
+
+def _worked_on(older: Sequence[ModelMessage], later: Sequence[ModelMessage]) -> list[str]:
+    """The prompt of a turn that began in ``older`` and goes on in ``later``; nothing when it was a job that ended."""
+    start = next((message for message in reversed(older) if _is_start(message)), None)
+    goes_on = bool(later) and isinstance(later[0], ModelResponse)
+    return prompts_in([start]) if goes_on and start is not None else []
 
 
 class Compacting:
@@ -156,8 +168,7 @@ class Compacting:
             return None if same else Compacted(tuple(shorter), TRIMMED, len(messages), len(shorter))
         older, later = repaired(messages[:place]), messages[place:]
         answer, failure = await self._asked(older, limit)
-        prompts = prompts_in(older)
-        now = prompts[-1:] if prompts and not _is_start(later[0]) else []
+        prompts, now = prompts_in(older), _worked_on(messages[:place], later)
         mark = os.urandom(4).hex()
         said = _words(answer) if answer is not None else digest(older, mark)
         notes = replacement(said, prompts[: len(prompts) - len(now)], failed_in(older), mark)

@@ -46,6 +46,8 @@ HEAD = (
     "[harness: the older messages of this conversation have given way to these notes, to make room. "
     "They are told by harness: the operator did not write them.]"
 )
+CANCELLED = "[The operator cancelled"
+"""How the note begins that says so, in the place of further results."""
 BY_HAND = "The model could not be asked for a summary; these are the last of the older messages, shortened."
 PROMPTS = 4_000
 """Characters of earlier prompts that are kept word for word."""
@@ -72,12 +74,12 @@ class Failed:
 
 def is_prompt(text: str) -> bool:
     """Whether a person wrote it: what harness says begins with a bracket. Pure."""
-    return not text.startswith(("[harness", "[situation", "[The operator", "[The answer"))
+    return not text.startswith(("[harness", "[situation", CANCELLED, "[The answer"))
 
 
 def prompts_in(messages: Sequence[ModelMessage]) -> list[str]:
     """What people wrote, in its order. Pure."""
-    return [text for message in messages for text in _said_to(message) if is_prompt(text)]
+    return [text for message in messages for text in said_to(message) if is_prompt(text)]
 
 
 def failed_in(messages: Sequence[ModelMessage]) -> list[Failed]:
@@ -152,7 +154,7 @@ def _lines(messages: Sequence[ModelMessage], cap: int) -> Iterator[str]:
             elif isinstance(part, ToolReturnPart):
                 failed = " (failed)" if part.outcome == "failed" else ""
                 yield f"RESULT of {part.tool_name}{failed}: {shortened_inside(_text(part.content), cap)}"
-        for text in _said_to(message):
+        for text in said_to(message):
             longest = NOTES if text.startswith(HEAD) else max(cap, 2_000)
             yield f"{'OPERATOR' if is_prompt(text) else 'HARNESS'}: {shortened(text, longest)}"
 
@@ -165,7 +167,8 @@ def shortened_inside(text: str, limit: int) -> str:
     return f"{found[1]}{shortened(found[2], limit)}{found[3]}"
 
 
-def _said_to(message: ModelMessage) -> Iterator[str]:
+def said_to(message: ModelMessage) -> Iterator[str]:
+    """What a request says besides results: words of people, and of harness. Pure."""
     for part in message.parts if isinstance(message, ModelRequest) else ():
         if isinstance(part, UserPromptPart):
             yield _text(part.content)
@@ -198,7 +201,7 @@ def digest(messages: Sequence[ModelMessage], mark: str) -> str:
     }
     lines: list[str] = []
     for message in messages:
-        lines += [f"- asked: {shortened(text, DIGEST_TEXT)}" for text in _said_to(message) if is_prompt(text)]
+        lines += [f"- asked: {shortened(text, DIGEST_TEXT)}" for text in said_to(message) if is_prompt(text)]
         for part in message.parts:
             if isinstance(part, TextPart):
                 lines.append(f"- said: {shortened(part.content, DIGEST_TEXT)}")
@@ -213,5 +216,5 @@ def digest(messages: Sequence[ModelMessage], mark: str) -> str:
 
 
 def _earlier_notes(messages: Sequence[ModelMessage]) -> list[str]:
-    notes = [text for one in messages for text in _said_to(one) if text.startswith(HEAD)]
+    notes = [text for one in messages for text in said_to(one) if text.startswith(HEAD)]
     return [f"Notes of before:\n{shortened(notes[-1].removeprefix(HEAD).strip(), PROMPTS)}"] if notes else []
