@@ -297,6 +297,11 @@ async def test_a_command_is_run_and_its_failure_told(here: ExecutionContext, tmp
     assert made.ledger.ended[-1][3] != ""  # the job
     failed = await call(made, flat, exec="echo '[1]'; echo reason >&2; exit 3")
     assert (failed.result.error_code, "reason" in failed.result.text) == ("exit_code", True)
+    much = await call(made, flat, exec="echo begin; head -c 3000000 /dev/zero | tr '\\0' x; echo end; exit 4")
+    facts: Any = much.result.data
+    assert (much.result.error_code, facts["exit_code"]) == ("exit_code", 4)
+    assert facts["truncated"] == 3_000_000 + len("begin\nend\n") - (8 << 10)
+    assert f"xend\n[{facts['truncated']} bytes of output were left out; job" in much.result.text
     empty = await call(made, flat, exec="true")
     assert empty.result.text == "what the command printed is empty: it has to be a JSON list"
     long = await call(made, flat, exec=f"head -c {SIZE + 2} /dev/zero | tr '\\0' ' '")

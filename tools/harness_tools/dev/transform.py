@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anyio import to_thread
 from pydantic import AliasChoices, Field, model_validator
@@ -38,6 +39,8 @@ TIMEOUT = 30.0
 """Seconds that the command may take."""
 DEPTH = 100
 """Lists and objects in one another; what handles a result after this would come to its own limits."""
+PRINTED = 8 << 10
+"""Bytes of each stream of a command that failed: its beginning and its end are shown."""
 ERRORS = 2_000
 """Characters of a command's standard error that are shown beside the result."""
 
@@ -115,14 +118,21 @@ async def _of_command(args: _Arguments, command: str, ctx: ToolContext) -> ToolR
         max_output=SIZE,
     )
     note_job(done, ctx)
-    result = shell_result(done)
-    if result.is_error or not done.ok:
-        return result
+    if not done.ok:
+        return shell_result(_shortened(done))
     if done.truncated:
         size = done.truncated + len(done.stdout_bytes) + len(done.stderr_bytes)
         return ToolResult.failure("too_large", f"the command printed {size} bytes; {SIZE} are taken at most")
     made = await to_thread.run_sync(_transformed, done.stdout, "what the command printed", args.pipeline)
     return _with_notes(made, done)
+
+
+def _shortened(done: ShellResult) -> ShellResult:
+    """The outcome with the beginning and the end of what was printed: all of it would be rendered, and then cut."""
+    whole = (done.stdout_bytes, done.stderr_bytes)
+    parts = [data if len(data) <= PRINTED else data[: PRINTED // 2] + data[-PRINTED // 2 :] for data in whole]
+    left_out = sum(map(len, whole)) - sum(map(len, parts))
+    return replace(done, stdout_bytes=parts[0], stderr_bytes=parts[1], truncated=done.truncated + left_out)
 
 
 def _with_notes(result: ToolResult, done: ShellResult) -> ToolResult:
