@@ -233,6 +233,24 @@ def test_files_that_give_rights_are_protected() -> None:
         assert protected.matching(path, HOME)
 
 
+PARTS = sorted(
+    {name for pattern in (*SECRETS, *PROTECTED) for name in pattern.removeprefix("!").split("/") if name}
+    | {"x", "~", "a.key", "x.pem", ".env.local", "id_x_sk", "1", "etc", "proc", "home", "ann", "", "*", "[", "**"}
+)
+OWN = ("~/notes/**", "/srv/*/**", "**/*", "*/", "~", "a", "!b", "**", "/x/[ab]*", "q/", "")
+PATTERNS = st.lists(st.sampled_from((*SECRETS, *PROTECTED, *OWN)), max_size=6)
+
+
+@given(PATTERNS, st.lists(st.sampled_from(PARTS), max_size=6), st.sampled_from(["/", ""]))
+def test_what_is_done_at_once_is_what_no_pattern_matches(patterns: list[str], names: list[str], end: str) -> None:
+    path = "/" + "/".join(names) + end
+    secrets = SecretPaths(patterns)
+    quick = secrets.matching(path, HOME)
+    secrets._hints.possible = lambda path: True  # type: ignore[method-assign]  # each pattern is tried
+    secrets._found.cache_clear()
+    assert quick == secrets.matching(path, HOME)
+
+
 # -- blocked commands
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from .globs import matches
+from .globs import has_wildcard, matches
 from .lookalikes import fold
 
 __all__ = ["PROTECTED", "SECRETS", "SecretPaths"]
@@ -44,6 +45,7 @@ class SecretPaths:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
         self._folded = [(fold(pattern.removeprefix("!")), pattern) for pattern in reversed(self.patterns)]
+        self._hints = _Hints(plain for plain, pattern in self._folded if not pattern.startswith("!"))
         self._found = lru_cache(maxsize=8192)(self._find)
 
     def matching(self, path: str, home: str) -> str:
@@ -54,11 +56,34 @@ class SecretPaths:
         return next((found for form in _forms(path) if (found := self._last(fold(form), fold(home)))), "")
 
     def _last(self, path: str, home: str) -> str:
+        if not self._hints.possible(path):
+            return ""
         for plain, pattern in self._folded:
             anchored = home.rstrip("/") + plain[1:] if plain.startswith("~/") else plain
             if matches(anchored, path, "path"):
                 return "" if pattern.startswith("!") else pattern
         return ""
+
+
+class _Hints:
+    """What a path must have for any of the patterns to match: most have nothing of it, and are done at once."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        last_names, self._names, self._any = [], set[str](), False
+        for pattern in patterns:
+            literal = next((name for name in reversed(pattern.split("/")) if name and not has_wildcard(name)), "~")
+            if "/" not in pattern:
+                last_names.append(fnmatch.translate(pattern))
+            elif literal != "~":
+                self._names.add(literal)
+            else:
+                self._any = True
+        self._last_name = re.compile("|".join(last_names) or r"(?!)")
+
+    def possible(self, path: str) -> bool:
+        """Whether one of them may match."""
+        names = path.rstrip("/").split("/")
+        return self._any or not self._names.isdisjoint(names) or self._last_name.match(names[-1]) is not None
 
 
 def _forms(path: str) -> list[str]:
