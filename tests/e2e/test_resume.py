@@ -63,6 +63,10 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     assert "file exists" in told(program, "resume", "disk", "--export", str(file), code=125)
     assert told(program, "resume", "disk", "--export", "-") == file.read_text()
     told(program, "resume", "--import", "-", stdin=file.read_bytes())
+    strange = json.loads(file.read_text())
+    strange["messages"][0] = {"kind": "strange"}
+    said = told(program, "resume", "--import", "-", stdin=json.dumps(strange).encode(), code=125)
+    assert "message 1 is none" in said
     assert "is no conversation" in told(program, "resume", "--import", "-", stdin=b"{}", code=125)
     assert "deleted" in told(program, "resume", "disk", "--delete")
     assert "there is no conversation 'disk'" in told(program, "resume", "disk", "--delete", code=125)

@@ -210,8 +210,17 @@ def write_new(path: Path, document: str) -> None:
 
 
 async def _import(store: SessionStore, invocation: Invocation, path: str) -> int:
-    _say(invocation, "imported", await store.imported(_read(path)))
+    _say(invocation, "imported", await store.imported(_read(path), check=_message_check()))
     return 0
+
+
+def _message_check() -> Callable[[str], object] | None:
+    """What refuses a message that no model could be given; None without the library that knows them."""
+    try:
+        from ..agent.conversation.history import loaded
+    except ImportError:
+        return None
+    return loaded
 
 
 def _read(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,14 +98,17 @@ def _message(text: str, number: int) -> JsonObject:
     return value
 
 
-def parsed(document: str) -> Imported:
-    """What a document holds.
+def parsed(document: str, check: Callable[[str], object] | None = None) -> Imported:
+    """What a document holds. ``check`` raises for the text of a message that is none.
 
     Raises:
         HarnessError: it is none of ours, or it is damaged, or a newer harness made it.
     """
     found = _checked(_loaded(document))
     session = found.session
+    messages = tuple(json.dumps(message) for message in found.messages)
+    for number, text in enumerate(messages if check is not None else (), 1):
+        _check(text, number, check)
     return Imported(
         start=NewSession(
             target=session.target,
@@ -113,10 +117,19 @@ def parsed(document: str) -> Imported:
             pane=session.pane,
             model=session.model,
         ),
-        messages=tuple(json.dumps(message) for message in found.messages),
+        messages=messages,
         turns=tuple(StoredTurn(**dict(turn)) for turn in found.turns),
         notes=tuple(SessionNote(**dict(note)) for note in found.notes),
     )
+
+
+def _check(text: str, number: int, check: Callable[[str], object] | None) -> None:
+    try:
+        if check is not None:
+            check(text)
+    except ValueError as error:
+        said = " ".join(str(error).split())[:200]
+        raise HarnessError(f"the document is damaged: message {number} is none: {said}") from None
 
 
 def _loaded(document: str) -> JsonObject:

@@ -210,15 +210,18 @@ class SessionStore:
 
         return portable(await self.load(session_id))
 
-    async def imported(self, document: str) -> SessionSummary:
+    async def imported(self, document: str, *, check: Callable[[str], object] | None = None) -> SessionSummary:
         """Keep what :meth:`exported` made, under a new id.
+
+        Args:
+            check: raises for the text of a message that no model could be given.
 
         Raises:
             HarnessError: it is none of our documents, or a newer harness made it; nothing is kept.
         """
         from .portable import parsed  # its models take time to build
 
-        given = await to_thread.run_sync(parsed, document)
+        given = await to_thread.run_sync(parsed, document, check)
         at = time()
         return await self._write(lambda db: _insert_whole(db, given, at))
 
