@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.agent.events import AnswerDelta, ReasoningDelta
 from harness.cli.prompt.approvals import Change, Unclear, asking_of, editable, parse_approval
 from harness.cli.prompt.completing import named, path_word
+from harness.cli.prompt.conversations import joined
 from harness.cli.prompt.editor import _continues
 from harness.cli.prompt.history import KEPT, EnteredBefore
 from harness.cli.prompt.keyboard import Keyboard
-from harness.cli.prompt.operators import ending, told
+from harness.cli.prompt.operators import Written, ending, told
 from harness.cli.prompt.plain import entries_of
 from harness.cli.prompt.themes import text_of
 from harness.results import DirEntry
+from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 
@@ -237,3 +240,26 @@ def test_the_model_is_told_of_a_command_within_bounds() -> None:
     text = told("yes", outcome)
     assert "the operator ran" in text
     assert len(text) < 5000
+
+
+def progress(text: str) -> ToolCallProgress:
+    return ToolCallProgress(call_id="1", text=text)
+
+
+def test_of_a_flood_the_last_lines_are_shown_and_the_others_counted() -> None:
+    written = Written("1")
+    for number in range(3000):
+        written.heard(progress(f"{number}\n"))
+    written.heard(ToolCallProgress(call_id="2", text="of another call\n"))
+    shown = [text_of(one) for one in written.taken()]
+    assert shown[0] == "[2000 lines are not shown here]"
+    assert shown[1:] == [str(number) for number in range(2000, 3000)]
+    assert written.dropped == 2000
+    assert written.taken() == []
+
+
+def test_pieces_of_an_answer_that_come_at_once_are_one_piece() -> None:
+    pieces = [AnswerDelta(turn_id="t", text="a"), AnswerDelta(turn_id="t", text="b"), progress("x"), progress("y")]
+    more = [AnswerDelta(turn_id="t", text="c"), ReasoningDelta(turn_id="t", text="d")]
+    done = joined([*pieces, *more])
+    assert [getattr(one, "text", "") for one in done] == ["ab", "x", "y", "c", "d"]

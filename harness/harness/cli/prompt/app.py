@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 
 import anyio
 from anyio import to_thread
 
 from ...context import ExecutionContext
-from ...errors import HarnessError
+from ...errors import ConfigError, HarnessError
 from ...login import use_prompter
 from ...tasks import background_tasks
 from ..output import note
@@ -28,6 +29,7 @@ from .logins import PromptPrompter
 __all__ = ["Wanted", "run_prompt"]
 
 NO_TERMINAL = "the prompt needs a terminal"
+INSTALL = "pip install 'harness-ops[agent]'"
 EXEC = "'harness exec PROMPT' takes one prompt, also from a pipe, and prints the answer"
 DUMB = frozenset({"", "dumb", "unknown", "emacs", "network"})
 """Kinds of terminals (TERM) that can only print."""
@@ -111,9 +113,26 @@ async def _loading() -> AsyncIterator[anyio.Event]:
     loaded = anyio.Event()
 
     async def load() -> None:
-        await to_thread.run_sync(import_module, ".serving", __package__)
+        await to_thread.run_sync(_load)
         loaded.set()
 
     async with background_tasks() as tasks:
         tasks.start_soon(load)
         yield loaded
+
+
+def _load() -> None:
+    """Import it.
+
+    Raises:
+        ConfigError: a library is not installed.
+    """
+    try:
+        import_module(".serving", __package__)
+        missing = "" if find_spec("rich") and find_spec("markdown_it") else "rich"
+    except ModuleNotFoundError as error:
+        missing = error.name or "prompt_toolkit"
+        if missing.partition(".")[0] == __package__.partition(".")[0]:
+            raise
+    if missing:
+        raise ConfigError(f"the prompt needs a library that is not installed: {missing}", hint=INSTALL)

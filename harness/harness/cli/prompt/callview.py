@@ -148,7 +148,8 @@ def completed(outcome: CallOutcome, output: Output | None, marks: Marks, *, tail
 
 def _below(outcome: CallOutcome, output: Output | None, marks: Marks, number: int) -> list[Line]:
     if output is not None and (output.count or output.rest):
-        shown = output.last(number)
+        every = _written(outcome, output, number)
+        shown = every[-number:] if number > 0 else []
         left = output.count + bool(output.rest.strip()) - len(shown)
     elif outcome.status is CallStatus.OK:
         return []
@@ -157,6 +158,16 @@ def _below(outcome: CallOutcome, output: Output | None, marks: Marks, number: in
         shown, left = every[:number], 0
     more = [line(Span(f"  {marks.below} … {left} lines before these", "dim"))] if left > 0 and number else []
     return [*more, *(line(Span(f"  {marks.below} {one}", "dim")) for one in shown)]
+
+
+def _written(outcome: CallOutcome, output: Output, number: int) -> list[str]:
+    """The last lines; of a flood those that came as progress are not the last ones, and the result has them."""
+    data = outcome.result.data
+    facts: JsonObject = data if isinstance(data, Mapping) else {}
+    stdout = facts.get("stdout")
+    if not isinstance(stdout, str) or not stdout.strip() or facts.get("stderr"):
+        return output.last(number)
+    return output_lines(stdout.rstrip("\n")[-LONGEST_LINE * max(1, number) :])
 
 
 def _ending(outcome: CallOutcome) -> tuple[str, Role]:

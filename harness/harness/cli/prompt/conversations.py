@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from ...agent.events import AnswerDelta, ReasoningDelta
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.events import Subscription
+from ...toolkit.events import Event, Subscription
 from .conversing import Begun, Conversation, open_conversation
 from .view import View
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ...agent.sessions import SessionStore
     from ...toolkit.assembly import Toolkit
 
-__all__ = ["Conversations"]
+__all__ = ["Conversations", "joined"]
 
 log = logging.getLogger(__name__)
 PAUSE = 0.03
@@ -111,10 +113,22 @@ class Conversations:
 
     async def _watch(self, events: Subscription) -> None:
         async for event in events:
-            for each in (event, *events.drain()):
+            for each in joined((event, *events.drain())):
                 self._view.heard(each)
             self._changed()
             await anyio.sleep(PAUSE)
+
+
+def joined(events: Sequence[Event]) -> list[Event]:
+    """The events, with pieces of an answer that follow each other as one. Pure."""
+    done: list[Event] = []
+    for event in events:
+        last = done[-1] if done else None
+        if isinstance(event, AnswerDelta | ReasoningDelta) and isinstance(last, type(event)):
+            done[-1] = replace(last, text=last.text + event.text)
+        else:
+            done.append(event)
+    return done
 
 
 async def _closed(conversation: Conversation) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from .printable import printable
 from .themes import Span, Theme, painted
 
-__all__ = ["Blocks", "Piece", "drawn"]
+__all__ = ["LIBRARIES", "Blocks", "Piece", "drawn"]
 
 WIDEST = 120
 """Columns of a paragraph, however wide the terminal is."""
@@ -146,5 +146,5 @@ def _only_styles(line: str) -> str:
     return "".join(part if number % 2 else printable(part) for number, part in enumerate(parts))
 
 
-LOADED: Final = ("rich.console", "rich.markdown", "markdown_it")
+LIBRARIES: Final = ("rich.console", "rich.markdown", "markdown_it")
 """What drawing needs, which takes a moment to import."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import anyio
 
 from ...context import ExecutionContext
 from ...toolkit.contract import OutputLimit
-from ...toolkit.events import Event, EventBus, Subscription, ToolCallCompleted, ToolCallProgress
+from ...toolkit.events import Event, EventBus, ToolCallProgress
 from ...toolkit.executor import Executor
 from ...toolkit.limits import cut
 from ...toolkit.permissions.answers import Answer, Question, Scope
@@ -20,7 +21,7 @@ from ...toolkit.permissions.approver import Approver
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
 from .callview import Output
 from .surface import Surface
-from .themes import Role, Span, line
+from .themes import Line, Role, Span, line
 
 if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit
@@ -31,6 +32,8 @@ LONGEST = 30 * 86400.0
 """Seconds that a command of the operator is waited for: they end it when they like."""
 TOLD = OutputLimit(4000, 2000)
 """How much of a command's output the model is told."""
+KEPT = 1000
+"""Lines that wait to be shown."""
 PAUSE = 0.05
 """Seconds between two pieces of output that are shown."""
 
@@ -80,44 +83,69 @@ class Operator:
         """Run it to its end; what came of it is on the surface."""
         call = ToolCall("run_shell", {"command": command, "wait": LONGEST}, uuid.uuid4().hex)
         self._call_id = call.call_id
-        output = Output()
+        written = Written(call.call_id)
         try:
-            with self.events.subscribe() as events:
+            with self.events.listening(written.heard):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._follow, events, call.call_id, output)
+                    tasks.start_soon(self._follow, written)
                     outcome = await self.executor.call(call)
-            self._finish(outcome, output)
+                    tasks.cancel_scope.cancel()
+            self._finish(outcome, written)
             return outcome
         finally:
             self._call_id = ""
             self._surface.live(())
 
-    async def _follow(self, events: Subscription, call_id: str, output: Output) -> None:
-        """Show the output until the call has ended."""
+    async def _follow(self, written: Written) -> None:
+        """Show what is written, and how long it has taken."""
         started = time.monotonic()
-        async for event in events:
-            batch = [event, *events.drain()]
-            lines = [one for each in batch for one in _output(each, call_id, output)]
-            self._surface.show(*(line(one) for one in lines))
-            if any(isinstance(each, ToolCallCompleted) and each.outcome.call.call_id == call_id for each in batch):
-                return
-            rest = [line(output.rest)] if output.rest.strip() else []
+        while True:
+            self._surface.show(*written.taken())
+            rest = [line(written.output.rest)] if written.output.rest.strip() else []
             seconds = time.monotonic() - started
             self._surface.live([*rest, line(Span(f"· Ctrl-C interrupts · {seconds:.0f} s", "dim"))])
+            with anyio.move_on_after(1):
+                await written.more.wait()
             await anyio.sleep(PAUSE)
+            written.more = anyio.Event()
 
-    def _finish(self, outcome: CallOutcome, output: Output) -> None:
-        if output.rest.strip():
-            self._surface.show(line(output.rest))
+    def _finish(self, outcome: CallOutcome, written: Written) -> None:
+        rest = [line(written.output.rest)] if written.output.rest.strip() else []
         text, role = ending(outcome)
-        for one in (text, *_notices(outcome, output)):
-            self._surface.show(line(Span(f"· {one}", role)))
+        notes = (line(Span(f"· {one}", role)) for one in (text, *_notices(outcome, written.dropped)))
+        self._surface.show(*written.taken(), *rest, *notes)
 
 
-def _output(event: Event, call_id: str, output: Output) -> list[str]:
-    if not isinstance(event, ToolCallProgress) or event.call_id != call_id:
-        return []
-    return output.add(event.text, event.missed)
+class Written:
+    """What a call writes, until it is shown. Of a flood the last lines are kept, and the others counted."""
+
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
+        self._waiting: deque[str] = deque()
+        self._skipped = 0
+        self.output = Output()
+        self.dropped = 0
+        """Lines that were not shown."""
+        self.more = anyio.Event()
+
+    def heard(self, event: Event) -> None:
+        """Take note of what is written."""
+        if not isinstance(event, ToolCallProgress) or event.call_id != self._call_id:
+            return
+        self._waiting.extend(self.output.add(event.text))
+        while len(self._waiting) > KEPT:
+            self._waiting.popleft()
+            self._skipped += 1
+        self.more.set()
+
+    def taken(self) -> list[Line]:
+        """The lines that were not shown yet; in front of them, how many are missing."""
+        skipped, self._skipped = self._skipped, 0
+        self.dropped += skipped
+        missing = [line(Span(f"[{skipped} lines are not shown here]", "warn"))] if skipped else []
+        lines = [*missing, *(line(one) for one in self._waiting)]
+        self._waiting.clear()
+        return lines
 
 
 def ending(outcome: CallOutcome) -> tuple[str, Role]:
@@ -137,12 +165,12 @@ def _data(outcome: CallOutcome) -> JsonObject:
     return outcome.result.data if isinstance(outcome.result.data, Mapping) else {}
 
 
-def _notices(outcome: CallOutcome, output: Output) -> list[str]:
+def _notices(outcome: CallOutcome, dropped: int) -> list[str]:
     given = _data(outcome).get("notices")
     notices = [str(one) for one in given] if isinstance(given, list) else []
     job = _data(outcome).get("job_id")
     where = f"; job {job} has all of it" if job else ""
-    return [*notices, *([f"{output.missed} pieces of output were not shown{where}"] if output.missed else [])]
+    return [*notices, *([f"{dropped} lines of output were not shown{where}"] if dropped else [])]
 
 
 @asynccontextmanager

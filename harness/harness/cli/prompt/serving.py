@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -26,6 +27,7 @@ from .front import PromptFront
 from .history import EnteredBefore, history_path
 from .logs import logs_shown
 from .loop import Loop, Supplies
+from .markdown import LIBRARIES
 from .plain import Plain
 from .screen import Screen
 from .surface import Surface
@@ -88,6 +90,7 @@ class Serving:
             async with background_tasks() as listing, anyio.create_task_group() as tasks:
                 self._listing = listing
                 tasks.start_soon(self._supply)
+                tasks.start_soon(_warm_up)
                 await self._loop.run()
                 await self._close()
                 tasks.cancel_scope.cancel()
@@ -273,6 +276,12 @@ class Serving:
             self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({summary.turns} turns)")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
+
+
+async def _warm_up() -> None:
+    """Import what draws an answer before there is one."""
+    for name in LIBRARIES:
+        await to_thread.run_sync(import_module, name)
 
 
 def _to_stdout(text: str) -> None:
