@@ -174,7 +174,7 @@ async def expectation(ctx: ToolContext, path: str, *, whole: bool) -> Expected |
     except FileNotFound:
         return Expected(where, None)
     if found.type != "file":
-        raise _no_file(ctx, path, found.type)
+        raise _no_file(ctx, where, found.type)
     real = found.path
     version = ctx.reads.seen(real, whole=whole)
     return Expected(real, version) if version is not None else _not_read(ctx, path, real)
