@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,8 @@ from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_sc
 
 __all__ = ["READY_TIMEOUT", "Link"]
 
+news = logging.getLogger("harness_backends.links")
+"""What is logged here, with these two arguments, is counted and traced."""
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
 READY_TIMEOUT = 30.0
@@ -139,8 +142,11 @@ class Link:
             assert self._client is not None
             await self._client.closed.wait()
             self._settled = False
+            lost = anyio.current_time()
             self.on_lost()
             await self._reopen(new_pane, on_back)
+            target, seconds = str(self.transport.target), anyio.current_time() - lost
+            news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
 
     async def _reopen(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
         for delay in chain(BACKOFF, repeat(BACKOFF[-1])):
