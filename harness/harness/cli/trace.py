@@ -55,7 +55,7 @@ def _print_summary(found: TraceSummary) -> None:
         ("failures", f"{found.failures}, and {found.retries} times asked again"),
         ("tokens", f"{found.input_tokens} in ({found.cache_read_tokens} cached), {found.output_tokens} out{cost}"),
         ("approvals", f"{found.asked} asked, {found.refused} refused, {found.asked_seconds:.1f} s of waiting"),
-        ("jobs, compactions", f"{found.jobs}, {found.compactions}"),
+        ("jobs, compactions, reconnects", f"{found.jobs}, {found.compactions}, {found.reconnects}"),
     ]
     for name, value in rows:
         click.echo(f"{name}: {readable(value)}")

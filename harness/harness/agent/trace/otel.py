@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from ...toolkit.seams import Redactor
 from ...toolkit.values import JsonObject
+from .links import link_news
 from .otel_cleaning import CleanedSpans
 from .otel_spans import Telemetry
 from .telemetry import TelemetryOptions
@@ -81,7 +82,8 @@ async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: J
     made = providers_of(spans, reader, redactor.text if options.content else None, about)
     telemetry = Telemetry(made.spans, made.metrics, content=options.content)
     try:
-        yield telemetry
+        with link_news(telemetry.link_back):
+            yield telemetry
     finally:
         telemetry.close()
         with anyio.CancelScope(shield=True):

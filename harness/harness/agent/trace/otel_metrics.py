@@ -18,6 +18,7 @@ class Meters:
         self.call_seconds = meter.create_histogram("harness.tool_call.duration", "s", "Calls of tools.")
         self.approval_seconds = meter.create_histogram("harness.approval.duration", "s", "Waiting for a person.")
         self.retries = meter.create_counter("harness.model.retries", "1", "Requests that were made again.")
+        self.reconnects = meter.create_counter("harness.reconnects", "1", "Links that were lost, and are back.")
         self.compactions = meter.create_counter("harness.compactions", "1", "Conversations made shorter.")
         self._tokens = meter.create_counter("harness.tokens", "1", "Tokens that models read and wrote.")
         self._cost = meter.create_counter("harness.cost", "USD", "What models cost, where prices are known.")

@@ -105,6 +105,14 @@ class Telemetry(Observer):
 
         return InTurn(model, *self._providers, self, content=self._content)
 
+    def link_back(self, target: str, seconds: float) -> None:
+        """A link was lost, and is back after ``seconds``."""
+        self._meters.reconnects.add(1)
+        above = self._open.get(("turn", self._turns[-1])) if self._turns else None
+        parent = context.Context() if above is None else trace.set_span_in_context(above, context.Context())
+        began = time.time_ns() - int(seconds * 1e9)
+        self._tracer.start_span("reconnect", parent, attributes={"harness.target": target}, start_time=began).end()
+
     def close(self) -> None:
         """End what has no end."""
         for span in list(self._open.values()):

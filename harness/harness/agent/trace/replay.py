@@ -114,6 +114,10 @@ def _job_ended(values: JsonObject) -> Shown:
     return f"job {text(values, 'job_id')} has ended" + (f" with exit code {code}" if code is not None else ""), ""
 
 
+def _link(values: JsonObject) -> Shown:
+    return f"the link to {text(values, 'target')} was lost, and is back after {number(values, 'seconds'):.1f} s", ""
+
+
 def _plain(head: str, body: str = "") -> Callable[[JsonObject], Shown]:
     return lambda values: (head, text(values, body) if body else "")
 
@@ -131,6 +135,7 @@ SHOWERS: Mapping[str, Callable[[JsonObject], Shown]] = {
     "permission_replied": _replied,
     "job_started": _job,
     "job_exited": _job_ended,
+    "link_back": _link,
     "subagent_started": _plain("a sub-agent begins", "prompt"),
     "subagent_completed": _plain("the sub-agent has ended"),
     "agent_paused": _plain("paused", "reason"),

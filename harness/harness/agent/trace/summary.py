@@ -51,6 +51,7 @@ class TraceSummary:
     asked_seconds: float = 0.0
     jobs: int = 0
     compactions: int = 0
+    reconnects: int = 0
     dropped: int = 0
     """Lines that were left out because the disk was too slow."""
     damaged: int = 0
@@ -69,7 +70,7 @@ def summary_of(lines: Sequence[Line]) -> TraceSummary:
     summary.models = _distinct(text(line.values, "model") for line in known if line.kind == "model_request")
     summary.retries, summary.jobs = kinds["model_retry"], kinds["job_started"]
     summary.compactions, summary.requests = kinds["conversation_compacted"], kinds["model_request"]
-    summary.failures = kinds["model_failure"]
+    summary.failures, summary.reconnects = kinds["model_failure"], kinds["link_back"]
     summary.dropped = int(sum(number(line.values, "lines") for line in known if line.kind == "dropped"))
     _turns(summary, known)
     _requests(summary, known)

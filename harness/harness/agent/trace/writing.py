@@ -24,6 +24,7 @@ from ...toolkit.values import JsonObject
 from ..events import RequestStarted
 from .current import CURRENT
 from .lines import VERSION, event_fields, is_piece, line_of, type_of
+from .links import link_news
 from .observer import Observer
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class Trace(Observer):
             return
         self._waiting.append((time.time(), make))
         self._more.set()
+
+    def link_back(self, target: str, seconds: float) -> None:
+        """A link was lost, and is back after ``seconds``."""
+        values: JsonObject = {"target": target, "seconds": round(seconds, 3)}
+        self.put(lambda: ("link_back", values))
 
     async def run(self) -> None:
         """Write what comes; run by the owner until it is cancelled."""
@@ -145,7 +151,8 @@ async def open_trace(path: Path, redactor: Redactor, about: JsonObject | None = 
         async with background_tasks() as tasks:
             tasks.start_soon(trace.run)
             try:
-                yield trace
+                with link_news(trace.link_back):
+                    yield trace
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
                     await trace.flush()
