@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import ConfigError
 from .commands import command, group
 from .exits import FAILED
 from .output import note, print_json, readable, table
@@ -69,8 +70,18 @@ def _document(profile: ModelProfile) -> dict[str, object]:
 # -- check
 
 
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from ..agent.models import load_models
+
+    try:
+        profiles = load_models().profiles
+    except ConfigError:
+        return []
+    return [profile.name for profile in profiles if profile.name.startswith(incomplete)]
+
+
 @command("check")
-@click.argument("name", required=False, default="")
+@click.argument("name", required=False, default="", shell_complete=_complete_model)
 @click.pass_context
 def check(ctx: click.Context, name: str) -> int:
     """Send one short request to a model: NAME, or provider:model, or the default. The exit code is 1 when it fails."""
