@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import HarnessError
+from ..errors import ConfigError, HarnessError
 from .commands import command
 from .options import Invocation, invocation_of
 from .output import note, print_json, read_stdin, readable, table
-from .runtime import session_of
+from .runtime import Session, session_of
 from .streams import Interruption, run_async
 
 if TYPE_CHECKING:
@@ -133,7 +133,22 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
     invocation.choices = choices_for(summary, invocation.choices, here=here)
     session = session_of(ctx)
     check_target(summary, session.settings.target, session.settings.tmux, here=here)
+    model = model or _model_of(session, summary)
     return run_prompt(session, Wanted(model, summary.session_id, plain=plain, here=here))
+
+
+def _model_of(session: Session, summary: SessionSummary) -> str:
+    """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
+    from ..agent.models import load_models
+
+    if os.environ.get("HARNESS_MODEL") or not summary.model:
+        return ""
+    models = load_models(session.invocation.choices)
+    try:
+        return models.profile(summary.model).name
+    except ConfigError:
+        note(f"the conversation was with the model {summary.model}, which is not configured any more")
+        return ""
 
 
 # -- keeping order
