@@ -112,6 +112,19 @@ def test_an_answer_that_was_all_half_calls_is_gone_and_the_prompts_around_it_are
     assert user_texts(found) == ["go", "stop"]
 
 
+def test_results_stay_when_the_answer_after_them_goes() -> None:
+    half = called("b", state="interrupted")
+    found = repaired([asked("go"), called("a"), ModelRequest([result("a", "97 %")]), half, asked("stop")])
+    assert len(found) == 3
+    assert [part.content for part in found[2].parts] == ["97 %", "stop"]  # type: ignore[union-attr]  # both have one
+
+
+def test_two_answers_in_a_row_are_one_and_none_of_their_words_is_lost() -> None:
+    found = repaired([asked("go"), said("first"), ModelRequest([]), said("second"), asked("and?")])
+    assert [part.content for part in found[1].parts if isinstance(part, TextPart)] == ["first", "second"]
+    assert problems(found) == []
+
+
 def test_a_result_that_came_twice_counts_once_and_one_that_nobody_asked_for_not_at_all() -> None:
     found = repaired([asked("go"), called("a"), ModelRequest([result("a", "1"), result("a", "2"), result("z", "3")])])
     assert [part.content for part in found[2].parts if isinstance(part, ToolReturnPart)] == ["1"]
