@@ -264,6 +264,21 @@ async def test_a_job_is_ended_when_its_time_is_over(desk: Desk) -> None:
     assert "there is no job 'x'" in await desk.type("/timeout 10m x")
 
 
+async def test_a_command_or_a_deadline_with_a_fault_ends_nothing_else(desk: Desk) -> None:
+    failed = anyio.Event()
+
+    async def fails() -> None:
+        failed.set()
+        raise KeyError("no")
+
+    desk.context.deadlines.set("it", 0, fails)
+    with anyio.fail_after(30):
+        await failed.wait()
+    broken = desk.with_(execution=None)
+    assert "/ps: internal error: AttributeError" in await broken.type("/ps")
+    assert await desk.type("/ps") == "nothing runs"
+
+
 async def test_a_deadline_that_was_replaced_or_dropped_ends_nothing() -> None:
     ended: list[str] = []
     over = anyio.Event()

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ __all__ = [
     "parse",
     "run_command",
 ]
+
+log = logging.getLogger(__name__)
 
 BEGINS_A_PROMPT = "to begin a prompt with a slash, put a space before it"
 
@@ -150,6 +153,9 @@ async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_tu
         context.output.warn(f"/{command.name}: {error.message} (usage: {command.synopsis})")
     except HarnessError as error:
         context.output.warn(f"/{command.name}: {error}")
+    except Exception as error:  # a prompt is worth more than one of its commands
+        log.debug("/%s failed", command.name, exc_info=True)
+        context.output.warn(f"/{command.name}: internal error: {type(error).__name__}: {error}; please report it")
     else:
         return True
     return False

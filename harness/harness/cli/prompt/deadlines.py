@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ import anyio
 from ...tasks import BackgroundTasks
 
 __all__ = ["Deadline", "Deadlines"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Deadlines:
         self._set: dict[str, Deadline] = {}
 
     def set(self, what: str, seconds: float, end: Callable[[], Awaitable[None]]) -> None:
-        """Call ``end`` after so many seconds, unless it is dropped before. ``end`` may not raise."""
+        """Call ``end`` after so many seconds, unless it is dropped before."""
         self.drop(what)
         deadline = self._set[what] = Deadline(what, anyio.current_time() + seconds)
         self._tasks.start_soon(self._wait, deadline, end)
@@ -52,4 +55,10 @@ class Deadlines:
             if self._set.get(deadline.what) is deadline:
                 del self._set[deadline.what]
                 with anyio.CancelScope(shield=True):  # what is begun is done, also when it is replaced meanwhile
-                    await end()
+                    await self._end(deadline, end)
+
+    async def _end(self, deadline: Deadline, end: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await end()
+        except Exception as error:  # the prompt is worth more than one of its deadlines
+            log.warning("%s could not be ended: %s", deadline.what, error)
