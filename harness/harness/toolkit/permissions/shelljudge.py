@@ -16,7 +16,15 @@ from ..secrets_names import is_secret_name
 from .readonly import examine, readable_path
 from .readonlychecks import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
-from .shellpaths import Directories, braced, named_paths, paths_in, substituted
+from .shellpaths import (
+    Directories,
+    braced,
+    named_paths,
+    paths_in,
+    paths_in_input,
+    paths_in_values,
+    substituted,
+)
 from .shelltext import read_plainly
 from .shelltree import ShellParserMissing, scan
 from .shelltypes import Found, Redirect, Scan, Word
@@ -217,6 +225,7 @@ class _Court:
         self.directories.enter(name, words)
         away = bool(place.privileged) or (inner is not None and inner.privileged)
         files = [word.text for word in _files(found.redirects)]
+        files += (*paths_in_values(word for _, word in found.assigned), *paths_in_input(words, found.input.text))
         argv = tuple(word.text for word in words)
         shown = found.text if words is found.words else " ".join(argv)
         writes = _written(found.redirects)

@@ -9,7 +9,16 @@ from itertools import islice, pairwise
 
 from .shelltypes import Word
 
-__all__ = ["Directories", "braced", "homeward", "named_paths", "paths_in", "substituted"]
+__all__ = [
+    "Directories",
+    "braced",
+    "homeward",
+    "named_paths",
+    "paths_in",
+    "paths_in_input",
+    "paths_in_values",
+    "substituted",
+]
 
 _MOST = 64
 """Paths of one command that are judged; one more is kept, so that it is seen that there were."""
@@ -21,6 +30,12 @@ _CHAIN = 3
 """Variables in one word, or in the value of one."""
 _BRACES = 6
 """Braces in one word that are expanded one by one."""
+_RUNS_CODE = re.compile(
+    r"python[\d.]*|pypy[\d.]*|perl|ruby|node|nodejs|php|lua|tclsh|Rscript|[gmn]?awk|sed|ed|ex|n?vim?|emacs"
+)
+"""Programs whose words, and what they read, may be programs that name files."""
+_ROOTED = re.compile(r"(?<![\w.~/-])(?:~|\$HOME|\$\{HOME\})?/[\w.@%+~-][\w.@%+~/-]*")
+_PLACES = frozenset({"-C", "--chdir", "--directory", "--git-dir", "--work-tree"})
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
 
 
@@ -29,7 +44,25 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
 
     It takes more than there is: a rule that protects a file must see it in whatever place it stands.
     """
-    return paths_in(words[1:])
+    name = posixpath.basename(words[0].text) if words else ""
+    code = [Word.of(path) for word in words[1:] for path in _in_code(word.text)] if _RUNS_CODE.fullmatch(name) else []
+    return paths_in((*words[1:], *code))
+
+
+def paths_in_input(words: Sequence[Word], text: str | None) -> tuple[str, ...]:
+    """The paths that stand in a program for an interpreter, which it reads. Pure."""
+    runs = bool(words) and _RUNS_CODE.fullmatch(posixpath.basename(words[0].text))
+    return tuple(dict.fromkeys(_in_code(text)))[: _MOST + 1] if text and runs else ()
+
+
+def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
+    """The paths that stand in variables which are set for a command. Pure."""
+    return tuple(dict.fromkeys(path for word in words for path in _in_code(word.text)))[: _MOST + 1]
+
+
+def _in_code(text: str) -> list[str]:
+    """What looks like a path from the root or the home, anywhere in a text."""
+    return [match[0] for match in islice(_ROOTED.finditer(text), _MOST + 1)]
 
 
 def paths_in(words: Iterable[Word]) -> tuple[str, ...]:
@@ -88,9 +121,11 @@ def _candidates(text: str) -> Iterable[str]:
     if not text.startswith("-"):
         yield text
     for mark in "=@:":
-        tail = text.partition(mark)[2]
+        head, _, tail = text.partition(mark)
         if tail:
             yield tail
+        if tail and mark == ":" and head.startswith(("/", "~")):
+            yield head  # docker run -v /etc:/e
     starts = [at for at in (text.find("/"), text.find("~")) if at > 0]
     if text.startswith("-") and starts:
         yield text[min(starts) :]
@@ -114,15 +149,16 @@ class Directories:
     def enter(self, name: str, words: Sequence[Word]) -> None:
         """Follow what a command says of directories."""
         if name not in _CHANGES:
+            leading = _PLACES | {"-D"} if name in ("sudo", "doas") else _PLACES
             for before, word in pairwise(words):
-                if before.known and before.text in ("-C", "--chdir", "--directory", "--git-dir", "--work-tree"):
+                if before.known and before.text in leading:
                     self._into(word)
             return
         places = [word for word in words[1:] if not (word.known and word.text in ("-L", "-P", "--"))]
         if len(places) > 1 or name != "cd":
             self.lost = True
-        else:
-            self._into(places[0] if places else Word.of("~"))
+        for place in places or ([Word.of("~")] if name == "cd" else []):
+            self._into(place)
 
     def _into(self, word: Word) -> None:
         if not word.known or word.text.startswith("-") or posixpath.normpath(word.text).startswith(("/dev", "//")):

@@ -116,6 +116,9 @@ class _Walk:
     def _inner(self, node: Node, depth: int) -> None:
         """Visit the substitutions anywhere inside a word or an expression."""
         for inner in self._substitutions(node, depth):
+            files = [child for child in inner.named_children if child.type == "file_redirect"]  # $(< file)
+            if files:
+                self._record(Found(self._text(inner), redirects=self._redirects(files, depth)), inner, [])
             self._children(inner, _TERMINAL, depth + 1)
 
     def _substitutions(self, node: Node, depth: int) -> Iterator[Node]:
