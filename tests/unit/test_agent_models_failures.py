@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_ai import exceptions
 from pydantic_ai.messages import ModelResponse, TextPart
@@ -26,6 +26,7 @@ from harness.agent.models import (
 from harness.agent.models.failures import LONGEST_WAIT, retry_after_of
 
 PROFILE = ModelProfile("mine", "openai", "m")
+STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -33,6 +34,7 @@ def failed(*, retryable: bool = True, retry_after: float | None = None) -> Model
     return ModelFailure("x", kind="rate_limit", retryable=retryable, retry_after=retry_after)
 
 
+@STEADY
 @given(
     attempt=st.integers(1, 10_000),
     retries=st.integers(0, 20),
@@ -87,6 +89,7 @@ def test_when_to_ask_again_is_read_from_every_form(headers: dict[str, str], seco
     assert retry_after_of(headers, NOW) == seconds
 
 
+@STEADY
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), st.text(max_size=40)))
 def test_no_header_breaks_the_reading(headers: dict[str, str]) -> None:
     found = retry_after_of(headers, NOW)
@@ -169,12 +172,28 @@ async def test_neither_a_key_that_was_read_nor_what_looks_like_one_is_in_a_messa
         assert "Ab1Ab1" not in str(failure)
 
 
+def test_what_the_provider_behind_a_router_said_is_passed_on() -> None:
+    raw = json.dumps({"error": {"message": "prompt is too long: 9 tokens > 8 maximum"}})
+    body = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Somebody"}}
+    failure = model_failure(exceptions.ModelHTTPError(400, "m", body), PROFILE)
+    assert "Provider returned error: prompt is too long" in failure.message
+    assert failure.kind == "context_length"
+
+
+@pytest.mark.parametrize(
+    "body", ["[" * 200_000, '{"error":' * 200_000, "x" * 20_000_000], ids=["lists", "objects", "text"]
+)
+def test_a_body_that_is_meant_to_harm_does_none(body: str) -> None:
+    assert len(model_failure(exceptions.ModelHTTPError(500, "m", body), PROFILE).message) < 500
+
+
 def test_a_message_is_one_line_and_not_long() -> None:
     failure = model_failure(exceptions.ModelHTTPError(500, "m", "line\n\x1b[31m" * 1000), PROFILE)
-    assert "\n" not in str(failure)
+    assert str(failure).isprintable()
     assert len(str(failure)) < 500
 
 
+@STEADY
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

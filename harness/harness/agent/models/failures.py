@@ -41,6 +41,7 @@ LONGEST_WAIT = 120.0
 FIRST_WAIT = 1.0
 SAY_THE_END = frozenset({"anthropic", "bedrock", "google", "google-cloud", "openai-responses"})
 """Providers whose streams always say why they end."""
+LOOKED_AT = 8 << 10
 SAID = 300
 """Characters of a provider's own words."""
 
@@ -109,8 +110,7 @@ def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
     error = _innermost(error)
     if isinstance(error, ModelFailure):
         return error
-    body = getattr(error, "body", None)
-    said = _clean(str(error) if body is None else _words_of(body))
+    said = _said(error)
     if said.startswith("<") and hasattr(error, "status_code"):
         said = f"HTTP {error.status_code}"  # the page of a proxy
     verdict = _verdict(error, said, profile)
@@ -251,6 +251,14 @@ def _about_key(profile: ModelProfile) -> str:
 # -- what the provider says
 
 
+def _said(error: Exception) -> str:
+    body = getattr(error, "body", None)
+    try:
+        return _clean(str(error) if body is None else _words_of(body))
+    except RecursionError:
+        return ""  # nobody writes such a body to be understood
+
+
 def _words_of(body: object) -> str:
     """The message in an error's body, whichever form it has."""
     import json
@@ -261,10 +269,16 @@ def _words_of(body: object) -> str:
         lower = {str(key).lower(): value for key, value in body.items()}
         for key in ("error", "message", "detail"):
             if lower.get(key):
-                return _words_of(lower[key])
+                return _words_of(lower[key]) + _passed_on(lower.get("metadata"))
     if isinstance(body, list) and body:
         return _words_of(body[0])
     return "" if body is None or isinstance(body, list) else json.dumps(body, default=str)
+
+
+def _passed_on(metadata: object) -> str:
+    """What the provider behind a router said, which the router's own words leave out."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    return f": {_words_of(raw)}" if raw else ""
 
 
 def _parsed(text: str) -> dict[str, object] | list[object] | None:
@@ -281,7 +295,7 @@ def _clean(text: str) -> str:
     """One line of it, without keys."""
     from ...toolkit.redaction import PatternRedactor
 
-    line = " ".join(text.split())
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:LOOKED_AT]).split())
     return PatternRedactor(known_keys()).text(line)[:SAID].rstrip(". ")
 
 
