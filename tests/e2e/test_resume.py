@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.model_server import Answer, Call, ModelServer, Text, model_server, say
-from tests.support.program import Program
+from tests.support.program import Program, options_of
 from tests.support.seats import Seats, seats
+from tests.support.sshd import SshServer
 
 from harness.agent.trace.reading import read_trace
 
@@ -150,3 +151,34 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     done.touch()
     second.press("C-d")
     assert await second.ended() == 0
+
+
+@pytest.mark.timeout(240)
+async def test_a_conversation_moves_where_it_is_told_to_and_stays_there(seats: Seats, sshd: SshServer) -> None:
+    first = seats.take(script=[say("I am here.")], settings=AUTO)
+    await first.on_screen("»", "idle")
+    first.enter("where are you?")
+    await first.sees("I am here.")
+    first.press("C-d")
+    assert await first.ended() == 0
+    session_id = first.history.rpartition("harness resume ")[2].split()[0]
+
+    refused = seats.take(*options_of(sshd), "resume", session_id, size=(200, 24))
+    assert await refused.ended() == 125
+    assert "is with local:, not ssh://" in refused.history
+
+    moved = seats.take(*options_of(sshd), "resume", session_id[:7], "--here", script=[say("I moved.")], settings=AUTO)
+    await moved.on_screen("»", "ssh://", "idle")
+    moved.enter("and now?")
+    await moved.sees("I moved.")
+    moved.press("C-d")
+    assert await moved.ended() == 0
+    assert moved.model is not None
+    asked = json.dumps(moved.model.asked[0].body)
+    assert "where are you?" in asked
+    assert "This conversation goes on on another target: it was local:" in asked
+
+    again = seats.take("resume", session_id, script=[], settings=AUTO)
+    await again.on_screen("»", "ssh://", "idle")
+    again.press("C-d")
+    assert await again.ended() == 0

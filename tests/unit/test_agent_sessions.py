@@ -192,7 +192,7 @@ async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: Sessi
                 raise AssertionError
         with pytest.raises(SessionInUse):
             await store.delete(session_id)
-        assert await store.prune(SessionRetention(max_age=0)) == 0
+        assert await store.prune(SessionRetention(max_age=0, least=0)) == 0
     async with store.writing(session_id) as log:
         await log.append(["{}"])
         with pytest.raises(SessionInUse):
@@ -292,8 +292,9 @@ async def test_what_is_too_old_or_too_much_goes_the_oldest_first(store: SessionS
     assert await store.prune(SessionRetention()) == 0
     assert await store.prune(SessionRetention(max_bytes=2500)) == 3
     assert [one.session_id for one in await store.list()] == [ids[4], ids[3]]
+    assert await store.prune(SessionRetention(max_age=-1)) == 0
     async with store.writing(ids[3]):
-        assert await store.prune(SessionRetention(max_age=-1)) == 1
+        assert await store.prune(SessionRetention(max_age=-1, least=0)) == 1
     assert [one.session_id for one in await store.list()] == [ids[3]]
 
 

@@ -16,15 +16,18 @@ class SessionRetention:
 
     max_age: float = 366 * DAY
     max_bytes: int = 1 << 30
+    least: int = 20
+    """So many of the newest stay whatever their age is: a clock may be wrong."""
 
 
 def outdated(db: sqlite3.Connection, limits: SessionRetention, now: float) -> tuple[str, ...]:
     """The conversations that are to go: those that are too old, and the oldest ones while there is too much."""
     rows = db.execute("SELECT session_id, changed, bytes FROM sessions ORDER BY changed DESC, number DESC")
     kept, going = 0, []
-    for session_id, changed, size in rows:
+    for place, (session_id, changed, size) in enumerate(rows):
         kept += size
-        if changed < now - limits.max_age or kept > limits.max_bytes:
+        is_old = place >= limits.least and changed < now - limits.max_age
+        if is_old or kept > limits.max_bytes:
             going.append(session_id)
     return tuple(reversed(going))
 
