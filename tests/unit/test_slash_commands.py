@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -81,6 +82,12 @@ def test_every_command_that_was_promised_is_there() -> None:
     assert {one.name for one in COMMANDS} == {*promised.split(), "pause", "resume", "todos", "memory", "help", "quit"}
     names = [name for one in COMMANDS for name in (one.name, *one.aliases)]
     assert len(names) == len(set(names))
+
+
+def test_every_command_is_documented_as_it_is_written() -> None:
+    document = (Path(__file__).parents[2] / "docs/slash-commands.md").read_text()
+    written = [line.split("`")[1].replace("\\|", "|") for line in document.splitlines() if line.startswith("| `/")]
+    assert written == [command.synopsis for command in COMMANDS]
 
 
 @pytest.mark.parametrize(
