@@ -44,8 +44,9 @@ DEFAULT_ORIGIN = "default"
 COMMAND_LINE = "command line"
 ENVIRONMENT = "environment"
 PREFIX = "HARNESS_"
-NOT_SETTINGS = frozenset({"JOB", "CONFIG"})
-"""HARNESS_JOB is what a command of ours finds in its environment; HARNESS_CONFIG is ``--config``."""
+NOT_SETTINGS = frozenset({"JOB", "CONFIG", "MODEL"})
+"""HARNESS_JOB is what a command of ours finds in its environment; HARNESS_CONFIG is ``--config``; HARNESS_MODEL chooses
+the agent's model."""
 
 SAFE_IN_PROJECTS = frozenset(
     {
