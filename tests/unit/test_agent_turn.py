@@ -13,16 +13,20 @@ from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Reasoni
 from harness.agent.events import (
     AnswerDelta,
     ModelRetry,
+    Notice,
+    Origin,
     ReasoningDelta,
     RequestStarted,
     TurnCompleted,
     TurnStarted,
+    TurnStatus,
     UsageChanged,
 )
 from harness.agent.sessions import MemoryLog
 from harness.agent.settings import AgentSettings
+from harness.errors import HarnessError
 from harness.toolkit.events import JobExited, ToolCallCompleted, ToolCallProgress
-from harness.toolkit.values import CallStatus
+from harness.toolkit.values import CallStatus, JsonObject
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 LIMIT = 60.0
@@ -107,6 +111,37 @@ async def test_a_refused_key_ends_the_turn_and_the_next_one_goes_on(
     assert "key-of-the-test" not in first.failure
     assert (second.status, second.text) == ("completed", "back")
     assert "one" in desk.server.asked[-1].text
+
+
+class FullDisk(MemoryLog):
+    """A log that keeps nothing while the disk is full."""
+
+    full = True
+
+    async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "operator") -> None:
+        if self.full:
+            raise HarnessError("the conversation could not be kept: no space left on device")
+        await super().turn_started(turn_id, prompt, origin)
+
+    async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
+        raise HarnessError("the conversation could not be kept: no space left on device")
+
+
+async def test_a_turn_that_cannot_be_kept_is_not_worked_on_and_the_conversation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FullDisk()
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(tmp_path, monkeypatch, [say("done")], log=log) as desk:
+            first = await desk.agent.turn("one")
+            log.full = False
+            second = await desk.agent.turn("two")
+    assert (first.status, second.status) == ("failed", "completed")
+    assert "no space left" in first.failure
+    assert [event.text for event in desk.of(Notice)] == [
+        "the end of the turn could not be kept: the conversation could not be kept: no space left on device"
+    ]
+    assert len(desk.server.asked) == 1
 
 
 async def test_cancel_stops_an_answer_and_keeps_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,17 +253,26 @@ class Agent:
     async def _logged(self, turn: Turn, queued: Queued) -> TurnResult:
         """The turn, between its beginning and its end in the log."""
         redacted = self.executor.services.redactor.text(queued.prompt)
-        await self._log.turn_started(turn.turn_id, redacted, queued.origin)
         self.events.publish(
             TurnStarted(turn_id=turn.turn_id, prompt=redacted, origin=queued.origin, place=queued.place)
         )
+        try:
+            await self._log.turn_started(turn.turn_id, redacted, queued.origin)
+        except HarnessError as error:  # what is not kept is not worked on
+            return TurnResult("failed", failure=str(error), error=error)
         result = TurnResult("cancelled", failure="harness was ended")
         try:
             result = await turn.run(queued.prompt)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._log.turn_ended(turn.turn_id, result.status, result.spent.json())
+                await self._keep_end(turn, result)
         return result
+
+    async def _keep_end(self, turn: Turn, result: TurnResult) -> None:
+        try:
+            await self._log.turn_ended(turn.turn_id, result.status, result.spent.json())
+        except HarnessError as error:
+            self.events.publish(Notice(text=f"the end of the turn could not be kept: {error}"))
 
     def _ended(self, turn: Turn, result: TurnResult, seconds: float) -> None:
         redact = self.executor.services.redactor.text
