@@ -37,7 +37,7 @@ from harness.agent.conversation.summarizing import (
 from harness.agent.conversation.tokens import estimate, overhead
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+STEADY = settings(derandomize=True, deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 LIMIT = 60.0
 
 

@@ -23,7 +23,7 @@ from tests.support.conversations import PNG, conversations, problems, user_texts
 from harness.agent.conversation.history import NO_BEGINNING, NO_RESULT, dumped, loaded, repaired
 from harness.toolkit.providers.base import well_formed
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+STEADY = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

@@ -27,7 +27,7 @@ from harness.agent.conversation.history import answered_by, dumped, loaded, repa
 from harness.agent.conversation.situation import with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
-EXAMPLES = 40
+EXAMPLES = 30
 """Accidents that each provider is sent."""
 MODELS = {
     "openai": "gpt-5",
