@@ -87,7 +87,10 @@ async def test_what_is_pasted_is_one_prompt_and_a_resize_leaves_no_traces(seats:
     assert seat.model is not None
     assert seat.model.asked[0].body["messages"][0]["content"][0]["text"].splitlines()[-1] == "line 999 広"
     assert "typed \\nin two lines" in seat.model.asked[1].text
-    seat.press("Up")
+    seat.press("C-r")
+    seat.type("line 99")
+    await seat.on_screen("line 999", "I-search backward")
+    seat.press("C-c", "C-c", "Up")
     await seat.on_screen("in two lines")
     assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", seat.bytes)  # no colours
     assert seat.screen.count("asks") == 1

@@ -116,7 +116,7 @@ def test_below_a_long_command_the_question_stands_again() -> None:
         (["!a", "!b", "/help"], ["!a", "!b", "/help"]),
         (["!a", "b"], ["!a\nb"]),
         (["a \\", "b"], ["a \nb"]),
-        (["!for i in 1; do \\", "echo; done", "!b"], ["!for i in 1; do \necho; done", "!b"]),
+        (["!for i in 1; do \\", "echo; done", "!b"], ["!for i in 1; do \\\necho; done", "!b"]),
     ],
 )
 def test_lines_that_come_at_once_are_one_text_unless_they_are_commands(lines: list[str], entries: list[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input as Keys
@@ -25,6 +25,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput, ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output import Output
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -162,7 +163,7 @@ class Editor:
         secret = Condition(lambda: self._shown.asking is not None and self._shown.asking.secret)
         search = SearchToolbar()
         line = Window(
-            BufferControl(self.line, search_buffer_control=search.control),
+            BufferControl(self.line, search_buffer_control=search.control, preview_search=True),
             height=Dimension(min=1, max=LINES_TYPED),
             wrap_lines=True,
             dont_extend_height=True,
@@ -220,13 +221,15 @@ class Editor:
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
         asked = Condition(lambda: self._shown.asking is not None)
+        typing = ~asked & ~is_searching
         keys.add("enter", filter=asked)(self._enter_answer)
-        keys.add("enter", filter=~asked)(self._enter_line)
+        keys.add("enter", filter=typing)(self._enter_line)
         for names in (("escape", "enter"), ("c-j",)):
-            keys.add(*names, filter=~asked)(lambda event: event.current_buffer.newline(copy_margin=False))
+            keys.add(*names, filter=typing)(lambda event: event.current_buffer.newline(copy_margin=False))
         keys.add("c-c")(self._interrupt)
         keys.add("c-d")(self._end)
         keys.add("c-o")(lambda event: self._happened(Opened()))
+        keys.add("c-z")(lambda event: None)  # what runs here must not be stopped by a slip
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         return keys
 
@@ -239,7 +242,8 @@ class Editor:
         if self._keyboard.enter_ends_line(len(event.app.key_processor.input_queue)):
             buffer.insert_text("\n")
         elif _continues(buffer.document.current_line_before_cursor) and buffer.document.is_cursor_at_the_end:
-            buffer.delete_before_cursor()
+            if not buffer.text.startswith("!"):  # in a command it is the shell's
+                buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
             self._accept()
@@ -256,13 +260,13 @@ class Editor:
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         if event.app.layout.is_searching:
-            event.app.layout.focus(self.line)
+            stop_search()
             return
         self._happened(Interrupted())
 
     def _end(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.text:
+        if buffer.text or event.app.layout.is_searching:
             buffer.delete()
         elif self._shown.asking is not None:
             self._answered(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop", "Supplies"]
 
+log = logging.getLogger(__name__)
 IDLE = frozenset({"idle", "closed", "paused"})
 LEAVES = "Ctrl-C again, Ctrl-D or /quit leaves"
 
@@ -217,8 +219,8 @@ class Loop:
                 self.changed()
                 try:
                     await self._worked(self._waiting.popleft())
-                except HarnessError as error:
-                    self._view.note(str(error), "error")
+                except Exception as error:
+                    self._failed(error)
                 finally:
                     self._working = False
                 self.changed()
@@ -253,8 +255,17 @@ class Loop:
             context, agent = self.context, self.agent
             assert context is not None
             in_turn = agent is not None and bool(agent.state.turn_id)
-            await run_command(parse(text), context, in_turn=in_turn)
+            try:
+                await run_command(parse(text), context, in_turn=in_turn)
+            except Exception as error:
+                self._failed(error)
         self.changed()
+
+    def _failed(self, error: Exception) -> None:
+        """Say what went wrong; the prompt outlives it."""
+        log.debug("something at the prompt failed", exc_info=error)
+        what = str(error) if isinstance(error, HarnessError) else f"internal error: {type(error).__name__}: {error}"
+        self._view.note(what, "error")
 
     # -- the status line
 

@@ -32,12 +32,13 @@ LONGEST = 1 << 20
 def entries_of(lines: Sequence[str]) -> list[str]:
     """What lines that came at once mean: commands are one each, anything else is one text. Pure.
 
-    A line that ends with a backslash goes on with the next one.
+    A line that ends with a backslash goes on with the next one; in a command the backslash is the shell's.
     """
     joined: list[str] = []
     for one in lines:
         if joined and joined[-1].endswith("\\"):
-            joined[-1] = f"{joined[-1][:-1]}\n{one}"
+            before = joined[-1] if joined[-1].startswith("!") else joined[-1][:-1]
+            joined[-1] = f"{before}\n{one}"
         else:
             joined.append(one)
     commands = all(one.startswith(("!", "/")) or not one.strip() for one in joined)

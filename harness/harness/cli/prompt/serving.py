@@ -75,7 +75,7 @@ class Serving:
         return Screen(terminal, theme=theme_for("", color=self._color), history=self._history, completer=completer)
 
     def _front(self, loop: Loop) -> PromptFront:
-        return PromptFront(loop, self.surface, self._execution, self._begun, self._taken_up, color=self._color)
+        return PromptFront(loop, self.surface, self._execution, self._begun, self._begun_anew, color=self._color)
 
     def _commands(self, text: str) -> Iterable[Suggested]:
         context = self._loop.context
@@ -268,6 +268,12 @@ class Serving:
                 f"[harness: before the operator approved the call of {call.name} they changed it. "
                 f"What ran instead: {redact(subject_of(call))}]"
             )
+
+    def _begun_anew(self, conversation: Conversation) -> None:
+        """Say that it is another conversation now."""
+        if conversation.resumed is None:
+            self._view.note(f"a new conversation begins: session {conversation.agent.session_id}")
+        self._taken_up(conversation)
 
     def _taken_up(self, conversation: Conversation) -> None:
         """Say which conversation it is."""

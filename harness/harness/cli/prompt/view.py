@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import textwrap
 import time
 from collections.abc import Callable
@@ -45,6 +46,7 @@ from .themes import Line, Role, Span, line
 
 __all__ = ["View"]
 
+log = logging.getLogger(__name__)
 TAILS = 8
 """Lines of output of all running calls together."""
 SHOWN_PLAIN = 30
