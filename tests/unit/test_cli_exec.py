@@ -15,7 +15,7 @@ from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
 from harness.agent.usage import Spent
 from harness.cli.exec_approval import NobodyToAsk, approval_rule, with_rules
-from harness.cli.exec_ending import Ended, exit_code, outcome_lines, result_json
+from harness.cli.exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
 from harness.cli.exec_events import event_json, event_type
 from harness.cli.exec_progress import news_line, progress_line
 from harness.cli.exec_prompt import prompt_of
@@ -110,7 +110,7 @@ async def test_nobody_denies_and_remembers() -> None:
 
 
 def ended(result: TurnResult, **more: object) -> Ended:
-    return Ended(result, "abcd", 5, 1.5, **more)  # type: ignore[arg-type]  # of the fields
+    return Ended(result, "abcd", 5, 1.5, result.spent, **more)  # type: ignore[arg-type]  # of the fields
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,12 @@ def test_the_result_has_everything_that_a_program_needs() -> None:
         "jobs": ["7"],
     }
     assert result_json(ended(TurnResult("cancelled"), timed_out=True), "", "")["status"] == "timed_out"
+
+
+def test_what_a_run_has_used_is_what_the_conversation_has_used_since() -> None:
+    before, now = Spent(10, 2, cost=0.5, answers=1), Spent(15, 4, 1, cost=0.75, unpriced=1, answers=3)
+    assert spent_since(before, now) == Spent(5, 2, 1, cost=0.25, unpriced=1, answers=2)
+    assert before + spent_since(before, now) == now
 
 
 def test_what_is_said_at_the_end_names_what_to_do() -> None:

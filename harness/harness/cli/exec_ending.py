@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ..agent.models import ModelFailure
@@ -10,9 +10,10 @@ from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, TIMED_OUT
 
 if TYPE_CHECKING:
     from ..agent.turn import TurnResult
+    from ..agent.usage import Spent
     from ..toolkit.permissions.answers import Question
 
-__all__ = ["BUDGET", "LIMIT", "Ended", "exit_code", "outcome_lines", "result_json"]
+__all__ = ["BUDGET", "LIMIT", "Ended", "exit_code", "outcome_lines", "result_json", "spent_since"]
 
 LIMIT = 3
 """The model had as many answers as it may have. (2 is what shells say for wrong usage.)"""
@@ -28,12 +29,19 @@ class Ended:
     session_id: str
     max_steps: int
     seconds: float
+    spent: Spent
+    """With what its sub-agents have used."""
     timed_out: bool = False
     """Its time was over."""
     refused: tuple[Question, ...] = ()
     """What nobody was there to approve."""
     jobs: tuple[str, ...] = ()
     """Commands that it has left running."""
+
+
+def spent_since(before: Spent, now: Spent) -> Spent:
+    """What was used between two moments of a conversation."""
+    return replace(now, **{one.name: getattr(now, one.name) - getattr(before, one.name) for one in fields(now)})
 
 
 def exit_code(ended: Ended) -> int:
@@ -61,7 +69,7 @@ def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
         "failure": failure,
         "answers": result.steps,
         "seconds": round(ended.seconds, 3),
-        "usage": dict(result.spent.json()),
+        "usage": dict(ended.spent.json()),
         "refused": [{"tool": one.call.name, "what": one.what, "reason": one.reason} for one in ended.refused],
         "jobs": list(ended.jobs),
     }

@@ -19,7 +19,7 @@ from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ..toolkit.catalogue import Catalogue
 from ..toolkit.events import Event, JobExited, JobStarted, Subscription
 from .exec_approval import AutoApproval, NobodyToAsk
-from .exec_ending import Ended, exit_code, outcome_lines, result_json
+from .exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
 from .exec_events import VERSION, event_json
 from .exec_progress import news_line, progress_line
 from .exec_session import Chosen, session_to_resume
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..agent.models import ModelProfile, ModelTable
     from ..agent.settings import AgentSettings
     from ..agent.turn import TurnResult
+    from ..agent.usage import Spent
 
 __all__ = ["ExecRequest", "limited", "run_exec"]
 
@@ -200,7 +201,7 @@ class _Run:
         """Work on the prompt; a signal and the time limit cancel it in order."""
         from ..agent.turn import TurnResult
 
-        started = anyio.current_time()
+        started, before = anyio.current_time(), self._agent.state.spent
         result = TurnResult("cancelled", failure="the turn did not end in time after it was cancelled")
         agent = self._agent
         with agent.events.subscribe() as events, agent.events.listening(self._heard):
@@ -210,14 +211,15 @@ class _Run:
                 with self._hard:
                     result = await agent.turn(self._request.prompt)
                 await self._shown.wait()
-        return self._ended(result, anyio.current_time() - started)
+        return self._ended(result, anyio.current_time() - started, spent_since(before, agent.state.spent))
 
-    def _ended(self, result: TurnResult, seconds: float) -> Ended:
+    def _ended(self, result: TurnResult, seconds: float, spent: Spent) -> Ended:
         return Ended(
             result,
             self._agent.session_id,
             self._agent.settings.max_steps,
             seconds,
+            spent,
             self._timed_out,
             tuple(self._nobody.questions),
             tuple(self._jobs),
