@@ -351,3 +351,19 @@ async def test_openai_is_asked_not_to_keep_what_hosts_say() -> None:
         async with open_model(KINDS[1].profile(server), environ={"K": KEY}) as opened:
             await ask(opened, ModelRequest.user_text_prompt("hi"))
         assert server.asked[0].body["store"] is False
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2], KINDS[3]], ids=lambda kind: kind.provider)
+async def test_a_certificate_is_verified_by_the_authorities_that_the_operator_names(
+    kind: Kind, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with model_server([say("hi")], tls=context) as server:
+        failure = await failure_of(kind.profile(server))
+        assert (failure.kind, failure.retryable) == ("connection", False)
+        assert "certificate is not trusted" in failure.message
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        async with open_model(kind.profile(server), environ={"K": KEY}) as opened:
+            assert (await ask(opened, ModelRequest.user_text_prompt("hi"))).text == "hi"
