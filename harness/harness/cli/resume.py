@@ -158,7 +158,7 @@ async def _list(store: SessionStore, ctx: click.Context, limit: int) -> int:
     target = _target(ctx)
     found = [one for one in await store.list() if target in ("", one.target)]
     if invocation_of(ctx).json:
-        print_json([replace(one, title=readable(one.title)) for one in found[:limit]])
+        print_json([_readable(one) for one in found[:limit]])
     elif not found:
         note(NONE)
     else:
@@ -191,9 +191,13 @@ async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> i
 
 def _say(invocation: Invocation, what: str, summary: SessionSummary) -> None:
     if invocation.json:
-        print_json({what: replace(summary, title=readable(summary.title), name=readable(summary.name))})
+        print_json({what: _readable(summary)})
     else:
         click.echo(f"{what}: {summary.session_id} {readable(summary.name or summary.title)}".rstrip())
+
+
+def _readable(summary: SessionSummary) -> SessionSummary:
+    return replace(summary, title=readable(summary.title), name=readable(summary.name))
 
 
 # -- files

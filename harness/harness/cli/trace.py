@@ -12,7 +12,7 @@ import click
 from ..errors import HarnessError
 from .commands import HarnessGroup, command
 from .options import invocation_of
-from .output import note, print_json, readable, table
+from .output import note, readable, table
 
 if TYPE_CHECKING:
     from ..agent.trace.reading import Line
@@ -33,7 +33,7 @@ def summary(ctx: click.Context, file: Path) -> int:
 
     found = summary_of(read_trace(file))
     if invocation_of(ctx).json:
-        print_json(asdict(found))
+        _print_exact(asdict(found))
     else:
         _print_summary(found)
     return 0
@@ -127,7 +127,7 @@ def _print_steps(lines: tuple[Line, ...], *, as_json_document: bool) -> int:
 
     steps = context_steps(lines)
     if as_json_document:
-        print_json([asdict(step) for step in steps])
+        _print_exact([asdict(step) for step in steps])
         return 0
     places = {turn.turn_id: str(turn.place) for turn in turns_of(lines)}
     rows = [

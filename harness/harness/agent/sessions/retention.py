@@ -12,7 +12,10 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class SessionRetention:
-    """How much is kept: seconds since the last change, and bytes of all messages. One that is open is kept."""
+    """How much is kept: seconds since the last change, and bytes of all messages.
+
+    One that is open is kept, and so is the newest, however large it is.
+    """
 
     max_age: float = 366 * DAY
     max_bytes: int = 1 << 30
@@ -27,7 +30,7 @@ def outdated(db: sqlite3.Connection, limits: SessionRetention, now: float) -> tu
     for place, (session_id, changed, size) in enumerate(rows):
         kept += size
         is_old = place >= limits.least and changed < now - limits.max_age
-        if is_old or kept > limits.max_bytes:
+        if is_old or (place and kept > limits.max_bytes):
             going.append(session_id)
     return tuple(reversed(going))
 
