@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.disks import DISKS
 from tests.support.own_home import here
@@ -37,6 +37,7 @@ from harness.toolkit.redaction import PatternRedactor
 
 __all__ = ["here"]
 
+STEADY = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 AUTO = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
 SECRET = "correct-horse-battery-staple"
 REDACTOR = PatternRedactor([SECRET])
@@ -141,7 +142,7 @@ async def test_a_file_that_is_no_trace_is_left_as_it_is(content: bytes, tmp_path
 async def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("pipe", "not a regular file"), ("", "is a directory"), ("no/such", "no such file")):
-        with anyio.fail_after(20), pytest.raises(HarnessError, match=said):
+        with anyio.fail_after(60), pytest.raises(HarnessError, match=said):
             async with open_trace(tmp_path / name, REDACTOR):
                 raise AssertionError
     with pytest.raises(HarnessError, match="cannot be read"):
@@ -223,6 +224,7 @@ def test_an_event_becomes_an_object_without_what_is_empty() -> None:
     ]
 
 
+@STEADY
 @given(st.recursive(st.none() | st.text() | st.binary() | st.floats(allow_nan=False), lambda one: st.lists(one)))  # noqa: PLW0108  # a strategy
 def test_every_value_becomes_one_line(value: object) -> None:
     line = line_of("x", 1.0, {"value": json_of(value)}, REDACTOR)
@@ -230,6 +232,7 @@ def test_every_value_becomes_one_line(value: object) -> None:
     assert json.loads(line)["type"] == "x"
 
 
+@STEADY
 @given(st.text())
 def test_no_text_breaks_the_reader(content: str) -> None:
     lines = tuple(lines_of(content.splitlines()))
@@ -241,6 +244,7 @@ KINDS = ("turn_started", "model_request", "model_response", "tool_call_completed
 NAMES = ("turn_id", "outcome", "same", "new", "request", "before", "usage", "call", "messages")
 
 
+@STEADY
 @given(
     st.lists(
         st.builds(

@@ -298,10 +298,11 @@ print("ended")
 """
 
 
+@pytest.mark.timeout(200)
 def test_without_a_collector_one_line_says_so_and_the_process_ends(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), ENDPOINT: "http://127.0.0.1:1"}
     argv = [sys.executable, "-c", ALONE]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=150)
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) <= 1
