@@ -189,18 +189,23 @@ def test_over_ssh_in_tmux_it_does_what_an_operator_would(there: Program) -> None
         call("task", {"prompt": "look", "description": "looking"}),
         shell("pwd"),
         say("It is elsewhere."),
+        call("task", {"prompt": "look there", "backend": "other"}),
+        shell("tty || pwd"),
+        say("No terminal there."),
         shell("sleep 300", wait=False),
         say("Done; one job goes on."),
     ]
     with model_server(script) as server:
-        configure(there, server, '[permissions]\nmode = "auto"\n')
+        configure(there, server, '[permissions]\nmode = "auto"\n[targets.other]\nurl = "local:"\n')
         done = there.run("exec", "--tmux", "--json", "--trace", str(folder / "trace"), "do it")
         assert done.returncode == 0, done.stderr
         assert server.refused == []
     *events, result = events_of(done.stdout)
     below = [one for one in events if one["type"] == "tool_call_completed" and one.get("parent_call")]
-    assert [str(folder) in one["outcome"]["text"] for one in below] == [False]  # in a pane of its own
+    assert [str(folder) in one["outcome"]["text"] for one in below] == [False, False]  # in a pane of its own
+    assert "not a tty" in below[1]["outcome"]["text"]  # on the other target, which has no terminal
     assert "It is elsewhere." in returned(server, 5)
+    assert "No terminal there." in returned(server, 8)
     assert there.run("trace", "summary", str(folder / "trace")).returncode == 0
     assert (folder / "made").read_text() == "from the pane\n"
     assert str(folder) in returned(server, 2)
