@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 
+import pytest
 from tests.support.model_server import Answer, Gate, Text, call, say
 from tests.support.program import options_of
 from tests.support.seats import Seats, seats
@@ -43,7 +45,7 @@ async def test_a_dumb_terminal_gets_lines_and_nothing_else(seats: Seats) -> None
     await seat.sees("| begun")
     seat.press("C-c")
     await seat.sees("the turn was cancelled")
-    assert not seats.runs(SLEEPING)
+    await seat.until(lambda: not seats.runs(SLEEPING), "the end of the command")
     seat.enter("!printf 'a\\nb'; sleep 4321")
     await seat.until(lambda: seats.runs(SLEEPING), "the command of the operator")
     seat.press("C-c")
@@ -125,3 +127,41 @@ async def test_the_prompt_on_a_host_behind_ssh(seats: Seats, sshd: SshServer) ->
     await seat.on_screen("»", "ssh://")
     seat.press("C-d")
     assert await seat.ended() == 0
+
+
+ASKS = """
+import sys
+import anyio
+from prompt_toolkit.completion import DummyCompleter
+from prompt_toolkit.history import InMemoryHistory
+from harness.cli.prompt.logins import PromptPrompter
+from harness.cli.prompt.plain import Plain
+from harness.cli.prompt.screen import Screen
+from harness.cli.prompt.themes import DEFAULT, line
+from harness.login import LoginQuestion
+
+async def main():
+    screen = Screen(1, theme=DEFAULT, history=InMemoryHistory(), completer=DummyCompleter())
+    prompter = PromptPrompter()
+    prompter.surface = Plain(1) if sys.argv[1] == "plain" else screen
+    async with prompter.surface.serve():
+        question = LoginQuestion("password", "Banner\\x1b[2J\\nPassword: ", True, "ssh://web1")
+        answer = await prompter.answer(question)
+        prompter.surface.show(line("length " + str(len(answer or ""))))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("kind", ["screen", "plain"])
+async def test_a_password_that_a_login_asks_for_is_never_on_the_screen(seats: Seats, kind: str) -> None:
+    path = seats.private / "asks.py"
+    path.write_text(ASKS)
+    seat = seats.take(str(path), kind, program=sys.executable)
+    await seat.sees("ssh://web1 asks:", "Banner\\x1b[2J")
+    await seat.on_screen("Password:")
+    seat.enter("hunter2 + 広")
+    await seat.sees("length 11")
+    assert await seat.ended() == 0
+    assert b"hunter2" not in seat.bytes
+    assert "広".encode() not in seat.bytes

@@ -170,8 +170,12 @@ class Seats:
         term: str = "screen-256color",
         variables: dict[str, str] | None = None,
         redirect: str = "",
+        program: str = "",
     ) -> Seat:
-        """Start the program in a terminal. ``script`` is what its model answers; None configures no model."""
+        """Start the program in a terminal, or another one.
+
+        ``script`` is what its model answers; None configures no model.
+        """
         model = self._stack.enter_context(model_server(script)) if script is not None else None
         config = self.private / "config/harness"
         config.mkdir(parents=True, exist_ok=True)
@@ -180,13 +184,13 @@ class Seats:
         seat = Seat(f"st-{number}", self.home, model, self.private / f"log-{number}.bytes")
         environment = {**self.environment, "TERM": term, **(variables or {})}
         assignments = [f"{name}={value}" for name, value in environment.items()]
-        program = shlex.join([*assignments, self._program, *words])
+        argv = shlex.join([*assignments, program or self._program, *words])
         seat.log.touch()
         pid, code = (seat.log.with_suffix(suffix) for suffix in (".pid", ".code"))
         start = self.private / f"start-{number}"
         begin = f'echo $$ > {pid}; read -r go < {start}.go; exec env -i "$@"'
         start.write_text(
-            f"trap : INT\nsh -c '{begin}' sh {program} {redirect}\necho $? > {code}.new; mv {code}.new {code}\n"
+            f"trap : INT\nsh -c '{begin}' sh {argv} {redirect}\necho $? > {code}.new; mv {code}.new {code}\n"
         )
         os.mkfifo(f"{start}.go")
         self._stack.callback(seat.tmux, "kill-server")

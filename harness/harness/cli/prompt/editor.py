@@ -173,8 +173,8 @@ class Editor:
             BufferControl(
                 self._answer,
                 input_processors=[
-                    BeforeInput(self._label, style="class:prompt"),
                     ConditionalProcessor(PasswordProcessor(), secret),
+                    BeforeInput(self._label, style="class:prompt"),
                 ],
             ),
             height=Dimension(min=1, max=LINES_TYPED),
