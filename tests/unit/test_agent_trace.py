@@ -15,6 +15,8 @@ import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic_ai.messages import ModelMessage, ModelRequest
+from pydantic_ai.models import ModelRequestParameters
 from tests.support.disks import DISKS
 from tests.support.own_home import here
 
@@ -278,6 +280,25 @@ async def test_a_context_whose_beginning_is_not_there_is_not_made_up(tmp_path: P
     assert context_of(lines, 3) == ("a", "s")
     assert context_of(lines, 5) is None
     assert context_of(lines, 9) is None
+
+
+async def test_a_request_without_a_stream_and_one_that_fails_are_traced(tmp_path: Path) -> None:
+    async def broken() -> None:
+        raise RuntimeError(f"no {SECRET}")
+
+    async with open_trace(tmp_path / "trace", REDACTOR) as trace:
+        model = trace.model(open_scripted([Step("hello"), Step("never", wait_for=broken)]).model)
+        messages: list[ModelMessage] = [ModelRequest.user_text_prompt("hi")]
+        await model.request(messages, None, ModelRequestParameters())
+        with pytest.raises(RuntimeError):
+            await model.request([*messages, *messages], None, ModelRequestParameters())
+    lines = read_trace(tmp_path / "trace")
+    kinds = ["trace", "model_request", "model_response", "model_request", "model_failure"]
+    assert [line.kind for line in lines] == kinds
+    assert (lines[3].values["same"], lines[3].values["messages"]) == (1, 2)
+    assert str(lines[4].values["error"]).startswith("RuntimeError: no ")
+    assert SECRET not in (tmp_path / "trace").read_text()
+    assert summary_of(lines).failures == 1
 
 
 async def test_a_trace_hears_of_a_bus_only_while_it_is_watched(tmp_path: Path) -> None:

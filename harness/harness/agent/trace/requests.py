@@ -40,6 +40,23 @@ class TracedModel(WrapperModel):
         self._before = 0
         self._said = ""
 
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """See :class:`~pydantic_ai.models.Model`."""
+        number, began = next(_NUMBERS), time.perf_counter()
+        self._request(number, tuple(messages), model_settings, model_request_parameters)
+        try:
+            response = await self.wrapped.request(messages, model_settings, model_request_parameters)
+        except BaseException as error:
+            self._failed(number, began, error, None)
+            raise
+        self._response(number, began, response, None)
+        return response
+
     @asynccontextmanager
     async def request_stream(
         self,
@@ -60,7 +77,7 @@ class TracedModel(WrapperModel):
         except BaseException as error:
             self._failed(number, began, error, stream)
             raise
-        self._response(number, began, stream)
+        self._response(number, began, stream.get(), stream.time_to_first_chunk(began))
 
     def _request(
         self,
@@ -96,10 +113,8 @@ class TracedModel(WrapperModel):
 
         self._trace.put(make)
 
-    def _response(self, number: int, began: float, stream: StreamedResponse) -> None:
+    def _response(self, number: int, began: float, response: ModelResponse, first: float | None) -> None:
         seconds = time.perf_counter() - began
-        first = stream.time_to_first_chunk(began)
-        response = stream.get()
 
         def make() -> tuple[str, JsonObject]:
             text = dumped(response)
