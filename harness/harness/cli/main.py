@@ -72,6 +72,8 @@ def cli(ctx: click.Context, version: bool, model: str, plain: bool) -> int:
         ctx.exit()
     if ctx.invoked_subcommand is None:
         return _prompt(ctx, model, plain=plain)
+    if model or plain:  # before a command they would say nothing, and another model would answer than was meant
+        ctx.fail(f"{'--model' if model else '--plain'} stands behind {ctx.invoked_subcommand}, where that takes it")
     return 0
 
 
