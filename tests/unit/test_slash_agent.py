@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk, profile_for
-from tests.support.model_server import Answer, Gate, Script, Text, Usage, call, say
+from tests.support.model_server import Answer, Call, Gate, Script, Text, Usage, call, say
 from tests.support.slash import Asked, Desk, Shown
 
 from harness.agent.models import ModelTable
@@ -21,6 +21,7 @@ from harness.agent.sessions import NewSession, SessionStore
 from harness.cli.prompt.context import PromptContext
 from harness.cli.prompt.deadlines import Deadlines
 from harness.tasks import background_tasks
+from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.timed import TimedApproval
 
 LIMIT = 60.0
@@ -126,6 +127,32 @@ async def test_the_agent_is_paused_and_resumed(tmp_path: Path, monkeypatch: pyte
         assert "/session resume ID goes on with a conversation" in await here.type("/resume abcd")
         await here.type("/resume")
         assert here.behind.agent.state.doing == "idle"
+
+
+async def test_a_turn_is_ended_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, later = Gate(), Call("run_shell", {"command": "touch later"})
+    async with (
+        seat(tmp_path, monkeypatch, [Answer((gate, later)), say("fine")]) as here,
+        anyio.create_task_group() as tasks,
+    ):
+        agent, ended = here.behind.agent, anyio.Event()
+
+        async def work() -> None:
+            assert (await agent.turn("go")).status == "cancelled"
+            ended.set()
+
+        tasks.start_soon(work)
+        with anyio.fail_after(LIMIT):
+            await gate.reached()
+            await here.type("/pause", in_turn=True)
+            gate.open()
+            await here.behind.until(lambda: agent.state.turn_id != "" and bool(here.behind.of(ToolCallRequested)))
+            assert await here.type("/kill turn", in_turn=True) == "the turn is cancelled"
+            await ended.wait()
+            assert agent.state.doing == "paused"
+            await here.type("/resume")
+            assert (await agent.turn("and now?")).text == "fine"
+        assert not (here.behind.home / "later").exists()
 
 
 async def test_models_are_listed_and_switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

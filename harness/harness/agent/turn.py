@@ -126,7 +126,7 @@ class Turn:
 
     async def _pause(self) -> None:
         """Wait until the agent is not paused; a cancel gets through."""
-        if self._around.gate.paused:
+        if self._around.gate.paused and not self.cancelled:
             with anyio.CancelScope() as self._asking:
                 await self._around.gate.passed()
             self._asking = None
