@@ -126,6 +126,7 @@ def ended(result: TurnResult, **more: object) -> Ended:
         (ended(TurnResult("limit", steps=4)), 4),
         (ended(TurnResult("cancelled")), 130),
         (ended(TurnResult("cancelled"), timed_out=True), 124),
+        (ended(TurnResult("cancelled"), signal=15), 143),
         (ended(TurnResult("completed", "yes"), timed_out=True), 0),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ..agent.models import ModelFailure
-from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, TIMED_OUT
+from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 
 if TYPE_CHECKING:
     from ..agent.turn import TurnResult
@@ -35,6 +35,8 @@ class Ended:
     """Its time was over."""
     refused: tuple[Question, ...] = ()
     """What nobody was there to approve."""
+    signal: int = 0
+    """The number of the signal that ended it."""
     jobs: tuple[str, ...] = ()
     """Commands that it has left running."""
 
@@ -52,7 +54,8 @@ def exit_code(ended: Ended) -> int:
         case "limit":
             return LIMIT if ended.result.steps >= ended.max_steps else BUDGET
         case "cancelled":
-            return TIMED_OUT if ended.timed_out else INTERRUPTED
+            signalled = SIGNALLED + ended.signal if ended.signal else INTERRUPTED
+            return TIMED_OUT if ended.timed_out else signalled
         case _:
             return FAILED if isinstance(ended.result.error, ModelFailure | None) else HARNESS_FAILED
 

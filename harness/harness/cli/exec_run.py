@@ -222,6 +222,7 @@ class _Run:
             spent,
             self._timed_out,
             tuple(self._nobody.questions),
+            self._interruption.signal,
             tuple(self._jobs),
         )
 
