@@ -35,6 +35,8 @@ NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What every provider takes as the name of a tool."""
 FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 INFINITE = re.compile(r"NaN|Infinity")
+STORED = "rs_"
+"""How ids of reasoning begin that only a provider knows which keeps it, and ours are asked to keep nothing."""
 FROM_TAGS = "content"
 """The id of reasoning that stood between tags in an answer's text: it would be sent as words of the answer."""
 
@@ -155,7 +157,8 @@ def _call(part: ToolCallPart[Any]) -> ToolCallPart[Any]:
 
 
 def _can_go_back(part: ThinkingPart) -> bool:
-    bound = part.signature or (part.id and part.id != FROM_TAGS) or part.provider_details
+    named = part.id and part.id != FROM_TAGS and not part.id.startswith(STORED)
+    bound = part.signature or part.provider_details or named
     return bool(bound) and well_formed(part.content) == part.content
 
 

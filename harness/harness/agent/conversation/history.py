@@ -15,6 +15,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     ModelResponsePart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -37,6 +38,8 @@ ANSWERED_BY = "answered_by"
 FAILED = "[failed]"
 TELLS_ERRORS = frozenset({"anthropic", "bedrock", "google"})
 """Providers whose protocol can say that a result is an error."""
+SIGNS = frozenset({"anthropic", "bedrock"})
+"""Providers that take no reasoning back without its signature."""
 ID_LENGTH = 40
 """The longest id of a call that every provider takes."""
 
@@ -243,8 +246,17 @@ class _Suit:
 
     def of(self, message: ModelMessage) -> ModelMessage:
         if isinstance(message, ModelResponse):
-            return message if self._is_own(message) else _without_provider(message)
+            return self._with_own_reasoning(message) if self._is_own(message) else _without_provider(message)
         return message if self.system.partition("-")[0] in TELLS_ERRORS else _with_errors_in_words(message)
+
+    def _with_own_reasoning(self, response: ModelResponse) -> ModelResponse:
+        kept = [part for part in response.parts if not isinstance(part, ThinkingPart) or self._takes(part)]
+        if len(kept) == len(response.parts):
+            return response
+        return replace(response, parts=settled_parts(kept, lost_reasoning=True))
+
+    def _takes(self, part: ThinkingPart) -> bool:
+        return part.provider_name == self.system and (bool(part.signature) or self.system not in SIGNS)
 
     def _is_own(self, response: ModelResponse) -> bool:
         mark = (response.metadata or {}).get(ANSWERED_BY)
