@@ -132,6 +132,19 @@ async def test_a_cancelled_writer_has_written(store: SessionStore) -> None:
     assert (await store.load(session_id)).messages == ("{}", '{"second":2}')
 
 
+async def test_what_can_never_be_kept_holds_nothing_else_up(store: SessionStore) -> None:
+    session_id = (await store.create(START)).session_id
+    async with store.writing(session_id) as log:
+        await log.turn_started("t1", "do it")
+        log.note("kind", "before")
+        with pytest.raises(TypeError):
+            await log.turn_ended("t1", "completed", {"cost": object()})  # type: ignore[dict-item]  # that is the point
+        await log.append(["{}"])
+        await log.turn_ended("t1", "failed")
+    stored = await store.load(session_id)
+    assert (stored.messages, stored.turns[0].status, stored.notes[0].text) == (("{}",), "failed", "before")
+
+
 async def test_many_writers_at_once_keep_the_order_of_each(store: SessionStore) -> None:
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log, anyio.create_task_group() as group:

@@ -102,11 +102,13 @@ class StoredLog(ConversationLog):
             items = tuple(self._waiting)
             if not items:
                 return
+            item = items[0]
             try:
                 with transaction(self._db):
                     for item in items:
                         item.work(self._db, self._number)
             except BaseException as error:
+                item.kept = item.kept and _may_be_tried_again(error)
                 for item in items:
                     self._withdraw(item)
                 if isinstance(error, sqlite3.Error):
@@ -119,3 +121,9 @@ class StoredLog(ConversationLog):
         if isinstance(error, sqlite3.IntegrityError):
             return HarnessError(f"the conversation {self.session_id} is not stored any more: it was deleted")
         return self._files.unusable(error)
+
+
+def _may_be_tried_again(error: BaseException) -> bool:
+    """Whether it failed for what is around it, and not for itself: too large, or nothing that can be kept."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.Error) and code not in (sqlite3.SQLITE_TOOBIG, None)
