@@ -137,7 +137,8 @@ def _choices(question: Question) -> list[Line]:
     texts = [f"{letters[scope]} {MEANINGS[scope]}" for scope in MEANINGS if scope in question.scopes]
     if (change := editable(question)) is not None:
         texts.append(f"{CHANGE} change the {change[0].replace('_', ' ')} first")
-    return [line(Span(f"  {' · '.join(pair)}", "accent")) for pair in zip(*[iter([*texts, ""])] * 2, strict=False)]
+    pairs = [texts[number : number + 2] for number in range(0, len(texts), 2)]
+    return [line(Span(f"  {' · '.join(pair)}", "accent")) for pair in pairs]
 
 
 def _complaint(text: str, question: Question) -> str:

@@ -47,6 +47,8 @@ from .themes import Line, Role, Span, line
 __all__ = ["View"]
 
 log = logging.getLogger(__name__)
+WORDS = (AnswerCompleted, AnswerDelta, ReasoningDelta, RequestStarted, TurnCompleted, TurnStarted)
+"""What a sub-agent says and thinks is for the agent that asked it."""
 TAILS = 8
 """Lines of output of all running calls together."""
 SHOWN_PLAIN = 30
@@ -319,5 +321,5 @@ class View:
         self.note(f"paused by {event.by}{f': {event.reason}' if event.reason else ''}; /resume goes on", "warn")
 
     def _failed(self, event: Failure) -> None:
-        if event.call_id not in self._running:
+        if not event.call_id:  # else the end of the call says it
             self.note(event.message, "error")
