@@ -116,7 +116,9 @@ async def open_telemetry(
     Raises:
         ConfigError: it is wanted, and cannot be had.
     """
-    options = telemetry_options(wanted=wanted, content=content, has_library=_has_library())
+    is_asked_for = wanted or any(name.startswith("OTEL_") for name in os.environ)
+    has_library = is_asked_for and await to_thread.run_sync(_has_library)
+    options = telemetry_options(wanted=wanted, content=content, has_library=has_library)
     if not options.on:
         yield None
         return
