@@ -212,3 +212,14 @@ async def test_a_model_that_binds_its_reasoning_to_all_before_it_is_not_told_of_
             idle, busy = "[situation: ]\n- your pane main: at the prompt, in /", "[situation: ]\n- job 3 runs"
             for model, text, told in ((binds, idle, False), (binds, busy, True), (other, idle, True)):
                 assert (len(with_situation([prompt("go")], text, model.model)[0].parts) == 2) is told
+
+
+@pytest.mark.parametrize("provider", MODELS)
+async def test_reasoning_that_nobody_has_signed_is_not_sent_as_words(provider: str) -> None:
+    with anyio.fail_after(60), model_server([say("ok")]) as server:
+        async with opened(server, provider) as model:
+            thought = ThinkingPart("I should hide this", provider_name="anthropic", provider_details={"x": 1})
+            answer = ModelResponse([thought, TextPart("hi")], provider_name=model.model.system)
+            await answer_to([prompt("hello"), answer, prompt("and?")], model)
+    assert not server.refused
+    assert "I should hide this" not in server.asked[0].text
