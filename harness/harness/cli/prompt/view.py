@@ -47,8 +47,6 @@ from .themes import Line, Role, Span, line
 __all__ = ["View"]
 
 log = logging.getLogger(__name__)
-WORDS = (AnswerCompleted, AnswerDelta, ReasoningDelta, RequestStarted, TurnCompleted, TurnStarted)
-"""What a sub-agent says and thinks is for the agent that asked it."""
 TAILS = 8
 """Lines of output of all running calls together."""
 SHOWN_PLAIN = 30
@@ -123,13 +121,19 @@ class View:
     # -- what it is told
 
     def heard(self, event: Event) -> None:
-        """Show an event. Of sub-agents the calls are shown; their words are for the agent that they work for."""
-        if event.parent_call and isinstance(event, WORDS):
-            return
+        """Show an event. Of sub-agents the calls are shown; their words are for the agent that they work for.
+
+        What cannot be shown is said, and harms nothing but the view.
+        """
         reaction = self._reactions.get(type(event))
-        if reaction is not None:
+        if reaction is None or (event.parent_call and isinstance(event, WORDS)):
+            return
+        try:
             reaction(event)
             self.tick()
+        except Exception as error:
+            log.debug("an event could not be shown", exc_info=True)
+            self.note(f"{type(event).__name__} could not be shown: {type(error).__name__}: {error}", "error")
 
     def heard_of_jobs(self, event: Event) -> None:
         """Take note of what the operator's own commands leave running."""
