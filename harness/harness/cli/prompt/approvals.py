@@ -147,14 +147,21 @@ def _complaint(text: str, question: Question) -> str:
 
 
 class PromptApprover(Approver):
-    """The operator at the prompt. ``changed`` is called with a call as the operator changed it."""
+    """The operator at the prompt.
 
-    def __init__(self, surface: Surface, changed: Callable[[ToolCall], None] = lambda call: None) -> None:
+    Args:
+        changed: is called with a call as the operator changed it.
+        catch_up: shows what has happened before the question.
+    """
+
+    def __init__(self, surface: Surface, changed: Callable[[ToolCall], None], catch_up: Callable[[], None]) -> None:
         self._surface = surface
         self._changed = changed
+        self._catch_up = catch_up
 
     async def ask(self, question: Question) -> Answer:
         """Show it and wait for a clear answer. None at all is no."""
+        self._catch_up()
         asking = replace(asking_of(question), check=lambda text: _complaint(text, question))
         while True:
             text = await self._surface.ask(asking)

@@ -51,6 +51,7 @@ class Conversations:
         self._tasks = tasks
         self._changed = changed
         self._one = anyio.Lock()
+        self._events: Subscription | None = None
         self.current: Conversation | None = None
 
     async def open(self, begun: Begun) -> Conversation:
@@ -111,7 +112,13 @@ class Conversations:
             self._view.note(f"the conversation was closed: {what}; {resume}", "error")
             opened.left.set()
 
+    def catch_up(self) -> None:
+        """Show now what has happened: what is asked next stands below it."""
+        for event in joined(self._events.drain() if self._events is not None else ()):
+            self._view.heard(event)
+
     async def _watch(self, events: Subscription) -> None:
+        self._events = events
         async for event in events:
             for each in joined((event, *events.drain())):
                 self._view.heard(each)

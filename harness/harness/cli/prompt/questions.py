@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion
 from ..questioning import parse_reply, question_text
 from .surface import Asking, Surface
@@ -11,13 +13,15 @@ __all__ = ["PromptQuestioner"]
 
 
 class PromptQuestioner(Questioner):
-    """The operator at the prompt."""
+    """The operator at the prompt. ``catch_up`` shows what has happened before the question."""
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, catch_up: Callable[[], None]) -> None:
         self._surface = surface
+        self._catch_up = catch_up
 
     async def ask(self, asked: Asked) -> Replies | None:
         """One question after the other; Ctrl-C or Ctrl-D declines all of them."""
+        self._catch_up()
         replies = []
         for number, question in enumerate(asked.questions, 1):
             lines = _lines(question, number, len(asked.questions))

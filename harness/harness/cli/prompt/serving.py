@@ -246,10 +246,11 @@ class Serving:
             raise HarnessError("no model is configured", hint="/model PROVIDER:MODEL takes one")
         settings = self._session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
+        approver = PromptApprover(self.surface, self._changed, self._catch_up)
         return Begun(
             profile=chosen,
             settings=self._settings or AgentSettings(),
-            people=People(PromptApprover(self.surface, self._changed), PromptQuestioner(self.surface), self._timed),
+            people=People(approver, PromptQuestioner(self.surface, self._catch_up), self._timed),
             session_id=self._wanted.session_id,
             here=self._wanted.here,
             tmux=tmux,
@@ -258,6 +259,9 @@ class Serving:
             models=self._models,
             config_file=self._session.invocation.choices.config_file,
         )
+
+    def _catch_up(self) -> None:
+        self._loop.supplies.conversations.catch_up()
 
     def _changed(self, call: ToolCall) -> None:
         """Let everybody know what runs instead of what the model asked for."""
