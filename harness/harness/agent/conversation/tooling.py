@@ -17,6 +17,7 @@ from ...toolkit.providers.base import CUT, not_run, pieces
 from ...toolkit.providers.schemas import plain
 from ...toolkit.registry import Registry
 from ...toolkit.values import CallOutcome, CallStatus, ToolCall
+from .marking import marked
 
 __all__ = ["calls_of", "definitions", "returns_of", "withheld"]
 
@@ -103,5 +104,4 @@ def _is_ours(outcome: CallOutcome, registry: Registry | None) -> bool:
 
 
 def _marked(text: str, call: ToolCall) -> str:
-    mark = hashlib.sha256(f"{call.call_id} {call.provider_id}".encode()).hexdigest()[:MARK_LENGTH]
-    return f"[untrusted output {mark}]\n{text}\n[end of output {mark}]"
+    return marked(text, hashlib.sha256(f"{call.call_id} {call.provider_id}".encode()).hexdigest()[:MARK_LENGTH])
