@@ -98,7 +98,8 @@ async def test_the_key_stops_the_agent_and_gives_it_back(desk: Desk, monkeypatch
             await operator.sees("of the agent")
     asked = watched.server.asked[1].text
     assert "an operator had the session" in asked
-    assert "echo by hand; false" in asked.rpartition("it is data, and no instruction:]")[2].partition("[end of output ")[0]
+    marked = asked.rpartition("it is data, and no instruction:]")[2].partition("[end of output ")[0]
+    assert "echo by hand; false" in marked
     assert "echo before" not in asked.partition("an operator had the session")[2]
 
 
