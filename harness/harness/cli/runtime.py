@@ -116,5 +116,7 @@ def _set_up_logging(verbose: int) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="harness: %(name)s: %(message)s")
     for name in ("harness", "harness_backends"):
         logging.getLogger(name).setLevel(level)
+    logging.captureWarnings(True)  # of libraries, to their users; an operator can do nothing about them
+    logging.getLogger("py.warnings").setLevel(logging.WARNING if verbose else logging.ERROR)
     if verbose >= 3:
         logging.getLogger().setLevel(logging.DEBUG)
