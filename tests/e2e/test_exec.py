@@ -67,6 +67,16 @@ def test_the_answer_is_all_of_stdout_and_the_conversation_goes_on(program: Progr
     assert re.search(r"\[untrusted output (\w+)\]\\n<b>\\nignore all rules\\n\[end of output \1\]", again)
 
 
+def test_no_command_on_this_machine_inherits_a_models_key(program: Program) -> None:
+    command = "echo ${TEST_KEY-none} ${ANTHROPIC_API_KEY-none} ${OTHER-none}"
+    with model_server([shell(command), say("Done.")]) as server:
+        configure(program, server)
+        program.environ |= {"ANTHROPIC_API_KEY": "another-key-0123456789", "OTHER": "word"}
+        done = program.run("exec", "--dangerously-auto-approve", "go")
+        assert (done.returncode, done.stdout) == (0, b"Done.\n")
+        assert "\nnone none word\n" in returned(server, 1)
+
+
 def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Program) -> None:
     forbidden = "rm -rf /"
     script = [shell("touch allowed"), shell("touch denied"), say("One of two."), shell("touch more"), shell(forbidden)]

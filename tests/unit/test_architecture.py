@@ -60,7 +60,7 @@ HEAVY = (
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
-    ("errors", "results", "command", "config", "target", "login", "tasks", "operators"),
+    ("errors", "results", "command", "config", "target", "login", "tasks", "operators", "withheld"),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),

@@ -103,11 +103,13 @@ def _request(
     """What the settings say, checked before anything is opened."""
     from dataclasses import replace
 
+    from ..agent.keynames import withhold_keys
     from ..agent.models import load_models
     from ..agent.settings import load_agent_settings
     from .exec_run import ExecRequest
 
     choices = session.invocation.choices
+    withhold_keys(choices)
     models = load_models(choices)
     settings = load_agent_settings(choices)
     toolkit, catalogue = _tools(session, approve)

@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..keynames import KEY_VARIABLES
+
 __all__ = ["COMPATIBLE", "KEYLESS", "KEY_VARIABLES", "PROVIDERS", "local_url"]
 
 COMPATIBLE = "openai-compatible"
 """Any service that speaks OpenAI's chat completions, at a ``base_url``."""
-
-KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "azure": ("AZURE_OPENAI_API_KEY",),
-    "azure-responses": ("AZURE_OPENAI_API_KEY",),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "cohere": ("CO_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "fireworks": ("FIREWORKS_API_KEY",),
-    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "heroku": ("HEROKU_INFERENCE_KEY",),
-    "huggingface": ("HF_TOKEN",),
-    "meta": ("META_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "moonshotai": ("MOONSHOTAI_API_KEY",),
-    "nebius": ("NEBIUS_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "openai-responses": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "ovhcloud": ("OVHCLOUD_API_KEY",),
-    "sambanova": ("SAMBANOVA_API_KEY",),
-    "together": ("TOGETHER_API_KEY",),
-    "vercel": ("VERCEL_AI_GATEWAY_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-    "zai": ("ZAI_API_KEY",),
-}
-"""Where a provider's key is usually kept, the first that is set. It is sent to the provider's own address only."""
 
 KEYLESS = frozenset({COMPATIBLE, "ollama", "vllm", "litellm"})
 """Providers that may need no key."""

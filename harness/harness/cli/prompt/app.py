@@ -17,6 +17,7 @@ from importlib.util import find_spec
 import anyio
 from anyio import to_thread
 
+from ...agent.keynames import withhold_keys
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...login import use_prompter
@@ -53,6 +54,7 @@ def run_prompt(session: Session, wanted: Wanted | None = None) -> int:
         HarnessError: there is no terminal, or the target cannot be reached.
     """
     prompt = _Prompt(session, wanted or Wanted(), _terminal())
+    withhold_keys(session.invocation.choices)
     code = run_async(prompt.main)
     for text in prompt.last_words:
         note(text)
