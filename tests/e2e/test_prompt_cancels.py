@@ -54,6 +54,7 @@ async def test_ctrl_c_cancels_the_turn_in_every_state(seats: Seats) -> None:
     await seat.sees("▲ may run_shell", "[y/")
     seat.press("C-c")
     await seat.sees_again("the turn was cancelled", 3)
+    await seat.sees("cancelled before it began")
     seat.enter("four")
     await seat.on_screen("answer:")
     seat.press("C-c")

@@ -228,6 +228,31 @@ async def test_a_cancelled_call_is_an_outcome_and_is_recorded() -> None:
     assert "look before you repeat it" in outcomes[0].result.text
 
 
+async def test_a_call_that_is_cancelled_before_it_began_is_not_said_to_have_changed_anything() -> None:
+    asked = anyio.Event()
+
+    class Asks(Hook):
+        async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+            asked.set()
+            await anyio.sleep_forever()
+            return call
+
+    trace = Trace()
+    made = toolbox([SayTool(trace, MUTATING)], hooks=(Asks(),), trace=trace)
+    outcomes: list[CallOutcome] = []
+
+    async def run() -> None:
+        outcomes.append(await made.executor.call(ToolCall("say", {}, "c1")))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await asked.wait()
+            made.executor.cancel("c1")
+    assert (outcomes[0].status, trace.steps) == (CallStatus.CANCELLED, [])
+    assert outcomes[0].result.text == "cancelled before it began: nothing of it was run"
+
+
 async def test_a_cancelled_caller_leaves_a_completion_and_a_record() -> None:
     tool = Slow(None)
     made = toolbox([tool])

@@ -35,6 +35,8 @@ class CallNotes:
 
     job_id: str = ""
     """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
+    begun: bool = False
+    """The tool was started: from then on it may have changed something."""
     requested: ToolCall | None = None
     """The call as it may be shown, once its arguments are known to be valid."""
     shown: str = ""

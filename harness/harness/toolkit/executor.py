@@ -23,9 +23,9 @@ from .batch import CONCURRENCY, Order, run_batch
 from .context import CallNotes, ToolContext
 from .contract import Tool
 from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
-from .failures import cancelled, failure_of, redacted, status_of
+from .failures import failure_of, redacted, status_of
 from .locks import PathLocks
-from .pipeline import Pipeline, Prepared
+from .pipeline import Pipeline, Prepared, cut_short
 from .profiles import FacedCall, FacedTool
 from .registry import Registry
 from .seams import FileVersions, Spawner
@@ -175,7 +175,7 @@ class Executor:
         return await pipeline.through(prepared)
 
     def _cancelled(self, call: ToolCall, ctx: ToolContext) -> CallOutcome:
-        return CallOutcome(call, cancelled(ctx.notes.partial), CallStatus.CANCELLED)
+        return CallOutcome(call, cut_short(ctx.notes), CallStatus.CANCELLED)
 
     def _complete(self, outcome: CallOutcome, started: float, ctx: ToolContext) -> CallOutcome:
         outcome = replace(outcome, seconds=anyio.current_time() - started)

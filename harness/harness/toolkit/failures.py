@@ -19,7 +19,7 @@ from ..errors import (
 )
 from .values import CallStatus, ToolResult
 
-__all__ = ["cancelled", "failure_of", "not_the_tool", "redacted", "refused", "status_of", "timed_out"]
+__all__ = ["cancelled", "failure_of", "not_begun", "not_the_tool", "redacted", "refused", "status_of", "timed_out"]
 
 ADAPT = (FileError, TerminalError, JobNotFound, UnsupportedOperation)
 """The target answered: the model can do something else."""
@@ -96,6 +96,11 @@ def timed_out(seconds: float, partial: str) -> ToolResult:
 def cancelled(partial: str) -> ToolResult:
     """A call was cancelled."""
     return ToolResult.failure("cancelled", _with_partial(f"cancelled; {MAYBE}", partial))
+
+
+def not_begun() -> ToolResult:
+    """A call was cancelled before it ran: at the question, say, or while it waited for another."""
+    return ToolResult.failure("cancelled", "cancelled before it began: nothing of it was run")
 
 
 def refused(reason: str, by: str) -> ToolResult:

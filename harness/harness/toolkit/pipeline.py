@@ -10,10 +10,10 @@ import anyio
 
 from ..errors import HarnessError, ToolError
 from .arguments import decode
-from .context import ToolContext
+from .context import CallNotes, ToolContext
 from .contract import Intent, OutputLimit, Tool, Traits
 from .events import Failure
-from .failures import MAYBE, cancelled, failure_of, not_the_tool, redacted, refused, status_of, timed_out
+from .failures import MAYBE, cancelled, failure_of, not_begun, not_the_tool, redacted, refused, status_of, timed_out
 from .limits import BLOCK_LIMIT, cut_result
 from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
@@ -21,7 +21,7 @@ from .services import Services
 from .typed import panes_typed_into, without_typed
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
-__all__ = ["Pipeline", "Prepared"]
+__all__ = ["Pipeline", "Prepared", "cut_short"]
 
 Kind = TypeVar("Kind")
 CHANGES = 3
@@ -199,7 +199,7 @@ class Pipeline:
         try:
             result, error = await self._locked(prepared)
         except BaseException:
-            await self._end(CallStatus.CANCELLED, cancelled(self.ctx.notes.partial))
+            await self._end(CallStatus.CANCELLED, cut_short(self.ctx.notes))
             raise
         finally:
             if mutating and self.services.results is not None:
@@ -224,6 +224,7 @@ class Pipeline:
     async def _run(self, prepared: Prepared) -> tuple[ToolResult, ToolError | None]:
         limit = prepared.traits.timeout
         try:
+            self.ctx.notes.begun = True
             with anyio.move_on_after(limit) as scope:
                 return _of_kind(await prepared.tool.run(prepared.args, self.ctx), ToolResult), None
         except Exception as error:  # the two axes: a result for the model, an error for the operator
@@ -251,6 +252,11 @@ class Pipeline:
         """How much of the result is kept; a profile makes its own form of most of it, and cuts that."""
         limit = prepared.traits.limit
         return limit if self.ctx.notes.faced is None else replace(limit, characters=BLOCK_LIMIT - NOTICE)
+
+
+def cut_short(notes: CallNotes) -> ToolResult:
+    """What a call that was cancelled has come to."""
+    return cancelled(notes.partial) if notes.begun else not_begun()
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
