@@ -37,7 +37,7 @@ async def test_a_conversation_is_shown_as_it_comes(seats: Seats, size: tuple[int
     await seat.sees("The disk is full.", " • one", "thought for")
     seat.press("C-o")
     await seat.sees("│ first I", "│ think")
-    seat.enter("and now?")
+    seat.enter("and now \u202e?")
     await seat.sees("● run_shell", "exit code 0", "│ hidden", "│ red", "wide:", "広", "end.")
     await seat.on_screen("idle", "»", "/200k", "asks")
     assert "over \\u202eltr &#x202e; <b>html</b>" in seat.history

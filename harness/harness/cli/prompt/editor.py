@@ -31,6 +31,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from .keyboard import Keyboard
 from .printable import printable
+from .spelling import SpelledOut
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened
 from .themes import Line, Theme
 
@@ -163,7 +164,12 @@ class Editor:
         secret = Condition(lambda: self._shown.asking is not None and self._shown.asking.secret)
         search = SearchToolbar()
         line = Window(
-            BufferControl(self.line, search_buffer_control=search.control, preview_search=True),
+            BufferControl(
+                self.line,
+                input_processors=[SpelledOut()],
+                search_buffer_control=search.control,
+                preview_search=True,
+            ),
             height=Dimension(min=1, max=LINES_TYPED),
             wrap_lines=True,
             dont_extend_height=True,
@@ -174,6 +180,7 @@ class Editor:
                 self._answer,
                 input_processors=[
                     ConditionalProcessor(PasswordProcessor(), secret),
+                    SpelledOut(),
                     BeforeInput(self._label, style="class:prompt"),
                 ],
             ),
