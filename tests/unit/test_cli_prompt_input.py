@@ -99,6 +99,12 @@ def test_a_question_shows_everything_and_obeys_nothing() -> None:
     assert any("EVERYTHING" in one for one in shown)
 
 
+def test_a_line_so_long_that_it_fills_the_screen_has_the_question_below_it_again() -> None:
+    shown = [text_of(one) for one in asking_of(question("touch " + "x" * 5_000)).lines]
+    assert [text for text in shown if text.startswith("▲ may run_shell")] == [shown[0], shown[2]]
+    assert len([one for one in asking_of(question("touch x")).lines if text_of(one).startswith("▲")]) == 1
+
+
 def test_below_a_long_command_the_question_stands_again() -> None:
     shown = [text_of(one) for one in asking_of(question("\n".join(map(str, range(100))))).lines]
     assert shown.count("▲ may run_shell run on ssh://web1?") == 2

@@ -43,6 +43,8 @@ EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text"
 NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator did not answer")
 LINES = 15
 """Lines of a text after which the question is asked again below it."""
+COLUMNS = 80
+"""The width for which long lines count as several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,18 @@ def asking_of(question: Question) -> Asking:
     lines: list[Line] = [
         _headline(question),
         *what,
-        *([_headline(question)] if len(what) > LINES else []),
+        *([_headline(question)] if _height(question) > LINES else []),
         *(line(f"  {readable(one)}") for one in question.preview.splitlines()),
         *_facts(question),
         line(Span(f"  {readable(question.reason)}", "dim")),
         *_choices(question),
     ]
     return Asking(tuple(lines), f"[{'/'.join(_letters(question))}]", kind="approval")
+
+
+def _height(question: Question) -> int:
+    """How many lines the text of a call takes."""
+    return sum(1 + len(readable(one)) // COLUMNS for one in question.what.splitlines())
 
 
 def _headline(question: Question) -> Line:
