@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -56,6 +57,9 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     assert lines[0].split() == ["ID", "CHANGED", "TARGET", "TMUX", "MODEL", "TURNS", "WHAT"]
     assert any(line.startswith(first) and line.endswith("disk: why is the disk full?") for line in lines)
 
+    pipe = program.home / "pipe"
+    os.mkfifo(pipe)
+    assert "is no file" in told(program, "resume", "--import", str(pipe), code=125)
     file = program.home / "it.json"
     told(program, "resume", "disk", "--export", str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

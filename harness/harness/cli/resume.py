@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from dataclasses import replace
 from functools import partial
@@ -244,7 +245,16 @@ def _message_check() -> Callable[[str], object] | None:
 
 def _read(path: str) -> str:
     try:
-        data = read_stdin() if path == "-" else Path(path).read_bytes()
+        data = read_stdin() if path == "-" else _file(path)
     except OSError as error:
         raise HarnessError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
     return data.decode("utf-8", "replace")
+
+
+def _file(path: str) -> bytes:
+    """A file's bytes; a pipe that nobody writes to would hold the program up for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise HarnessError(f"{path} is no file", hint="'-' reads standard input")
+        return file.read()
