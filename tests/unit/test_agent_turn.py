@@ -151,7 +151,7 @@ async def test_cancel_stops_an_answer_and_keeps_what_was_said(tmp_path: Path, mo
         async with agent_desk(tmp_path, monkeypatch, script) as desk:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(desk.agent.turn, "go")
-                await desk.seen_of(AnswerDelta)
+                await desk.until(lambda: "the disk." in "".join(event.text for event in desk.of(AnswerDelta)))
                 assert desk.agent.state.doing == "thinking"
                 assert desk.agent.cancel()
             gate.open()

@@ -103,9 +103,10 @@ class PeopleAtSession(Operators):
         now = anyio.current_time()
         ran = pane.by_hand != self._ran.setdefault(pane.uid, pane.by_hand)
         edits = pane.phase == "prompt" and now - pane.prompted > SETTLED
+        self._ran[pane.uid] = pane.by_hand  # also when nobody looks now: it is no sign of what comes later
         if pane.jobs or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
             return
-        self._looking, self._ran[pane.uid] = True, pane.by_hand
+        self._looking = True
         self._tasks.start_soon(self._look, pane, RECENT if ran else min(RECENT, now - pane.prompted))
 
     async def _look(self, pane: Pane, seconds: float) -> None:
@@ -134,7 +135,7 @@ class PeopleAtSession(Operators):
             return
         taken = event.args[-1] == "1"
         if taken != self._taken:
-            self._taken = taken
+            self._taken, self._looked = taken, anyio.current_time() + RECENT  # a key was pressed, and it was this one
             self._listener(OperatorActivity("took" if taken else "returned"))
 
     async def back(self) -> None:
