@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import anyio
@@ -82,13 +82,6 @@ class AgentState:
     paused_by: str = ""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    queued: Queued
-    done: anyio.Event = field(default_factory=anyio.Event)
-    result: TurnResult | None = None
-
-
 class AgentCompactor(Compactor):
     """What the tool ``compact`` finds; :class:`Agent` puts itself in when it is there."""
 
@@ -135,7 +128,7 @@ class Agent:
         self._context = 0
         self._limit = profile.context_limit
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[Queued] = deque()
         self._places = 0
         self._more = anyio.Event()
         self._one = anyio.Lock()
@@ -182,7 +175,7 @@ class Agent:
             self._context,
             self._limit,
             self._spent,
-            tuple(one.queued for one in self._queue),
+            tuple(self._queue),
             self._paused_by,
         )
 
@@ -201,20 +194,16 @@ class Agent:
 
     def submit(self, prompt: str, *, origin: Origin = "operator") -> int:
         """Put a prompt behind those that wait; :meth:`serve` works on it. Returns its place, by which it is named."""
-        return self._put(prompt, origin).queued.place
-
-    def _put(self, prompt: str, origin: Origin) -> _Waiting:
         self._places += 1
-        waiting = _Waiting(Queued(self._places, prompt, origin))
-        self._queue.append(waiting)
+        self._queue.append(Queued(self._places, prompt, origin))
         self.events.publish(PromptQueued(place=self._places, prompt=self.executor.services.redactor.text(prompt)))
         self._more.set()
-        return waiting
+        return self._places
 
     def withdraw(self, place: int) -> bool:
         """Take a prompt back; False when it does not wait any more."""
         for waiting in self._queue:
-            if waiting.queued.place == place:
+            if waiting.place == place:
                 self._queue.remove(waiting)
                 self.events.publish(PromptWithdrawn(place=place))
                 return True
@@ -233,7 +222,7 @@ class Agent:
                 if self._gate.paused:
                     await self._gate.passed()
                     continue  # it may have been withdrawn
-                await self._worked(self._queue.popleft().queued)
+                await self._worked(self._queue.popleft())
             self._more = anyio.Event()
 
     async def _worked(self, queued: Queued) -> TurnResult:
