@@ -6,14 +6,30 @@ import json
 import re
 
 import pytest
+from pydantic import BaseModel
 from pydantic_ai.messages import BinaryImage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from tests.support.conversations import PNG
 
 from harness.agent.conversation.tooling import calls_of, definitions, returns_of, withheld
 from harness.errors import ToolError
 from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.context import ToolContext
+from harness.toolkit.contract import Tool
+from harness.toolkit.registry import Registry
 from harness.toolkit.toolsettings import ToolSettings
 from harness.toolkit.values import CallOutcome, CallStatus, Image, Text, ToolCall, ToolResult
+
+
+class NoArguments(BaseModel):
+    """Nothing."""
+
+
+class Told(Tool[NoArguments]):
+    """A tool that is only told of."""
+
+    async def run(self, args: NoArguments, ctx: ToolContext) -> ToolResult:
+        raise NotImplementedError
+
 
 REGISTRY = load_catalogue(ToolSettings()).known
 MARKED = re.compile(r"\[untrusted output ([0-9a-f]{8})\]\n(.*)\n\[end of output \1\]", re.DOTALL)
@@ -32,6 +48,17 @@ def test_definitions_are_the_same_text_for_the_same_tools_and_hold_no_references
     text = json.dumps([one.parameters_json_schema for one in first])
     assert '"$ref"' not in text
     assert all(one.parameters_json_schema["type"] == "object" and one.description for one in first)
+
+
+def test_definitions_follow_the_registry() -> None:
+    registry = Registry(REGISTRY.list())
+    before = definitions(registry)
+    registry.unregister("time")
+    without = definitions(registry)
+    assert {one.name for one in before} - {one.name for one in without} == {"time"}
+    registry.register(Told("time", "What the clock in the hall says.", NoArguments))
+    described = {one.name: one.description for one in definitions(registry)}
+    assert described["time"] == "What the clock in the hall says."
 
 
 def test_calls_keep_their_order_their_ids_and_what_is_no_json() -> None:

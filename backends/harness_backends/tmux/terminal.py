@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -34,11 +35,13 @@ from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
 from .panes import PaneTable
 from .people import PeopleAtSession, watching
-from .plainterm import PlainTerminal, control_refused, open_plain
 from .protocol import Notification, Output
 from .runner import PaneRunner
 from .sessions import SessionTable
 from .where import tmux_place
+
+if TYPE_CHECKING:
+    from .plainterm import PlainTerminal
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
@@ -333,12 +336,16 @@ async def _open_link(link: Link, table: PaneTable, store: JobStore, tasks: Backg
     setup = link.setup
     parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name())
     if setup.config.control_mode == "never":
+        from .plainterm import open_plain  # few need it
+
         return await open_plain(*parts, 'control_mode = "never"')
     try:
         await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd))
     except PaneGone:
         raise
     except (ConnectionLost, TerminalError) as error:
+        from .plainterm import control_refused, open_plain
+
         if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
             raise
         try:

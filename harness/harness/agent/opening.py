@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .transcript import Transcript
 
-__all__ = ["OpenOne", "People", "Taken", "load_agent", "open_agent"]
+__all__ = ["OpenOne", "People", "Taken", "load_agent", "open_agent", "rehearse"]
 
 OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
 
@@ -65,6 +65,18 @@ def load_agent() -> None:
         raise ConfigError(
             f"the agent needs a library that is not installed: {name}", hint="pip install 'harness-ops[agent]'"
         ) from None
+
+
+def rehearse(agent: Agent) -> None:
+    """Load and make what the agent's first request needs and later ones have; in a thread, while nothing is asked yet.
+
+    No key is read, and nothing is sent.
+    """
+    from .conversation.tooling import definitions
+    from .models.opening import load_libraries
+
+    definitions(agent.executor.registry)
+    load_libraries(agent.profile)
 
 
 class _OpenModels:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic_ai.messages import BinaryImage, ModelRequestPart, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
+from ...toolkit.contract import Tool
 from ...toolkit.providers.base import CUT, not_run, pieces
 from ...toolkit.providers.schemas import plain
 from ...toolkit.registry import Registry
@@ -32,12 +34,22 @@ OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "ti
 MARK_LENGTH = 8
 
 
+_told: WeakKeyDictionary[Registry, tuple[list[Tool[Any]], list[ToolDefinition]]] = WeakKeyDictionary()
+"""What was made of the tools of a registry when it was last asked for: making it takes 5 ms, and each request asks."""
+
+
 def definitions(registry: Registry) -> list[ToolDefinition]:
     """The tools as a request names them, by name: the same tools give the same text."""
-    return [
-        ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=plain(tool.schema))
-        for tool in registry.list()
-    ]
+    tools = registry.list()
+    before, made = _told.get(registry, ([], []))
+    if len(before) != len(tools) or any(one is not other for one, other in zip(before, tools, strict=True)):
+        made = [_definition(tool) for tool in tools]
+        _told[registry] = (tools, made)
+    return made.copy()
+
+
+def _definition(tool: Tool[Any]) -> ToolDefinition:
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=plain(tool.schema))
 
 
 def calls_of(response: ModelResponse, message_id: str) -> list[ToolCall]:

@@ -6,7 +6,9 @@ import inspect
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
 from typing import Any, cast
 
 import anyio
@@ -24,7 +26,7 @@ from .prices import context_limit_of
 from .profiles import ModelProfile
 from .providers import COMPATIBLE, KEY_VARIABLES, KEYLESS, local_url
 
-__all__ = ["opened"]
+__all__ = ["load_libraries", "opened"]
 
 NEED_URL = frozenset({COMPATIBLE, "litellm"})
 NO_KEY = "none"
@@ -36,6 +38,18 @@ WIRE = {"openai": "openai-chat"}
 STORING = frozenset({"azure-responses", "openai-responses"})
 """Providers that keep what hosts say unless they are asked not to."""
 THINKING = {"off": False, "low": "low", "medium": "medium", "high": "high"}
+
+
+def load_libraries(profile: ModelProfile) -> None:
+    """Import what the profile's provider needs: half a second that its first request need not wait for.
+
+    What is wrong is not said here, but by :func:`opened`.
+    """
+    kind = "openai" if profile.provider == COMPATIBLE else profile.provider
+    with suppress(Exception):
+        _class_of(replace(profile, provider=kind))
+    with suppress(Exception):
+        import_module(f"pydantic_ai.models.{kind.partition('-')[0]}")
 
 
 @asynccontextmanager

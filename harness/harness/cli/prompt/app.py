@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -26,6 +27,9 @@ from ..output import note
 from ..runtime import Needs, Session
 from ..streams import Interruption, run_async
 from .logins import PromptPrompter
+
+if TYPE_CHECKING:
+    from .facing import Facing
 
 __all__ = ["Wanted", "run_prompt"]
 
@@ -96,17 +100,29 @@ class _Prompt:
         return 0
 
     async def _serve(self, execution: ExecutionContext) -> None:
-        from .serving import Serving
+        from .facing import Facing
 
         plain = self._wanted.plain or os.environ.get("TERM", "") in DUMB
-        serving = Serving(self._session, self._wanted, execution, self._terminal, plain=plain)
-        async with serving.surface.serve():
-            self._prompter.surface = serving.surface
+        color = self._session.invocation.color is not False
+        facing = Facing(execution, self._terminal, plain=plain, color=color)
+        facing.greet()
+        async with facing.surface.serve():
+            self._prompter.surface = facing.surface
             try:
-                await serving.run()
+                await self._work(execution, facing)
             finally:
                 self._prompter.surface = None
-                self.last_words = serving.last_words
+
+    async def _work(self, execution: ExecutionContext, facing: Facing) -> None:
+        """Load what works behind the surface, which takes in meanwhile what is entered."""
+        await to_thread.run_sync(import_module, ".serving", __package__)
+        from .serving import Serving
+
+        serving = Serving(self._session, self._wanted, execution, facing)
+        try:
+            await serving.run()
+        finally:
+            self.last_words = serving.last_words
 
 
 @asynccontextmanager
@@ -130,7 +146,7 @@ def _load() -> None:
         ConfigError: a library is not installed.
     """
     try:
-        import_module(".serving", __package__)
+        import_module(".screen", __package__)
         missing = "" if find_spec("rich") and find_spec("markdown_it") else "rich"
     except ModuleNotFoundError as error:
         missing = error.name or "prompt_toolkit"

@@ -121,6 +121,8 @@ class Screen(Surface):
         self._going_on: tuple[Line, ...] = ()
         self._question: _Question | None = None
         self._one = anyio.Lock()
+        self._drawn = anyio.Event()
+        self._editor.app.after_render += lambda app: self._drawn.set()
         self._opened = anyio.Event()
         self._key = anyio.Event()
         self._lent: list[str] | None = None
@@ -135,6 +137,7 @@ class Screen(Surface):
             tasks.start_soon(self._run)
             tasks.start_soon(self._interrupts)
             try:
+                await self._drawn.wait()
                 yield
             finally:
                 if self._editor.app.is_running:
@@ -146,6 +149,8 @@ class Screen(Surface):
             await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
         except EOFError:
             self._happened(Ended(gone=True))
+        finally:
+            self._drawn.set()
 
     async def _interrupts(self) -> None:
         before = signal.getsignal(signal.SIGINT)

@@ -1,8 +1,7 @@
-"""The prompt on an open target: its surface, and what is opened behind it."""
+"""The prompt on an open target: what is opened behind its surface."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,24 +13,21 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...tasks import BackgroundTasks, background_tasks
+from ...tasks import background_tasks
 from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
 from ..resuming import stored_choices
 from ..runtime import Session
 from .callview import subject_of
 from .commands import completions
-from .completing import PromptCompleter, Suggested
+from .completing import Suggested
 from .conversing import Begun, Conversation
+from .facing import Facing
 from .front import PromptFront
-from .history import EnteredBefore, history_path
 from .logs import logs_shown
 from .loop import Loop, Supplies
 from .markdown import LIBRARIES
-from .plain import Plain
-from .screen import Screen
-from .surface import Surface
-from .themes import Span, line, theme_for
+from .themes import theme_for
 from .view import View
 
 if TYPE_CHECKING:
@@ -51,31 +47,25 @@ CLOSING = 10.0
 class Serving:
     """One prompt on one target."""
 
-    def __init__(
-        self, session: Session, wanted: Wanted, execution: ExecutionContext, terminal: int, *, plain: bool
-    ) -> None:
+    def __init__(self, session: Session, wanted: Wanted, execution: ExecutionContext, facing: Facing) -> None:
         self._session = session
         self._wanted = wanted
         self._execution = execution
         self._settings: AgentSettings | None = None
         self._models: ModelTable | None = None
         self._observers: Sequence[Observer] = ()
-        self._color = session.invocation.color is not False
+        self._facing = facing
         self._timed = TimedApproval()
-        self._history = EnteredBefore(history_path(), lambda text: "")  # nothing can be taken out of it yet
-        self._listing: BackgroundTasks | None = None
-        self.surface: Surface = Plain(terminal) if plain else self._screen(terminal)
-        words = None if terminal == 1 else _to_stdout
-        self._view = View(self.surface, words=words, state=self._state)
-        self._loop = Loop(self.surface, self._view, execution, self._timed, self._front)
+        self._surface = facing.surface
+        words = None if facing.terminal == 1 else _to_stdout
+        self._view = View(self._surface, words=words, state=self._state)
+        self._loop = Loop(self._surface, self._view, execution, self._timed, self._front)
         self.last_words: list[str] = []
 
-    def _screen(self, terminal: int) -> Screen:
-        completer = PromptCompleter(self._commands, self._execution.list_dir, lambda: self._listing)
-        return Screen(terminal, theme=theme_for("", color=self._color), history=self._history, completer=completer)
-
     def _front(self, loop: Loop) -> PromptFront:
-        return PromptFront(loop, self.surface, self._execution, self._begun, self._begun_anew, color=self._color)
+        return PromptFront(
+            loop, self._surface, self._execution, self._begun, self._begun_anew, color=self._facing.color
+        )
 
     def _commands(self, text: str) -> Iterable[Suggested]:
         context = self._loop.context
@@ -85,22 +75,15 @@ class Serving:
 
     async def run(self) -> None:
         """Until the operator leaves."""
-        self._greet()
+        self._facing.commands = self._commands
         with logs_shown(self._warn):
             async with background_tasks() as listing, anyio.create_task_group() as tasks:
-                self._listing = listing
+                self._facing.listing = listing
                 tasks.start_soon(self._supply)
                 tasks.start_soon(_warm_up)
                 await self._loop.run()
                 await self._close()
                 tasks.cancel_scope.cancel()
-
-    def _greet(self) -> None:
-        terminal = "" if self._execution.has_terminal else ", without tmux: --tmux lets you watch"
-        where = line(Span("harness", "title"), f" on {str(self._execution.target).removesuffix(':')}{terminal}")
-        self.surface.show(where)
-        if self._execution.has_terminal:
-            self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))
 
     async def _close(self) -> None:
         """End the conversation in order, and say what lives on."""
@@ -121,7 +104,7 @@ class Serving:
     async def _supply(self) -> None:
         try:
             async with self._opened() as supplies:
-                self._history.redact = supplies.toolkit.redactor.text
+                self._facing.history.redact = supplies.toolkit.redactor.text
                 self._loop.supply(supplies)
                 await self._converse(supplies)
                 await anyio.sleep_forever()
@@ -138,7 +121,7 @@ class Serving:
 
         async with AsyncExitStack() as stack:
             toolkit = await self._toolkit(stack)
-            operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self.surface))
+            operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self._surface))
             stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
             tasks = await stack.enter_async_context(background_tasks())
             models = await self._table()
@@ -203,12 +186,14 @@ class Serving:
     def _dress(self, settings: AgentSettings) -> None:
         self._view.show_reasoning = settings.show_reasoning
         if settings.theme:
-            self.surface.restyle(theme_for(settings.theme, color=self._color))
+            self._surface.restyle(theme_for(settings.theme, color=self._facing.color))
 
     # -- the conversation
 
     async def _converse(self, supplies: Supplies) -> None:
         """Begin the conversation, or say why there is none."""
+        from ...agent.opening import rehearse
+
         try:
             profile = self._profile()
             if profile is None:
@@ -216,13 +201,14 @@ class Serving:
                     self._view.note(NO_MODEL + self._models.setup)
                     self._loop.answers(NO_MODEL + self._models.setup)
                 return
-            begun = self._begun(profile)
-            self._taken_up(await supplies.conversations.open(begun))
+            conversation = await supplies.conversations.open(self._begun(profile))
+            self._taken_up(conversation)
         except HarnessError as error:
             self._view.note(str(error), "error")
             self._loop.answers(f"nobody answers: {error}")
         else:
             self._loop.answers()
+            await to_thread.run_sync(rehearse, conversation.agent, abandon_on_cancel=True)
 
     def _profile(self) -> ModelProfile | None:
         """The model to begin with.
@@ -246,11 +232,11 @@ class Serving:
             raise HarnessError("no model is configured", hint="/model PROVIDER:MODEL takes one")
         settings = self._session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
-        approver = PromptApprover(self.surface, self._changed, self._catch_up)
+        approver = PromptApprover(self._surface, self._changed, self._catch_up)
         return Begun(
             profile=chosen,
             settings=self._settings or AgentSettings(),
-            people=People(approver, PromptQuestioner(self.surface, self._catch_up), self._timed),
+            people=People(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
             session_id=self._wanted.session_id,
             here=self._wanted.here,
             tmux=tmux,
