@@ -60,7 +60,7 @@ HEAVY = (
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
-    ("errors", "results", "command", "config", "target", "login", "tasks", "operators", "withheld"),
+    ("errors", "results", "command", "config", "target", "login", "tasks", "operators", "withheld", "state_home"),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),

@@ -274,13 +274,13 @@ async def test_a_newer_file_is_left_to_the_newer_harness(place: Path) -> None:
 async def test_another_process_that_holds_it_is_waited_for_and_then_named(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.toolkit.notebook_files.BUSY_LIMIT", 0.05)
+    monkeypatch.setattr("harness.toolkit.database.BUSY_LIMIT", 0.05)
     book = SqliteNotebook(place)
     await book.remember(GLOBAL, "x")
     holder = sqlite3.connect(place / "notebook.db", isolation_level=None)
     try:
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(HarnessError, match="another process has held it"):
+        with pytest.raises(HarnessError, match="another process has held the file"):
             await book.remember(GLOBAL, "y")
         assert [memory.content for memory in await book.memories()] == ["x"]  # who only reads waits for nobody
     finally:
@@ -348,11 +348,11 @@ WRITER = """
 import sys
 from pathlib import Path
 import anyio
-from harness.toolkit import notebook_files
+from harness.toolkit import database
 from harness.toolkit.notebook import MemoryScope, Place, Todo
 from harness.toolkit.notebook_sqlite import SqliteNotebook
 
-notebook_files.BUSY_LIMIT = 60.0  # on a machine that has other things to do
+database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
 
 async def main(place, name, count):
     book = SqliteNotebook(place)

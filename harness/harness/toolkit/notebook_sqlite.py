@@ -12,7 +12,7 @@ from typing import TypeVar
 from anyio import to_thread
 
 from .notebook import Memory, MemoryScope, Notebook, NotebookFull, Place, Todo, TodoStatus, todos_json
-from .notebook_files import NotebookFiles, notebook_directory
+from .notebook_files import notebook_database
 
 __all__ = ["PLACE_LIMIT", "SqliteNotebook"]
 
@@ -41,7 +41,7 @@ class SqliteNotebook(Notebook):
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._files = NotebookFiles(directory or notebook_directory())
+        self._files = notebook_database(directory)
 
     async def todos(self, session_id: str) -> tuple[Todo, ...]:
         """See :class:`Notebook`."""

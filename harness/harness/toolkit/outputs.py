@@ -22,6 +22,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..errors import FileNotFound, PermissionDenied
+from ..state_home import state_home
 from .seams import Outputs
 
 __all__ = ["OutputQuota", "OutputStore", "Page", "outputs_directory"]
@@ -61,10 +62,7 @@ class Page:
 
 def outputs_directory(environ: Mapping[str, str] | None = None) -> Path:
     """``$XDG_STATE_HOME/harness/outputs``, or ``~/.local/state/harness/outputs``."""
-    env = os.environ if environ is None else environ
-    state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return base / "harness" / "outputs"
+    return state_home(environ) / "outputs"
 
 
 class OutputStore(Outputs):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HarnessError
+from ...state_home import state_home
 
 __all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
 
@@ -26,10 +27,7 @@ _HEAD = re.compile(r"\s*(\d+) ([0-9a-f]{64})\n?")
 
 def audit_directory(environ: Mapping[str, str] | None = None) -> Path:
     """``$XDG_STATE_HOME/harness/audit``, or ``~/.local/state/harness/audit``."""
-    env = os.environ if environ is None else environ
-    state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return base / "harness" / "audit"
+    return state_home(environ) / "audit"
 
 
 @dataclass(frozen=True, slots=True)

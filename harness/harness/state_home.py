@@ -1,0 +1,21 @@
+"""Where this machine keeps what harness keeps for its user between runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["state_home"]
+
+
+def state_home(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/harness``, or ``~/.local/state/harness`` where that variable names no absolute path.
+
+    Args:
+        environ: ``os.environ`` when not given.
+    """
+    env = os.environ if environ is None else environ
+    state = env.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return base / "harness"
