@@ -113,6 +113,7 @@ def _globbing(world: World, control: Path, top: Path, made: Executor, directorie
     return {
         "glob": _tool(made, "glob", directories, {"pattern": "**/*.py", "path": str(top)}),
         "find -name": _native(world, control, top, "find . -name '*.py'"),
+        "rg --files": _native(world, control, top, "rg --files -g '*.py'"),
     }
 
 

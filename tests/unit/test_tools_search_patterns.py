@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import subprocess
 import time
@@ -88,6 +89,41 @@ def test_names_match_as_if_every_way_were_taken(patterns: list[str], names: list
     compiled = [None if pattern == "**" else name_matcher(pattern) for pattern in patterns]
     expected = _matches_naively(compiled, names, visible_only=visible_only)
     assert names_match(compiled, names, visible_only=visible_only) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "anywhere"),
+    [
+        ("**/*.py", True),
+        ("**/*.{c,h}", True),
+        ("**", True),
+        ("**/a*b*", True),
+        ("*.py", False),
+        ("src/**/*.py", False),
+        ("**/x/*.py", False),
+        ("**/[ab].py", False),
+        ("**/a?.py", False),
+        ("**/\\*.py", False),
+        ("{**/*.c,x/*.h}", False),
+    ],
+)
+def test_a_pattern_of_last_names_alone_is_known_as_such(pattern: str, anywhere: bool) -> None:
+    assert PathPattern.parse(pattern).anywhere == anywhere
+
+
+ODD_NAMES = st.text("ab.*[\\é\n", min_size=1, max_size=5).filter(lambda name: name not in (".", ".."))
+
+
+@settings(max_examples=400)
+@given(st.lists(ODD_NAMES, min_size=1, max_size=3), st.text("ab.*{,}", min_size=1, max_size=6))
+def test_what_find_matches_for_last_names_alone_matches(names: list[str], last: str) -> None:
+    try:
+        pattern = PathPattern.parse(f"**/{last}")
+    except ValueError:
+        return
+    if pattern.anywhere:
+        found = any(fnmatch.fnmatchcase(names[-1], rough) for rough in pattern.rough_names)
+        assert found == pattern.matches("/".join(names))
 
 
 def test_no_pattern_takes_long() -> None:

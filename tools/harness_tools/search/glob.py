@@ -94,8 +94,10 @@ class Glob(Tool[_Arguments]):
         listing = await list_tree(ctx, query, "fl")
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.directory)
-        found = [entry for entry in listing.entries if pattern.matches(entry.path)]
-        ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)
+        found, ignored = listing.entries, len(listing.ignored)
+        if not (pattern.anywhere and listing.engine == "find" and query.hidden == args.include_hidden):
+            found = [entry for entry in listing.entries if pattern.matches(entry.path)]
+            ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)
         return _result(args, listing, _sorted(found, args.sort), ignored)
 
 

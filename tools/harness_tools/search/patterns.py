@@ -193,6 +193,8 @@ class PathPattern:
     """A component begins with a dot, so names that do must be looked at."""
     only_name: bool = False
     visible_only: bool = False
+    anywhere: bool = False
+    """It is of last names alone, in whichever directory, and ``rough_names`` match no more than it does."""
 
     @classmethod
     def parse(cls, pattern: str, *, only_name: bool = False, visible_only: bool = False) -> PathPattern:
@@ -215,6 +217,7 @@ class PathPattern:
             any(_dotted(name) for names in parts for name in names),
             named,
             visible_only,
+            all(names[:-1] == [ANY_NAMES] and rough_name(names[-1]) == names[-1] for names in parts),
         )
 
     def matches(self, path: str) -> bool:
