@@ -49,7 +49,7 @@ async def test_a_request_says_what_runs_in_the_terminal_and_what_is_on_its_scree
                 assert "in a tmux pane that the operator sees" in first
                 await run(executor, "cd /tmp")
                 idle = await told(executor, jobs, "at the prompt")
-                assert idle.splitlines()[1:] == ["- your pane main: at the prompt, in /tmp"]
+                assert idle.splitlines()[2:-1] == ["- your pane main: at the prompt, in /tmp"]
 
                 await run(executor, f"echo token {TOKEN}; read -r answer; echo got $answer", wait=1)
                 ((job_id, _),) = jobs.now()
@@ -66,7 +66,7 @@ async def test_a_request_says_what_runs_in_the_terminal_and_what_is_on_its_scree
                             break
                 after = await told(executor, jobs, "at the prompt")
                 assert instructions(desk.ctx, executor.registry, Mode.AUTO) == first
-                assert after.splitlines()[1:] == ["- your pane main: at the prompt, in /tmp"]
+                assert after.splitlines()[2:-1] == ["- your pane main: at the prompt, in /tmp"]
 
 
 async def test_a_person_who_works_in_the_pane_is_seen_and_a_strict_policy_shows_no_screen(desk: Desk) -> None:

@@ -24,8 +24,9 @@ from tests.support.conversations import PNG, conversations
 from tests.support.model_server import Answer, Call, ModelServer, Reasoning, Text, model_server, say
 
 from harness.agent.conversation.history import answered_by, dumped, loaded, repaired, suited
-from harness.agent.conversation.situation import with_situation
+from harness.agent.conversation.situation import Seen, described, with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
+from harness.results import PaneInfo
 
 EXAMPLES = 30
 """Accidents that each provider is sent."""
@@ -209,7 +210,8 @@ async def test_a_model_that_binds_its_reasoning_to_all_before_it_is_not_told_of_
     with model_server([]) as server:
         async with opened(server, "anthropic", "claude-opus-5-5") as binds, opened(server, "anthropic") as other:
             assert binds.model.profile.get("anthropic_binds_thinking_blocks")
-            idle, busy = "[situation: ]\n- your pane main: at the prompt, in /", "[situation: ]\n- job 3 runs"
+            pane = PaneInfo("main", "%0", "s", default=True, foreground="bash", cwd="/")
+            idle, busy = described(Seen((pane,), "main"), "m"), described(Seen((), "", (), (("3", "make"),)), "m")
             for model, text, told in ((binds, idle, False), (binds, busy, True), (other, idle, True)):
                 assert (len(with_situation([prompt("go")], text, model.model)[0].parts) == 2) is told
 

@@ -26,6 +26,7 @@ from ...toolkit.permissions.rules import Action
 from ...toolkit.providers.base import well_formed
 from ...toolkit.seams import PermissionRequest
 from ...toolkit.values import ToolCall
+from .marking import marked
 
 __all__ = ["RunningJobs", "Seen", "described", "situation", "with_situation"]
 
@@ -103,7 +104,7 @@ def with_situation(messages: Sequence[ModelMessage], text: str, model: Model | N
 
 def is_idle(text: str) -> bool:
     """Whether a situation says no more than where a terminal is at its prompt. Pure."""
-    lines = text.splitlines()[1:]
+    lines = text.splitlines()[2:-1]  # between the marks
     return len(lines) == 1 and ": at the prompt" in lines[0]
 
 
@@ -162,13 +163,13 @@ def described(seen: Seen, mark: str) -> str:
     """What was seen, in words for the model; empty for nothing. Pure.
 
     Args:
-        mark: what begins and ends the screens with; nothing on the target knows it.
+        mark: what begins and ends what the target says, names and directories too; nothing there knows it.
     """
     lines = [f"- {line}" for line in (*_of_panes(seen), *_of_jobs(seen.jobs))]
     if not lines:
         return ""
     head = "[situation: told by harness, true at this moment only; the user did not write this]"
-    return "\n".join((head, *lines, *_of_screens(seen.screens, mark)))
+    return "\n".join((head, marked("\n".join(lines), mark), *_of_screens(seen.screens, mark)))
 
 
 def _of_panes(seen: Seen) -> list[str]:
@@ -198,7 +199,7 @@ def _of_screens(screens: Sequence[tuple[str, str]], mark: str) -> list[str]:
         text = last_lines(screen, left)
         left -= len(text)
         if text:
-            found += [f"screen of {_line(name)}:", f"[untrusted output {mark}]", text, f"[end of output {mark}]"]
+            found.append(marked(f"screen of {_line(name)}:\n{text}", mark))
     return found
 
 

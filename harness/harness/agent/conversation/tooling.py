@@ -27,10 +27,10 @@ PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every provider takes as a picture, if it takes any."""
 LARGEST = 3_500_000
 """Bytes of a picture that every provider takes: one that is refused would be refused with each further request."""
-OUR_WORDS = frozenset({"unknown_tool", "invalid_args", "not_run", "denied"})
-"""Codes of results that harness wrote by itself: nothing of the target is in them."""
-OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write", "tool_search"})
+OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write"})
 """Tools whose results are words of harness and of its user."""
+OPERATOR = "operator ("
+"""How it begins who decided, when the operator answered; what follows is the answer."""
 MARK_LENGTH = 8
 
 
@@ -109,10 +109,20 @@ def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[A
 
 
 def _is_ours(outcome: CallOutcome, registry: Registry | None) -> bool:
-    if outcome.status is CallStatus.DENIED or outcome.result.error_code in OUR_WORDS:
+    """Whether harness or its user wrote all of it.
+
+    A refusal holds the words of a rule, a hook or a server, but for one that the operator gave. What is wrong with
+    arguments is said in words of the tool's schema, which may be a server's.
+    """
+    result = outcome.result
+    if result.error_code == "not_run" and outcome.status is CallStatus.ERROR:
         return True
     tool = registry.get(outcome.call.name) if registry is not None else None
-    return tool is not None and tool.own.name in OUR_TOOLS
+    if tool is None:
+        return result.error_code == "unknown_tool"
+    if outcome.status is CallStatus.DENIED:
+        return str(result.metadata.get("decided_by", "")).startswith(OPERATOR)
+    return outcome.status is CallStatus.OK and tool.own.name in OUR_TOOLS
 
 
 def _marked(text: str, call: ToolCall) -> str:
