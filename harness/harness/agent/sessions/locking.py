@@ -9,28 +9,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...toolkit.database import PrivateDatabase
 from ...toolkit.ledger import this_process
-from .files import SessionFiles
 from .values import SessionInUse
 
 __all__ = ["locked"]
 
+LOCKS = "locks"
+"""A directory beside the database, with one file for each conversation that a process writes."""
 HELD = (errno.EAGAIN, errno.EACCES)
 
 
 @contextmanager
-def locked(files: SessionFiles, session_id: str) -> Iterator[None]:
+def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
     """Hold the lock of a conversation.
 
     Raises:
         SessionInUse: another process, or another part of this one, holds it.
         HarnessError: there can be no locks in that directory.
     """
-    path = files.locks / session_id
+    path = database.directory / LOCKS / session_id
     try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         held = _acquired(path, session_id)
     except OSError as error:
-        raise files.failure(f"{path.name} cannot be locked: {error.strerror or error}") from error
+        raise database.failure(f"{path.name} cannot be locked: {error.strerror or error}") from error
     try:
         _sign(held)
         yield

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from ...errors import HarnessError
 from . import rows
-from .files import SessionFiles, sessions_directory
+from .files import sessions_database
 from .ids import is_session_id, new_session_id, prefix_of
 from .locking import locked
 from .retention import SessionRetention, freed, outdated
@@ -50,7 +50,7 @@ class SessionStore:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._files = SessionFiles(directory or sessions_directory())
+        self._database = sessions_database(directory)
 
     # -- one that is written
 
@@ -83,15 +83,15 @@ class SessionStore:
     def _open(self, session_id: str, held: ExitStack) -> StoredLog:
         if not is_session_id(session_id):
             raise self._missing(session_id)
-        db = held.enter_context(closing(self._files.open()))
-        held.enter_context(locked(self._files, session_id))
+        db = held.enter_context(closing(self._database.open()))
+        held.enter_context(locked(self._database, session_id))
         try:
             number = rows.number_of(db, session_id)
         except sqlite3.Error as error:
-            raise self._files.unusable(error) from error
+            raise self._database.unusable(error) from error
         if number is None:
             raise self._missing(session_id)
-        return StoredLog(session_id, self._files, db, number)
+        return StoredLog(session_id, self._database, db, number)
 
     # -- finding them
 
@@ -189,18 +189,18 @@ class SessionStore:
         return count
 
     def _delete(self, session_id: str) -> bool:
-        if not self._files.database.exists():
+        if not self._database.path.exists():
             return False
-        self._files.open().close()
-        with locked(self._files, session_id):
-            return self._files.write(lambda db: rows.delete(db, session_id))
+        self._database.open().close()
+        with locked(self._database, session_id):
+            return self._database.write(lambda db: rows.delete(db, session_id))
 
     def _free(self) -> None:
-        with closing(self._files.open()) as db:
+        with closing(self._database.open()) as db:
             try:
                 freed(db)
             except sqlite3.Error as error:
-                raise self._files.unusable(error) from error
+                raise self._database.unusable(error) from error
 
     # -- in files
 
@@ -232,10 +232,10 @@ class SessionStore:
         return SessionNotFound(f"{text!r} could be any of {len(found)} conversations: {names}", hint="write more of it")
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
-        return await to_thread.run_sync(self._files.read, work, empty)
+        return await to_thread.run_sync(self._database.read, work, empty)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await to_thread.run_sync(self._files.write, work)
+        return await to_thread.run_sync(self._database.write, work)
 
 
 def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:

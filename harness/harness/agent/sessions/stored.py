@@ -13,9 +13,9 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
+from ...toolkit.database import PrivateDatabase, transaction
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
-from .files import SessionFiles, transaction
 from .log import ConversationLog
 from .rows import add_messages, add_note, end_turn, replace_messages, start_turn
 from .values import StoredTurn
@@ -39,9 +39,9 @@ class _Item:
 class StoredLog(ConversationLog):
     """The log of a stored conversation. Obtained from :meth:`.SessionStore.writing`."""
 
-    def __init__(self, session_id: str, files: SessionFiles, db: sqlite3.Connection, number: int) -> None:
+    def __init__(self, session_id: str, database: PrivateDatabase, db: sqlite3.Connection, number: int) -> None:
         self.session_id = session_id
-        self._files = files
+        self._database = database
         self._db = db
         self._number = number
         self._waiting: deque[_Item] = deque()
@@ -90,7 +90,7 @@ class StoredLog(ConversationLog):
                     await to_thread.run_sync(self._flush, abandon_on_cancel=True)
             except TimeoutError:
                 self._withdraw(item)
-                raise self._files.failure(f"the disk gave no answer for {WRITE_LIMIT:g} s") from None
+                raise self._database.failure(f"the disk gave no answer for {WRITE_LIMIT:g} s") from None
 
     def _withdraw(self, item: _Item) -> None:
         if not item.kept and item in self._waiting:
@@ -120,7 +120,7 @@ class StoredLog(ConversationLog):
     def _failure(self, error: sqlite3.Error) -> HarnessError:
         if isinstance(error, sqlite3.IntegrityError):
             return HarnessError(f"the conversation {self.session_id} is not stored any more: it was deleted")
-        return self._files.unusable(error)
+        return self._database.unusable(error)
 
 
 def _may_be_tried_again(error: BaseException) -> bool:
