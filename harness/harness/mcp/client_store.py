@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..state_home import state_home
 from .client_config import ServerConfig
 from .client_definitions import ToolDefinition, definition_from
 
@@ -53,9 +54,7 @@ def changed_tools(known: Known, definitions: Iterable[ToolDefinition]) -> frozen
 
 def state_directory(environ: Mapping[str, str]) -> Path:
     """Where records are: ``$XDG_STATE_HOME/harness/mcp``, or below ``~/.local/state``."""
-    base = environ.get("XDG_STATE_HOME", "")
-    home = Path(environ.get("HOME") or Path.home())
-    return (Path(base) if base.startswith("/") else home / ".local/state") / "harness" / "mcp"
+    return state_home(environ) / "mcp"
 
 
 @dataclass(frozen=True, slots=True)

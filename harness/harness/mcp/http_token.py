@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError
+from ..state_home import state_home
 from ..toolkit.permissions.rules import Action, Rule
 from ..toolkit.permissions.store import RuleFile
 
@@ -39,10 +40,7 @@ class Token:
 
 def default_token_path(environ: Mapping[str, str] | None = None) -> Path:
     """Where the token is kept when nothing else is said."""
-    env = os.environ if environ is None else environ
-    state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return base / "harness" / "mcp-token"
+    return state_home(environ) / "mcp-token"
 
 
 def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> Token:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
+from ...state_home import state_home
+
 __all__ = ["EnteredBefore", "history_path"]
 
 KEPT = 2000
@@ -20,10 +22,7 @@ LONGEST = 20_000
 
 def history_path(environ: Mapping[str, str] | None = None) -> Path:
     """``$XDG_STATE_HOME/harness/prompt-history``, or below ``~/.local/state``."""
-    env = os.environ if environ is None else environ
-    state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return base / "harness" / "prompt-history"
+    return state_home(environ) / "prompt-history"
 
 
 class EnteredBefore(History):
