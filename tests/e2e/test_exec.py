@@ -25,11 +25,12 @@ def shell(command: str, **more: Any) -> Answer:
     return call("run_shell", {"command": command, **WHY, **more})
 
 
-def configure(program: Program, server: ModelServer, extra: str = "") -> None:
+def configure(program: Program, server: ModelServer, extra: str = "", provider: str = "openai") -> None:
     """Settings in which the server is the model."""
     folder = program.home / "config/harness"
     folder.mkdir(parents=True, exist_ok=True)
-    table = f'[models.test]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.openai_url}"\nretries = 0\n'
+    url = {"openai": server.openai_url, "anthropic": server.anthropic_url}[provider]
+    table = f'[models.test]\nprovider = "{provider}"\nmodel = "m"\nbase_url = "{url}"\nretries = 0\n'
     (folder / "config.toml").write_text(f'{table}key = {{ env = "TEST_KEY" }}\n{extra}')
     program.environ["TEST_KEY"] = KEY
 
@@ -127,6 +128,19 @@ def test_json_is_one_event_in_a_line_and_ends_with_the_result(program: Program) 
     broken = program.run("exec", "--json", "--model", "nothing", "count")
     assert (broken.returncode, broken.stdout) == (125, b"")
     assert json.loads(broken.stderr)["error"]["type"] == "ConfigError"
+
+
+def test_the_most_verbose_log_holds_no_secret(program: Program) -> None:
+    """The library of this provider logs what it sends, with all that the operator typed."""
+    typed, known = "ghp_" + "a1B2" * 9, "of-this-program-7411"
+    program.environ["SERVICE_TOKEN"] = known
+    with model_server([shell(f"true {typed}"), say("done")]) as server:
+        configure(program, server, provider="anthropic")
+        done = program.run("-vvv", "exec", "use", typed, "and", known)
+    assert typed in server.asked[0].text, "the model gets what its user typed"
+    assert b"Request options" in done.stderr, "the library does not log any more: is there another one to test with?"
+    for secret in (typed, known, KEY):
+        assert secret.encode() not in done.stdout + done.stderr
 
 
 def test_limits_have_exit_codes_of_their_own(program: Program) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from ..context import ExecutionContext
+from .clean_logs import logs_cleaned
 from .runtime import Session
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["observers_of"]
 async def observers_of(
     session: Session, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
 ) -> AsyncIterator[Sequence[Observer]]:
-    """Open them, for ``open_agent(observers=...)``; leave the agent before them.
+    """Open them, for ``open_agent(observers=...)``; leave the agent before them. What is logged meanwhile is redacted.
 
     Raises:
         HarnessError: the trace cannot be written, or telemetry is switched on and cannot be sent.
@@ -35,6 +36,7 @@ async def observers_of(
 
     version = await to_thread.run_sync(_version)
     async with AsyncExitStack() as stack:
+        stack.enter_context(logs_cleaned(redactor.text))
         found: list[Observer] = []
         if session.invocation.trace:
             about: JsonObject = {"harness": version, "target": str(target.target)}
