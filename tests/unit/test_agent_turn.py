@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Reasoning, Text, call, say
 
@@ -24,8 +25,10 @@ from harness.agent.events import (
 )
 from harness.agent.sessions import MemoryLog
 from harness.agent.settings import AgentSettings
+from harness.agent.transcript import without_secrets
 from harness.errors import HarnessError
 from harness.toolkit.events import JobExited, ToolCallCompleted, ToolCallProgress
+from harness.toolkit.redaction import PatternRedactor
 from harness.toolkit.values import CallStatus, JsonObject
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
@@ -83,6 +86,25 @@ async def test_every_message_is_in_the_log_and_without_secrets(tmp_path: Path, m
     assert secret not in json.dumps([log.messages, [turn.prompt for turn in log.turns]])
     assert secret in desk.server.asked[0].text  # the model gets what its user typed
     assert secret not in "".join(event.text for event in desk.seen if isinstance(event, AnswerDelta))
+
+
+def test_an_argument_that_has_the_name_of_a_secret_is_kept_without_it_also_in_an_object() -> None:
+    call_part = ToolCallPart("run_shell", {"command": "deploy", "env": {"DB_PASSWORD": "hunter2", "MODE": "x"}})
+    kept = without_secrets(ModelResponse(parts=[call_part]), PatternRedactor().text).parts[0]
+    assert isinstance(kept, ToolCallPart)
+    assert kept.args == {"command": "deploy", "env": {"DB_PASSWORD": "[redacted]", "MODE": "x"}}
+
+
+async def test_what_a_provider_says_of_a_failure_is_told_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILD_TOKEN", "plain-words-only-1234")
+    script = [Failure("overloaded", message="not plain-words-only-1234", headers={"Retry-After": "0"}), say("whole")]
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(tmp_path, monkeypatch, script) as desk:
+            await desk.agent.turn("go")
+    (retry,) = desk.of(ModelRetry)
+    assert retry.reason.endswith("not [redacted]")
 
 
 async def test_a_provider_that_fails_for_a_while_is_asked_again(

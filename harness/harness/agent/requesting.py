@@ -73,9 +73,8 @@ class Requester:
                 seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
                 if seconds is None:
                     raise failure from None  # a provider's error may hold the key that it refuses
-            self.events.publish(
-                ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=failure.message)
-            )
+            reason = self.redactor.text(failure.message)
+            self.events.publish(ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=reason))
             await anyio.sleep(seconds)
 
     async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:

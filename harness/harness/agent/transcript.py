@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from ..toolkit.redaction import redact_object
 from ..toolkit.seams import Redactor
 from .conversation.history import dumped
 from .sessions import ConversationLog
@@ -89,11 +90,7 @@ def _arguments(value: Any, redact: Callable[[str], str]) -> Any:
     """Arguments, as the text or the object that the provider sent."""
     if isinstance(value, str):
         return redact(value)
-    if isinstance(value, dict):
-        return {name: _arguments(one, redact) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_arguments(one, redact) for one in value]
-    return value
+    return redact_object(value, redact) if isinstance(value, dict) else value
 
 
 def text_of(response: ModelResponse) -> str:
