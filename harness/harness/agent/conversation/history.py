@@ -30,8 +30,9 @@ from .escapes import MARK, escaped, unescaped
 __all__ = ["answered_by", "dumped", "loaded", "repaired", "suited"]
 
 NO_RESULT = (
-    "[harness: nobody knows what came of this call, because harness was ended before its result was kept. It may have "
-    "run, in part or as a whole. Look at the state of the target before you do anything like it again.]"
+    "[harness: no result of this call was kept, because harness was ended. What is known of it stands further below, "
+    "where it is said that harness was started again. If it is not named there, it may have run, in part or as a "
+    "whole: look at the state of the target before you do anything like it again.]"
 )
 NO_BEGINNING = "[harness: the beginning of this conversation is no longer there.]"
 ANSWERED_BY = "answered_by"

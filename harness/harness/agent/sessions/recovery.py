@@ -12,8 +12,9 @@ from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.ledger import AuditCall, NoRoomLedger, SqliteLedger
 from ...toolkit.values import JsonObject
 from .log import JOB_ENDED, JOB_LEFT, ConversationLog
+from .pending import never_begun, of_the_kill, pending_calls
 from .rows import title_of
-from .values import SessionNote, StoredConversation
+from .values import IMPORTED, SessionNote, StoredConversation
 
 __all__ = ["Fate", "InFlight", "in_flight", "jobs_left", "taken_up"]
 
@@ -23,6 +24,10 @@ SHOWN = 120
 """Characters of a call."""
 LISTED = 20
 """Calls, and jobs, that are named."""
+READ = 200
+"""Of the newest calls in the audit, so many are looked at."""
+QUESTION = "ask_user_question"
+NEVER = "it never ran: harness ended before it began"
 ADVICE = (
     "What has ended is not to be run again. Before you repeat what nobody knows the end of, look at the target's state."
 )
@@ -61,19 +66,28 @@ async def in_flight(
     Raises:
         HarnessError: the ledger or the target could not be asked.
     """
+    notes = stored.notes[_imported(stored, "notes") :]
     if stored.session.identity != execution.identity:  # ids of jobs mean something else here
-        return _told(stored, None, ())
-    unfinished, changed = stored.unfinished is not None, stored.session.changed
-    calls = []
-    if unfinished and isinstance(ledger, SqliteLedger):
-        calls = await ledger.calls_of(stored.session.session_id, since=changed)
-    left, begun = jobs_left(stored.notes), {_job_of(call) for call in calls} - {""}
+        return replace(_told(stored, None, ()), ended=tuple(sorted(jobs_left(stored.notes))))
+    calls = await _calls(stored, ledger)
+    left, begun = jobs_left(notes), {_job_of(call) for call in calls or ()} - {""}
     jobs = [job for job in await execution.jobs() if job.job_id in left | begun] if left | begun else []
     running = tuple(job for job in jobs if job.status is Status.RUNNING)
     listed = [job for job in jobs if job.job_id in left - begun]
-    told = _told(stored, [Fate(_what(call.call), _became(call)) for call in calls], listed)
+    told = _told(stored, None if calls is None else _fates(stored, calls), listed)
     ended = left - {job.job_id for job in running}
     return replace(told, running=running, ended=tuple(sorted(ended)))
+
+
+async def _calls(stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger) -> list[AuditCall] | None:
+    """The calls that were going on; None when nobody here can know them."""
+    turn = stored.unfinished
+    if turn is None:
+        return []
+    if not isinstance(ledger, SqliteLedger) or len(stored.turns) <= _imported(stored, "turns"):
+        return None
+    session = stored.session
+    return of_the_kill(await ledger.calls_of(session.session_id, limit=READ), turn.turn_id, session.changed)
 
 
 def taken_up(found: InFlight, log: ConversationLog, events: EventBus) -> None:
@@ -85,6 +99,18 @@ def taken_up(found: InFlight, log: ConversationLog, events: EventBus) -> None:
 
 
 # -- what is known. Pure
+
+
+def _imported(stored: StoredConversation, what: str) -> int:
+    """How many turns or notes came with a document: the audit and the jobs of this machine know nothing of them."""
+    counts = stored.session.options.get(IMPORTED)
+    count = counts.get(what) if isinstance(counts, dict) else 0
+    return count if isinstance(count, int) else 0
+
+
+def _fates(stored: StoredConversation, calls: Sequence[AuditCall]) -> list[Fate]:
+    waited = never_begun(pending_calls(stored.messages), calls)
+    return [*(Fate(_what(one.call), _became(one)) for one in calls), *(Fate(_what(one), NEVER) for one in waited)]
 
 
 def jobs_left(notes: Iterable[SessionNote]) -> frozenset[str]:
@@ -108,6 +134,8 @@ def _became(call: AuditCall) -> str:
     job = f", job {job_id}" if job_id else ""
     if call.call.get("kind") == "refused":
         return "it was refused, and did not run"
+    if call.call.get("tool") == QUESTION and call.status in ("unknown", "running", ""):
+        return "its question was not answered, and it changed nothing"
     if not call.outcome:
         return f"its command still runs{job}" if job_id else "nobody knows yet what came of it"
     if call.status != "unknown":

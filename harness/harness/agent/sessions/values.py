@@ -9,6 +9,7 @@ from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
 
 __all__ = [
+    "IMPORTED",
     "NewSession",
     "SessionInUse",
     "SessionNotFound",
@@ -17,6 +18,9 @@ __all__ = [
     "StoredConversation",
     "StoredTurn",
 ]
+
+IMPORTED = "imported"
+"""Among the options of a conversation: how many turns and notes came with a document, from another place."""
 
 
 class SessionNotFound(HarnessError):
