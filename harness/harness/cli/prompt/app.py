@@ -96,15 +96,15 @@ class _Prompt:
             execution = await stack.enter_async_context(self._session.open(Needs(create=True)))
             with interruption.reaches():
                 await loading.wait()
-                await self._serve(execution)
+                await self._serve(execution, interruption)
         return 0
 
-    async def _serve(self, execution: ExecutionContext) -> None:
+    async def _serve(self, execution: ExecutionContext, interruption: Interruption) -> None:
         from .facing import Facing
 
         plain = self._wanted.plain or os.environ.get("TERM", "") in DUMB
         color = self._session.invocation.color is not False
-        facing = Facing(execution, self._terminal, plain=plain, color=color)
+        facing = Facing(execution, self._terminal, plain=plain, color=color, stopped=lambda: interruption.tripped)
         facing.greet()
         async with facing.surface.serve():
             self._prompter.surface = facing.surface

@@ -24,13 +24,22 @@ class Facing:
     """The surface of a prompt on one target.
 
     ``commands``, which says how a slash command could go on, and ``listing``, in which the target is asked for paths,
-    are given to it when they are there; until then nothing is offered.
+    are given to it when they are there; until then nothing is offered. ``stopped`` says that we are to stop.
     """
 
-    def __init__(self, execution: ExecutionContext, terminal: int, *, plain: bool, color: bool) -> None:
+    def __init__(
+        self,
+        execution: ExecutionContext,
+        terminal: int,
+        *,
+        plain: bool,
+        color: bool,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._execution = execution
         self.terminal = terminal
         self.color = color
+        self._stopped = stopped
         self.history = EnteredBefore(history_path(), lambda text: "")  # nothing can be taken out of it yet
         self.commands: Callable[[str], Iterable[Suggested]] = lambda text: ()
         self.listing: BackgroundTasks | None = None
@@ -39,7 +48,7 @@ class Facing:
     def _plain(self) -> Surface:
         from .plain import Plain
 
-        return Plain(self.terminal)
+        return Plain(self.terminal, stopped=self._stopped)
 
     def _screen(self) -> Screen:
         from .completing import PromptCompleter
@@ -47,7 +56,7 @@ class Facing:
 
         completer = PromptCompleter(self._completions, self._execution.list_dir, lambda: self.listing)
         theme = theme_for("", color=self.color)
-        return Screen(self.terminal, theme=theme, history=self.history, completer=completer)
+        return Screen(self.terminal, theme=theme, history=self.history, completer=completer, stopped=self._stopped)
 
     def _completions(self, text: str) -> Iterable[Suggested]:
         return self.commands(text)

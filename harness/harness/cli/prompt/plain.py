@@ -7,15 +7,16 @@ import select
 import signal
 import sys
 import termios
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import anyio
 
+from .inputs import Inputs
 from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
+from .terminal import Terminal
 from .themes import NONE, Line, Theme, line, painted
 
 __all__ = ["Plain", "entries_of"]
@@ -48,12 +49,11 @@ def entries_of(lines: Sequence[str]) -> list[str]:
 class Plain(Surface):
     """See the module. Lines are read as the terminal gives them, with its own editing."""
 
-    def __init__(self, terminal: int) -> None:
+    def __init__(self, terminal: int, *, stopped: Callable[[], bool] = lambda: False) -> None:
         self.theme: Theme = NONE
         self._terminal = terminal
-        self._open = True
-        self._inputs: deque[Input] = deque()
-        self._more = anyio.Event()
+        self._stream = Terminal(terminal, lambda: self._inputs.put(Ended(gone=True)), stopped=stopped)
+        self._inputs = Inputs()
         self._answer: list[str | None] | None = None
         self._answered = anyio.Event()
         self._one = anyio.Lock()
@@ -101,11 +101,11 @@ class Plain(Surface):
             lines = lines[1:]
         if lines:
             for text in entries_of(lines):
-                self._happened(Opened() if text == OPEN else Entered(text))
+                self._inputs.put(Opened() if text == OPEN else Entered(text))
         if ended and self._answer is not None:
             self.dismiss()
         elif ended:
-            self._happened(Ended(gone=True))
+            self._inputs.put(Ended(gone=True))
 
     async def _interrupts(self) -> None:
         before = signal.getsignal(signal.SIGINT)
@@ -113,33 +113,19 @@ class Plain(Surface):
             with anyio.open_signal_receiver(signal.SIGINT) as signals:
                 async for _ in signals:
                     self._write("\n")
-                    self._happened(Interrupted())
+                    self._inputs.put(Interrupted())
         finally:
             signal.signal(signal.SIGINT, before)
 
-    async def inputs(self) -> AsyncIterator[Input]:
+    def inputs(self) -> AsyncIterator[Input]:
         """See :class:`Surface`."""
-        while True:
-            while self._inputs:
-                yield self._inputs.popleft()
-            self._more = anyio.Event()
-            await self._more.wait()
-
-    def _happened(self, what: Input) -> None:
-        self._inputs.append(what)
-        self._more.set()
+        return self._inputs.taken()
 
     # -- showing
 
     def _write(self, text: str) -> None:
-        data = memoryview(text.encode("utf-8", "backslashreplace"))
         self._column = 0 if text.endswith("\n") else 1
-        try:
-            while data and self._open:
-                data = data[os.write(self._terminal, data) :]
-        except OSError:
-            self._open = False
-            self._happened(Ended(gone=True))
+        self._stream.write(text)
 
     def _end_line(self) -> None:
         if self._column:
@@ -288,4 +274,4 @@ def _hidden(terminal: int, *, hidden: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSANOW, before)  # a terminal that takes nothing holds up nothing

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,52 +22,21 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
 from .editor import MARK, Editor
+from .inputs import Inputs
 from .keyboard import Keyboard
 from .markdown import Blocks, Piece, drawn
 from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
+from .terminal import Terminal
 from .themes import Line, Span, Theme, line, painted
 
-__all__ = ["Screen", "Terminal"]
+__all__ = ["Screen"]
 
 TAIL = 6
 """Lines of an answer that are shown before they are whole."""
 ECHOED = 12
 """Lines of what was entered that stay on the screen."""
 WAITS = line(Span("a question waits: Ctrl-O answers it; your line is kept", "warn"))
-
-
-class Terminal:
-    """The stream that the editor draws on. Once the terminal is gone, it takes everything and shows nothing."""
-
-    encoding = "utf-8"
-
-    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
-        self._descriptor = descriptor
-        self._gone = gone
-        self._open = True
-
-    def write(self, text: str) -> int:
-        """Write all of it."""
-        data = memoryview(text.encode("utf-8", "backslashreplace"))
-        try:
-            while data and self._open:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError:
-            self._open = False
-            self._gone()
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def fileno(self) -> int:
-        """The terminal."""
-        return self._descriptor
-
-    def isatty(self) -> bool:
-        """It is one."""
-        return True
 
 
 @dataclass
@@ -83,6 +51,7 @@ class Screen(Surface):
 
     Args:
         terminal: a descriptor of the terminal to draw on.
+        stopped: says that we are to stop, whether the terminal takes what is drawn or not.
     """
 
     def __init__(
@@ -93,12 +62,12 @@ class Screen(Surface):
         history: History,
         completer: Completer,
         keyboard: Keyboard | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.theme = theme
-        self._inputs: deque[Input] = deque()
-        self._more = anyio.Event()
+        self._inputs = Inputs()
         self._keyboard = keyboard or Keyboard()
-        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)))
+        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)), stopped=stopped)
         output = Vt100_Output(
             _as_text(self._stream),
             get_size=lambda: _size(terminal),
@@ -161,13 +130,9 @@ class Screen(Surface):
         finally:
             signal.signal(signal.SIGINT, before)
 
-    async def inputs(self) -> AsyncIterator[Input]:
+    def inputs(self) -> AsyncIterator[Input]:
         """See :class:`Surface`."""
-        while True:
-            while self._inputs:
-                yield self._inputs.popleft()
-            self._more = anyio.Event()
-            await self._more.wait()
+        return self._inputs.taken()
 
     def _happened(self, what: Input) -> None:
         if self._lent is not None and isinstance(what, Interrupted):
@@ -177,8 +142,7 @@ class Screen(Surface):
             return
         if isinstance(what, Entered) and what.text.strip():
             self.show(*_echo(what.text))
-        self._inputs.append(what)
-        self._more.set()
+        self._inputs.put(what)
 
     def clear(self) -> bool:
         """See :class:`Surface`."""
