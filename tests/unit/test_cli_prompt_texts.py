@@ -41,7 +41,7 @@ def test_nothing_that_a_terminal_obeys_is_printable(text: str) -> None:
         ("\x9b2J", "\\x9b2J"),
         ("a\r\nb\rc", "a\nb\\rc"),
         ("日本語 é ́", "日本語 é ́"),
-        ("\udcff", "\\udcff"),
+        ("\udcff\udc80\ud800", "\\xff\\x80\\ud800"),
     ],
 )
 def test_controls_are_spelled_out(text: str, shown: str) -> None:

@@ -24,6 +24,8 @@ def printable(text: str) -> str:
 def _shown(char: str) -> str:
     if char.isprintable() or char in "\n\t" or char in JOINERS:
         return char
+    if "\udc80" <= char <= "\udcff":  # a byte that is no text
+        return f"\\x{ord(char) & 0xFF:02x}"
     return repr(char)[1:-1].encode("ascii", "backslashreplace").decode()
 
 
