@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.permissions.timed import TimedApproval
 from .commandoutput import SurfaceOutput
-from .commands import is_command, parse, run_command
+from .commands import Parsed, is_command, parse, run_command
 from .context import Front, PromptContext
 from .statusline import Standing, status_line
 from .surface import Ended, Entered, Input, Interrupted, Opened, Surface
@@ -215,10 +216,10 @@ class Loop:
         await self._opened.supplied.wait()
         while True:
             while self._waiting:
-                self._working = True
+                text, self._working = self._waiting.popleft(), True
                 self.changed()
                 try:
-                    await self._worked(self._waiting.popleft())
+                    await self._worked(text)
                 except Exception as error:
                     self._failed(error)
                 finally:
@@ -251,12 +252,13 @@ class Loop:
 
     async def _command(self, text: str) -> None:
         await self._opened.supplied.wait()
-        async with self._commands:
+        parsed = parse(text)
+        async with nullcontext() if isinstance(parsed, Parsed) and parsed.may_wait else self._commands:
             context, agent = self.context, self.agent
             assert context is not None
             in_turn = agent is not None and bool(agent.state.turn_id)
             try:
-                await run_command(parse(text), context, in_turn=in_turn)
+                await run_command(parsed, context, in_turn=in_turn)
             except Exception as error:
                 self._failed(error)
         self.changed()
