@@ -334,6 +334,23 @@ async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configure
     assert any("no model 'openai:dear-model' may be asked for; there are: test, other" in text for text in texts)
 
 
+async def test_an_agent_below_a_sub_agent_has_the_model_of_that_one_unless_it_asks_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = {
+        "go": [Answer((task("one", model="other"),)), Answer((task("four"),)), say("ok")],
+        "one": [Answer((task("two"), task("three", model="test"))), say("done")],
+        "two": [say("two")],
+        "three": [say("three")],
+        "four": [say("four")],
+    }
+    async with household(tmp_path, monkeypatch, scripts) as house:
+        await house.say("go")
+        models = {prompt: asked[0].model for prompt, asked in house.scripts.asked.items()}
+    own = models["go"]
+    assert models == {"go": own, "one": "other-model", "two": "other-model", "three": own, "four": own}
+
+
 async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from decimal import Decimal
 

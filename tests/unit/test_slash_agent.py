@@ -15,6 +15,7 @@ from tests.support.agent_desk import AgentDesk, agent_desk, profile_for
 from tests.support.model_server import Answer, Call, Gate, Script, Text, Usage, call, say
 from tests.support.slash import Asked, Desk, Shown
 
+from harness.agent.events import ConversationCompacted, TurnCompleted
 from harness.agent.models import ModelTable
 from harness.agent.opening import People
 from harness.agent.sessions import NewSession, SessionStore
@@ -104,7 +105,7 @@ async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch
             assert await here.type("/kill #2 #9") == (
                 "prompt #2 is withdrawn\n! /kill: no prompt #9 is queued; /ps lists them"
             )
-            assert "waits for the end of the turn" in await here.type("/session new", in_turn=True)
+            assert "not while a turn runs" in await here.type("/session new", in_turn=True)
             assert await here.type("/timeout 1h") == "the turn is ended in 1 h"
             assert await here.type("/timeout none") == "the turn has no deadline any more"
             assert await here.type("/kill turn") == "the turn is cancelled"
@@ -115,6 +116,74 @@ async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch
             await here.behind.until(lambda: agent.state.doing == "idle")
         assert await here.type("/kill turn") == "! /kill: no turn runs"
         tasks.cancel_scope.cancel()
+
+
+async def test_compacting_waits_for_the_turn_and_comes_before_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [Gate(), Gate(), Gate()]
+    long = [say("word " * 2000) for _ in range(4)]
+    script = [*long, Answer((gates[0], Text("fourth"))), Answer((gates[1], Text("notes"))), say("fifth"), say("sixth")]
+    async with seat(tmp_path, monkeypatch, script) as here, anyio.create_task_group() as tasks:
+        agent = here.behind.agent
+        for number in range(4):
+            await agent.turn(f"turn {number}")
+        tasks.start_soon(agent.serve)
+        agent.submit("turn 4")
+        with anyio.fail_after(LIMIT):
+            await gates[0].reached()
+            agent.submit("turn 5")
+            said: list[str] = []
+
+            async def compact() -> None:
+                said.append(await here.type("/compact", in_turn=True))
+
+            tasks.start_soon(compact)
+            await anyio.wait_all_tasks_blocked()
+            gates[0].open()
+            await gates[1].reached()  # the notes are asked for, and the next prompt still waits
+            assert (agent.state.doing, agent.state.turn_id) == ("thinking", "")
+            assert [one.prompt for one in agent.state.queue] == ["turn 5"]
+            gates[1].open()
+            await here.behind.until(lambda: len(here.behind.of(TurnCompleted)) == 6)
+        tasks.cancel_scope.cancel()
+    first, second = said[0].splitlines()
+    assert first == "/compact waits for the end of the turn; C-c cancels both"
+    assert re.fullmatch(r"\d+ messages are \d+ now", second)
+    kinds = [type(event) for event in here.behind.seen if isinstance(event, ConversationCompacted | TurnCompleted)]
+    assert kinds == [*[TurnCompleted] * 5, ConversationCompacted, TurnCompleted]
+
+
+async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [Gate(), Gate()]
+    long = [say("word " * 2000) for _ in range(4)]
+    script = [*long, Answer((gates[0], Text("fourth"))), Answer((gates[1], Text("notes")))]
+    async with seat(tmp_path, monkeypatch, script) as here, anyio.create_task_group() as tasks:
+        agent = here.behind.agent
+        for number in range(4):
+            await agent.turn(f"turn {number}")
+        tasks.start_soon(agent.turn, "turn 4")
+        with anyio.fail_after(LIMIT):
+            for gate, in_turn in ((gates[0], True), (gates[1], False)):
+                said: list[str] = []
+
+                async def compact(said: list[str] = said, in_turn: bool = in_turn) -> None:
+                    said.append(await here.type("/compact", in_turn=in_turn))
+
+                if in_turn:
+                    await gate.reached()
+                async with anyio.create_task_group() as waiting:
+                    waiting.start_soon(compact)
+                    if not in_turn:
+                        await gate.reached()
+                    await anyio.wait_all_tasks_blocked()
+                    assert agent.cancel()
+                assert said[0].endswith("! /compact: cancelled; the conversation is as it was")
+                await here.behind.until(lambda: agent.state.doing == "idle")
+            assert not agent.cancel()
+    assert here.behind.of(ConversationCompacted) == []
 
 
 async def test_the_agent_is_paused_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

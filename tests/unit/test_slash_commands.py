@@ -348,7 +348,8 @@ async def test_the_loop_is_told_to_leave_and_how_to_look(desk: Desk) -> None:
     assert desk.front.done == [("leave",)]
 
 
-async def test_a_command_that_would_disturb_a_turn_waits_for_its_end(desk: Desk) -> None:
-    for line in ("/session new", "/session resume x", "/compact"):
-        assert "waits for the end of the turn" in await desk.type(line, in_turn=True), line
+async def test_no_conversation_is_left_while_a_turn_runs(desk: Desk) -> None:
+    for line in ("/session new", "/session resume x"):
+        assert await desk.type(line, in_turn=True) == "! /session: not while a turn runs: C-c or /kill turn ends it"
+    assert desk.front.done == []
     assert "nothing runs" in await desk.type("/ps", in_turn=True)

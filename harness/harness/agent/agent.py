@@ -133,6 +133,7 @@ class Agent:
         self._more = anyio.Event()
         self._one = anyio.Lock()
         self._turn: Turn | None = None
+        self._shortening: set[anyio.CancelScope] = set()
         self._asked: set[str] = set()
         self._paused_by = ""
         self._closed = False
@@ -185,7 +186,7 @@ class Agent:
         if self._gate.paused:
             return "paused"
         if self._turn is None:
-            return "idle"
+            return "thinking" if self._shortening else "idle"
         if self._asked:
             return "waiting"
         return "calling" if self._turn.calling else "thinking"
@@ -222,6 +223,9 @@ class Agent:
                 if self._gate.paused:
                     await self._gate.passed()
                     continue  # it may have been withdrawn
+                if self._shortening:
+                    async with self._one:
+                        continue
                 await self._worked(self._queue.popleft())
             self._more = anyio.Event()
 
@@ -293,11 +297,16 @@ class Agent:
     # -- what may be done to it
 
     def cancel(self) -> bool:
-        """End the turn that runs and interrupt its command; False when none runs. What waits in the queue stays."""
-        if self._turn is None:
-            return False
-        self._turn.cancel()
-        return True
+        """End the turn that runs and interrupt its command, and forget about :meth:`compact_between`.
+
+        What waits in the queue stays. False: there was nothing to end.
+        """
+        shortening = tuple(self._shortening)
+        for scope in shortening:
+            scope.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        return self._turn is not None or bool(shortening)
 
     def pause(self, by: str, reason: str = "") -> None:
         """Let nothing begin; an answer that comes and a command that runs go on."""
@@ -345,6 +354,26 @@ class Agent:
             HarnessError: it could not be done; the conversation is as it was.
         """
         return await self._compacted(await self._opened())
+
+    async def compact_between(self) -> Compaction | None:
+        """As :meth:`compact`, but after the turn that runs, and before the next one. :meth:`cancel` ends it.
+
+        Raises:
+            HarnessError: as for :meth:`compact`, or it was cancelled.
+        """
+        done: Compaction | None = None
+        with anyio.CancelScope() as scope:
+            self._shortening.add(scope)
+            try:
+                async with self._one:
+                    if self._closed:
+                        raise HarnessError("the conversation was closed")
+                    done = await self.compact()
+            finally:
+                self._shortening.discard(scope)
+        if scope.cancelled_caught:
+            raise HarnessError("cancelled; the conversation is as it was")
+        return done
 
     def close(self) -> None:
         """Say that no more comes; made by whoever opened it."""

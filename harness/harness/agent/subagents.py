@@ -79,7 +79,8 @@ class Subagents(Spawner):
         self._models = models or ModelTable()
         self._targets = targets
         self._messages: dict[str, Sequence[ModelMessage]] = dict(messages_of(notes))
-        self._running: set[str] = set()
+        self._running: dict[str, ModelProfile] = {}
+        """The sub-agents at work, by their sessions, with the models that they have."""
 
     async def spawn(self, request: SpawnRequest, executor: Executor) -> SpawnResult:
         """See :class:`Spawner`."""
@@ -93,15 +94,16 @@ class Subagents(Spawner):
         profile = self._profile(request, self.parent)
         log = SubagentLog(self.parent.log, session)
         transcript = Transcript(log, executor.services.redactor, self._messages.get(session, ()))
-        self._running.add(session)
+        self._running[session] = profile
         try:
             return await _Run(self.parent, request, executor, transcript, profile).to_its_end(log)
         finally:
-            self._running.discard(session)
+            self._running.pop(session, None)
             self._keep(session, transcript.messages)
 
     def _profile(self, request: SpawnRequest, parent: Parent) -> ModelProfile:
-        current = parent.profile()
+        above = request.session_id.rpartition(".")[0]
+        current = self._running.get(above) or parent.profile()  # a sub-agent's own sub-agents have its model
         if not request.model or request.model in (current.name, current.model, current.label):
             return current
         known = {name: one for one in self._models.profiles for name in (one.model, one.label, one.name)}

@@ -66,6 +66,11 @@ class Parsed:
     command: SlashCommand
     args: str
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether other commands may run while it does."""
+        return self.command.may_wait(self.args)
+
 
 # -- the last two
 
@@ -144,8 +149,8 @@ async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_tu
         context.output.warn(parsed.message)
         return False
     command = parsed.command
-    if in_turn and command.waits_for_turn(parsed.args):
-        context.output.warn(f"/{command.name} waits for the end of the turn: C-c cancels it")
+    if in_turn and command.refused_in_turn(parsed.args):
+        context.output.warn(f"/{command.name}: not while a turn runs: C-c or /kill turn ends it")
         return False
     try:
         await command.run(context, parsed.args)

@@ -69,8 +69,12 @@ class SlashCommand(ABC):
         """What the next word could be, after these. Never waits, and never asks the target."""
         return ()
 
-    def waits_for_turn(self, args: str) -> bool:
+    def refused_in_turn(self, args: str) -> bool:
         """Whether it cannot run while a turn does."""
+        return False
+
+    def may_wait(self, args: str) -> bool:
+        """Whether it may wait for long, so that other commands run meanwhile."""
         return False
 
     @property

@@ -50,7 +50,7 @@ class SessionCommand(SlashCommand):
         else:
             one_of(verb, VERBS, "thing to do with sessions:")
 
-    def waits_for_turn(self, args: str) -> bool:
+    def refused_in_turn(self, args: str) -> bool:
         """To leave a conversation."""
         return args.partition(" ")[0] in ("new", "resume")
 
@@ -138,13 +138,16 @@ class Compact(SlashCommand):
     async def run(self, context: PromptContext, args: str) -> None:
         """Do it."""
         no_arguments(args)
-        done = await agent_of(context).compact()
+        agent = agent_of(context)
+        if agent.state.turn_id:
+            context.output.say("/compact waits for the end of the turn; C-c cancels both")
+        done = await agent.compact_between()
         if done is None:
             context.output.say("there is nothing to put together yet")
         else:
             context.output.say(f"{done.before} messages are {done.after} now")
 
-    def waits_for_turn(self, args: str) -> bool:
+    def may_wait(self, args: str) -> bool:
         """The turn adds to what would be put together."""
         return True
 
