@@ -60,6 +60,11 @@ class GatedApprover(Approver):
         self._approver = approver
         self._gate = gate
 
+    @property
+    def by_sight(self) -> bool:
+        """See :class:`Approver`."""
+        return self._approver.by_sight
+
     def expect(self, question: Question) -> None:
         """See :class:`Approver`."""
         self._approver.expect(question)

@@ -78,6 +78,11 @@ class TerminalApprover(Approver):
 class GivenApproval(Approver):
     """The operator's word, given on the command line for this one call (``--yes``)."""
 
+    @property
+    def by_sight(self) -> bool:
+        """It was given in advance."""
+        return False
+
     async def ask(self, question: Question) -> Answer:
         """Yes, once."""
         return Answer(Scope.ONCE, "operator (--yes)")

@@ -24,6 +24,11 @@ class NobodyToAsk(Approver):
 
     questions: list[Question] = field(default_factory=list)
 
+    @property
+    def by_sight(self) -> bool:
+        """Nobody is shown anything."""
+        return False
+
     async def ask(self, question: Question) -> Answer:
         """No, once."""
         self.questions.append(question)
@@ -36,6 +41,11 @@ class AutoApproval(Approver):
 
     What is denied without a question stays denied.
     """
+
+    @property
+    def by_sight(self) -> bool:
+        """It was given in advance."""
+        return False
 
     async def ask(self, question: Question) -> Answer:
         """Yes, once."""

@@ -42,6 +42,11 @@ PAUSE = 0.05
 class OwnWord(Approver):
     """Whoever types a command has decided that it may run; what is denied stays denied."""
 
+    @property
+    def by_sight(self) -> bool:
+        """They have typed it."""
+        return False
+
     async def ask(self, question: Question) -> Answer:
         """Yes, once."""
         return Answer(Scope.ONCE, "operator (!)", "typed at the prompt")

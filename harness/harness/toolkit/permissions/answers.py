@@ -69,6 +69,8 @@ class Question:
     """Printable lines to show below ``what``; those that begin with ``| `` are the caller's."""
     broken: bool = False
     """The file of rules cannot be read, so that no rule can be added."""
+    unseen: str = ""
+    """Why nobody who is shown it knows what would be done; see :mod:`.hiding`."""
 
 
 def may_be_kept(claims: Sequence[Claim]) -> tuple[Scope, ...]:

@@ -15,6 +15,11 @@ __all__ = ["Approver", "EventApprover"]
 class Approver(ABC):
     """Asks somebody."""
 
+    @property
+    def by_sight(self) -> bool:
+        """Whether the answer is that of somebody who decides by what is shown, and not one given in advance."""
+        return True
+
     def expect(self, question: Question) -> None:  # noqa: B027  # most approvers have nothing to do here
         """Called before the question is published, so that an answer to the event cannot come too early."""
 

@@ -16,6 +16,7 @@ from ..values import JsonObject
 from .answers import Answer, Question, Scope, may_be_kept
 from .approver import Approver
 from .decide import Decision, Step
+from .hiding import ADVICE, unseen
 from .lookalikes import odd_characters
 from .previews import preview_of
 
@@ -62,6 +63,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
         session_id=ctx.session_id,
         preview="" if secret else preview_of(request.preview, scopes, ctx.redactor.text),
         broken=decision.step is Step.BROKEN,
+        unseen=unseen(decision.asks, ctx.redactor.text),
     )
 
 
@@ -71,6 +73,8 @@ def _details(arguments: JsonObject) -> JsonObject:
 
 async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolContext) -> Answer:
     """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
+    if question.unseen and approver.by_sight:
+        return Answer(Scope.DENY_ONCE, "policy", f"{question.unseen}: {ADVICE}")
     try:
         approver.expect(question)
     except Exception as error:
