@@ -18,7 +18,7 @@ from harness.cli.exec_approval import NobodyToAsk, approval_rule, with_rules
 from harness.cli.exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
 from harness.cli.exec_events import event_json, event_type
 from harness.cli.exec_progress import news_line, progress_line
-from harness.cli.exec_prompt import prompt_of
+from harness.cli.exec_prompt import given_prompt, prompt_of
 from harness.cli.output import as_json
 from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
@@ -44,6 +44,18 @@ def test_a_prompt_is_words_or_standard_input(text: str, data: str | None, prompt
 def test_no_prompt_at_all_is_an_error() -> None:
     with pytest.raises(HarnessError, match="empty"):
         prompt_of("", " \n")
+
+
+def test_an_input_that_never_ends_is_refused_and_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/zero") as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        with pytest.raises(HarnessError, match="standard input has more than the 400000 characters"):
+            given_prompt(["-"])
+
+
+def test_words_have_the_same_limit() -> None:
+    with pytest.raises(HarnessError, match="the prompt has more than"):
+        given_prompt(["x" * 100_000] * 5)
 
 
 @given(st.text())

@@ -33,15 +33,15 @@ def note(*lines: str) -> None:
         click.echo(f"harness: {readable(line)}", err=True)
 
 
-def read_stdin() -> bytes:
-    """All of our standard input.
+def read_stdin(most: int = -1) -> bytes:
+    """All of our standard input, or its first ``most`` bytes: of one that never ends, no more is kept in memory.
 
     Raises:
         HarnessError: it is closed, which must not pass for empty.
     """
     if sys.stdin is None:
         raise HarnessError("standard input is closed", hint="give it a file, a pipe or /dev/null")
-    return sys.stdin.buffer.read()
+    return sys.stdin.buffer.read(most)
 
 
 def readable(text: str) -> str:
