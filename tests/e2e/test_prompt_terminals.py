@@ -166,3 +166,24 @@ async def test_a_password_that_a_login_asks_for_is_never_on_the_screen(seats: Se
     assert await seat.ended() == 0
     assert b"hunter2" not in seat.bytes
     assert "広".encode() not in seat.bytes
+
+
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name == "httpx":
+            raise ModuleNotFoundError("No module named 'httpx'", name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+
+
+@pytest.mark.parametrize("option", ["--plain", "--no-color"])
+async def test_a_library_that_is_missed_only_behind_the_prompt_is_named(seats: Seats, option: str) -> None:
+    (seats.private / "sitecustomize.py").write_text(WITHOUT)
+    seat = seats.take(option, script=[], variables={"PYTHONPATH": str(seats.private)})
+    assert await seat.ended() == 125
+    await seat.sees("on local", "needs a library that is not installed: httpx (pip install")
+    assert "internal error" not in seat.history

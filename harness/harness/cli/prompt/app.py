@@ -59,10 +59,27 @@ def run_prompt(session: Session, wanted: Wanted | None = None) -> int:
     """
     prompt = _Prompt(session, wanted or Wanted(), _terminal())
     withhold_keys(session.invocation.choices)
-    code = run_async(prompt.main)
+    try:
+        code = run_async(prompt.main)
+    except Exception as error:
+        if library := _library_missing(error):
+            raise _missing(library) from error
+        raise
     for text in prompt.last_words:
         note(text)
     return code
+
+
+def _library_missing(error: Exception) -> str:
+    """The library that is not installed, if that is the error; what is missing of ourselves is a mistake of ours."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    return "" if name.partition(".")[0] == __package__.partition(".")[0] else name
+
+
+def _missing(library: str) -> ConfigError:
+    return ConfigError(f"the prompt needs a library that is not installed: {library}", hint=INSTALL)
 
 
 def _terminal() -> int:
@@ -145,12 +162,6 @@ def _load() -> None:
     Raises:
         ConfigError: a library is not installed.
     """
-    try:
-        import_module(".screen", __package__)
-        missing = "" if find_spec("rich") and find_spec("markdown_it") else "rich"
-    except ModuleNotFoundError as error:
-        missing = error.name or "prompt_toolkit"
-        if missing.partition(".")[0] == __package__.partition(".")[0]:
-            raise
-    if missing:
-        raise ConfigError(f"the prompt needs a library that is not installed: {missing}", hint=INSTALL)
+    import_module(".screen", __package__)
+    if not (find_spec("rich") and find_spec("markdown_it")):
+        raise _missing("rich")

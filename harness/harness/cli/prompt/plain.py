@@ -94,7 +94,8 @@ class Plain(Surface):
                 return
 
     def _took(self, lines: Sequence[str], *, ended: bool) -> None:
-        self._marked, self._column = False, 0
+        if lines:
+            self._marked, self._column = False, 0
         if self._answer is not None and lines:
             self._answer.append(lines[0])
             self._answered.set()
