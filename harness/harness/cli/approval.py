@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 from ..login import LoginQuestion, TerminalPrompter
 from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
+from .asked import previewed, quoted, said
 from .output import readable
 
 __all__ = ["GivenApproval", "TerminalApprover", "parse_answer", "question_text"]
@@ -36,19 +39,19 @@ def parse_answer(text: str, question: Question) -> Scope | None:
     return scope if scope is None or not scope.allows or scope in question.scopes else None
 
 
-def question_text(question: Question) -> str:
+def question_text(question: Question, width: int = 80) -> str:
     """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
     offered = [scope for scope in MEANINGS if scope in question.scopes]
     letters = {scope: letter for letter, scope in LETTERS.items()}
     choices = ", ".join(f"{letters[scope]} = {MEANINGS[scope]}" for scope in offered)
-    details = [f"  {name}: {readable(str(value))}" for name, value in question.details.items()]
+    details = [f"  {name}: {said(str(value))}" for name, value in question.details.items()]
     lines = [
         f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
-        *(f"  | {readable(line)}" for line in question.what.splitlines()),
-        *(f"  {readable(line)}" for line in question.preview.splitlines()),
+        *quoted(question.what, width),
+        *previewed(question.preview, width),
         *([f"  asked by the agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
         *details,
-        f"  ({readable(question.reason)})",
+        *quoted(f"({readable(question.reason)})", width, first="  ", further="  "),
     ]
     return "\n".join(lines) + f"\n{choices}: "
 
@@ -65,7 +68,7 @@ class TerminalApprover(Approver):
 
     async def ask(self, question: Question) -> Answer:
         """Show it and read a line. What was typed before it was shown does not count."""
-        text = question_text(question)
+        text = question_text(question, shutil.get_terminal_size().columns)
         for _ in range(TRIES):
             line = await self._prompter.answer(LoginQuestion("other", text, False, question.target))
             scope = Scope.DENY_ONCE if line is None else parse_answer(line, question)

@@ -25,6 +25,8 @@ CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness
 """The request that is being answered: questions go to its sender."""
 SHOWN = 20_000
 """Characters of what would run that a question shows; what is longer can be allowed once only."""
+SAID = 300
+"""Characters of what the agent says of its call."""
 MEANINGS = {
     Scope.ONCE: "allow this once",
     Scope.EXACT: "allow exactly this, in this session",
@@ -125,10 +127,15 @@ def _said(details: Mapping[str, object]) -> list[str]:
     }
     words = {True: "yes", False: "no"}
     return [
-        f"{meaning}: {words[value] if isinstance(value, bool) else value}"
+        f"{meaning}: {words[value] if isinstance(value, bool) else _cut(str(value))}"
         for name, meaning in names.items()
         if (value := details.get(name)) is not None
     ]
+
+
+def _cut(text: str) -> str:
+    left = len(text) - SAID
+    return text if left <= 0 else f"{text[:SAID]} … {left} more characters"
 
 
 def answer_of(action: str, content: Mapping[str, object] | None, scopes: Sequence[Scope], client: str) -> Answer:

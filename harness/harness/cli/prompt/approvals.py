@@ -10,6 +10,7 @@ from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.redaction import MARK
 from ...toolkit.values import Json, ToolCall
+from ..asked import previewed, quoted, said
 from ..output import readable
 from .surface import Asking, Surface
 from .themes import Line, Span, line
@@ -42,9 +43,7 @@ EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text"
 """The arguments that can be changed, the first one that there is."""
 NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator did not answer")
 LINES = 15
-"""Lines of a text after which the question is asked again below it."""
-COLUMNS = 80
-"""The width for which long lines count as several."""
+"""Rows of a text after which the question is asked again below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +94,30 @@ def parse_approval(text: str, question: Question) -> Answer | Change | Unclear:
     return Answer(scope, reason=rest)
 
 
-def asking_of(question: Question) -> Asking:
-    """The question as it is shown. Control characters are spelled out. Pure."""
-    what = [line(Span("  | ", "dim"), Span(readable(one), "code")) for one in question.what.splitlines() or [""]]
+def asking_of(question: Question, width: int = 80) -> Asking:
+    """The question as it is shown. Control characters are spelled out, and no row is wider than ``width``. Pure."""
+    rows = quoted(question.what, width)
+    below = previewed(question.preview, width)
     lines: list[Line] = [
         _headline(question),
-        *what,
-        *([_headline(question)] if _height(question) > LINES else []),
-        *(line(f"  {readable(one)}") for one in question.preview.splitlines()),
-        *_facts(question),
-        line(Span(f"  {readable(question.reason)}", "dim")),
+        *(line(Span(row[:4], "dim"), Span(row[4:], "code")) for row in rows),
+        *(line(row) for row in below),
+        *(_again(question, len(rows) + len(below)) if len(rows) + len(below) > LINES else []),
+        *_facts(question, width),
+        *(line(Span(row, "dim")) for row in _own(readable(question.reason), width)),
         *_choices(question),
     ]
     return Asking(tuple(lines), f"[{'/'.join(_letters(question))}]", kind="approval")
 
 
-def _height(question: Question) -> int:
-    """How many lines the text of a call takes."""
-    return sum(1 + len(readable(one)) // COLUMNS for one in question.what.splitlines())
+def _again(question: Question, rows: int) -> list[Line]:
+    """Below what fills a screen: how much there is to read above."""
+    size = f"{len(question.what):,} characters, {rows:,} lines with what is below them"
+    return [line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn")), _headline(question)]
+
+
+def _own(text: str, width: int) -> list[str]:
+    return quoted(text, width, first="  ", further="  ")
 
 
 def _headline(question: Question) -> Line:
@@ -127,11 +132,12 @@ def _headline(question: Question) -> Line:
     )
 
 
-def _facts(question: Question) -> list[Line]:
-    facts = {name: readable(str(value)) for name, value in question.details.items()}
+def _facts(question: Question, width: int) -> list[Line]:
+    facts = {name: said(str(value)) for name, value in question.details.items()}
     why = facts.pop("why", "")
     rest = ", ".join(f"{name}: {value}" for name, value in facts.items())
-    return [*([line(f"  why: {why}")] if why else []), *([line(f"  {rest}")] if rest else [])]
+    texts = [*([f"why: {why}"] if why else []), *([rest] if rest else [])]
+    return [line(row) for text in texts for row in quoted(text, width, first="  ", further="    ")]
 
 
 def _letters(question: Question) -> list[str]:
@@ -169,7 +175,7 @@ class PromptApprover(Approver):
     async def ask(self, question: Question) -> Answer:
         """Show it and wait for a clear answer. None at all is no."""
         self._catch_up()
-        asking = replace(asking_of(question), check=lambda text: _complaint(text, question))
+        asking = replace(asking_of(question, self._surface.width), check=lambda text: _complaint(text, question))
         while True:
             text = await self._surface.ask(asking)
             answer = parse_approval(text, question) if text is not None else NO_ANSWER
