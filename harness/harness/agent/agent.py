@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
@@ -48,8 +48,11 @@ from .models import ModelProfile, OpenModel
 from .sessions import ConversationLog
 from .settings import AgentSettings
 from .transcript import Transcript
-from .turn import Surroundings, Turn, TurnResult, spent_on
-from .usage import Spent
+from .turn import Surroundings, Turn, TurnResult
+from .usage import Spent, spent_on
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
 
 __all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "Queued"]
 
@@ -427,14 +430,15 @@ class Agent:
         def as_it_is() -> AbstractAsyncContextManager[OpenModel]:
             return nullcontext(opened)
 
-        done = await Compacting(as_it_is).compact(self.transcript.messages, opened.context_limit)
+        def count(response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+            self.charge(spent_on(response, opened, asked))
+
+        done = await Compacting(as_it_is, count).compact(self.transcript.messages, opened.context_limit)
         if done is None:
             return None
         await self.transcript.replace(done.messages, done.summary)
         self._context = estimate(done.messages)
-        if done.answer is not None:
-            self.charge(spent_on(done.answer, opened))
-        elif done.failure:
+        if done.failure:
             self.events.publish(Notice(text=f"the older messages were put together without the model: {done.failure}"))
         summary = self.executor.services.redactor.text(done.summary)
         self.events.publish(ConversationCompacted(before=done.before, after=done.after, summary=summary))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 from pydantic_ai.direct import model_request_stream
@@ -25,6 +26,7 @@ from pydantic_ai.tools import ToolDefinition
 from ..toolkit.events import EventBus
 from ..toolkit.seams import Redactor
 from ..toolkit.secrets_stream import StreamRedactor
+from .conversation.tokens import estimate, overhead
 from .events import AnswerDelta, ModelRetry, ReasoningDelta
 from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
 
@@ -45,14 +47,33 @@ class Wanted:
         parts = [InstructionPart(content=self.instructions)] if self.instructions else []
         return ModelRequestParameters(function_tools=list(self.tools), instruction_parts=parts)
 
+    @property
+    def size(self) -> int:
+        """Tokens, estimated."""
+        return overhead(self.instructions, self.tools) + estimate(self.messages)
+
+
+class Counting(Protocol):
+    """Counts what a request has used: its answer, as far as it came, the model, and its own tokens, estimated."""
+
+    def __call__(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        """Count it."""
+
 
 @dataclass(slots=True)
 class Requester:
-    """Asks a model for the answers of one turn."""
+    """Asks a model for the answers of one turn.
+
+    Args:
+        count: is called once for each request that was answered, cut off or cancelled.
+        may_ask: whether there is a budget left to ask again.
+    """
 
     events: EventBus
     redactor: Redactor
     turn_id: str
+    count: Counting
+    may_ask: Callable[[], bool]
     partial: ModelResponse | None = None
     """What had come of an answer that was cancelled."""
     _random: random.Random = field(default_factory=random.Random)
@@ -71,26 +92,34 @@ class Requester:
                 failure = error if isinstance(error, ModelFailure) else model_failure(error, opened.profile)
                 attempt += 1
                 seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
-                if seconds is None:
+                if seconds is None or not self.may_ask():
                     raise failure from None  # a provider's error may hold the key that it refuses
             reason = self.redactor.text(failure.message)
             self.events.publish(ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=reason))
             await anyio.sleep(seconds)
 
     async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
+        """One request. Refused before it is answered, it costs nothing; cancelled or cut off it does."""
         self.partial = None
-        async with model_request_stream(
-            opened.model,
-            wanted.messages,
-            model_settings=opened.settings,
-            model_request_parameters=wanted.parameters,
-        ) as stream:
-            try:
+        stream: StreamedResponse | None = None
+        try:
+            async with model_request_stream(
+                opened.model,
+                wanted.messages,
+                model_settings=opened.settings,
+                model_request_parameters=wanted.parameters,
+            ) as stream:
                 await self._publish(stream)
-            except anyio.get_cancelled_exc_class():
-                self.partial = stream.get()
-                raise
-            response = stream.get()
+        except anyio.get_cancelled_exc_class():
+            self.partial = stream.get() if stream is not None else None
+            self.count(self.partial, opened, wanted.size)
+            raise
+        except Exception:
+            if stream is not None:
+                self.count(stream.get(), opened, wanted.size)
+            raise
+        response = stream.get()
+        self.count(response, opened, wanted.size)
         if failure := unfinished(response, opened.profile):
             raise failure
         return response

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import anyio
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelResponse
 
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError, UnsupportedOperation
@@ -33,7 +33,7 @@ from .subagent_notes import SubagentLog, texts_of
 from .targets import NamedTargets
 from .transcript import Transcript
 from .turn import Surroundings, Turn, TurnResult
-from .usage import Spent
+from .usage import Spent, spent_on
 
 __all__ = ["Parent", "Subagents", "introduce", "messages_of", "said"]
 
@@ -194,12 +194,17 @@ class _Run:
         self.spent += spent
         return self.parent.charge(spent)
 
+    def _count_notes(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        self._count(spent_on(response, opened, asked))
+
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         limit = opened.context_limit
         if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compact_at):
             return False
         try:
-            done = await Compacting(lambda: nullcontext(opened)).compact(self.transcript.messages, limit)
+            done = await Compacting(lambda: nullcontext(opened), self._count_notes).compact(
+                self.transcript.messages, limit
+            )
             if done is not None:
                 await self.transcript.replace(done.messages, done.summary)
         except HarnessError as error:

@@ -16,16 +16,16 @@ from ..toolkit.values import CallOutcome, ToolCall
 from .conversation import history, situation, tokens, tooling
 from .events import AnswerCompleted, RequestStarted, TurnStatus
 from .gate import Gate
-from .models import ModelFailure, OpenModel, cost_of
+from .models import ModelFailure, OpenModel
 from .requesting import Requester, Wanted
 from .settings import AgentSettings
 from .transcript import Transcript, text_of
-from .usage import Spent, over_limit
+from .usage import Spent, over_limit, spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Surroundings", "Turn", "TurnResult", "spent_on"]
+__all__ = ["Surroundings", "Turn", "TurnResult"]
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,9 @@ class Turn:
     def __init__(self, turn_id: str, around: Surroundings) -> None:
         self.turn_id = turn_id
         self._around = around
-        self._requester = Requester(around.executor.events, around.executor.services.redactor, turn_id)
+        self._requester = Requester(
+            around.executor.events, around.executor.services.redactor, turn_id, self._count, lambda: not self._over()
+        )
         self._asking: anyio.CancelScope | None = None
         self._steps = 0
         self._spent = Spent()
@@ -112,9 +114,14 @@ class Turn:
             await self._pause()
             if self.cancelled:
                 return await self._stopped(text)
-            if reason := over_limit(self._around.settings, self._steps, self._spent, self._around.spent(Spent())):
+            if reason := self._over():
                 return self._result("limit", text, failure=reason)
-            response = await self._answer()
+            try:
+                response = await self._answer()
+            except ModelFailure:  # what is lost is spent, too
+                if reason := self._over():
+                    return self._result("limit", text, failure=reason)
+                raise
             if response is None:
                 return await self._stopped(text)
             text = text_of(response) or text
@@ -123,6 +130,15 @@ class Turn:
                 return self._result("completed", text or NOTHING)
             outcomes = tooling.withheld(response, calls) or await self._called(calls)
             await self._say([*tooling.returns_of(outcomes, self._around.executor.registry), *self._news()])
+
+    def _over(self) -> str:
+        return over_limit(self._around.settings, self._steps, self._spent, self._around.spent(Spent()))
+
+    def _count(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        spent = spent_on(response, opened, asked)
+        self._spent += spent
+        self._context = spent.tokens
+        self._around.spent(spent)
 
     async def _pause(self) -> None:
         """Wait until the agent is not paused; a cancel gets through."""
@@ -146,7 +162,7 @@ class Turn:
         if response is None:
             await self._keep_partial()
             return None
-        await self._counted(opened, response, anyio.current_time() - started)
+        await self._answered(opened, response, anyio.current_time() - started)
         return response
 
     async def _asked(self, opened: OpenModel) -> ModelResponse:
@@ -167,12 +183,8 @@ class Turn:
         around.executor.events.publish(started)
         return await self._requester.ask(opened, wanted)
 
-    async def _counted(self, opened: OpenModel, response: ModelResponse, seconds: float) -> None:
+    async def _answered(self, opened: OpenModel, response: ModelResponse, seconds: float) -> None:
         self._steps += 1
-        spent = spent_on(response, opened)
-        self._spent += spent
-        self._context = spent.tokens
-        self._around.spent(spent)
         response = history.answered_by(response, opened.model)
         if response.finish_reason == "length":
             response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
@@ -216,18 +228,3 @@ class Turn:
         self, status: TurnStatus, text: str = "", *, failure: str = "", error: HarnessError | None = None
     ) -> TurnResult:
         return TurnResult(status, text, failure, self._steps, self._spent, error)
-
-
-def spent_on(response: ModelResponse, opened: OpenModel) -> Spent:
-    """What one answer has used. Pure."""
-    usage = response.usage
-    cost = cost_of(usage, opened.profile)
-    return Spent(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        float(cost) if cost is not None else 0.0,
-        unpriced=0 if cost is not None else 1,
-        answers=1,
-    )

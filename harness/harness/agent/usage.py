@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ..toolkit.values import JsonObject
+from ..toolkit.values import Json, JsonObject
+from .models import cost_of
 from .settings import AgentSettings
 
-__all__ = ["Spent", "over_limit"]
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+
+    from .models import OpenModel
+
+__all__ = ["Spent", "over_limit", "spent_on"]
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
     """Tokens in and out, of them read from and written to the provider's cache, and US dollars.
 
-    ``cost`` counts what has a known price; ``unpriced`` is how many answers had none.
+    ``cost`` counts what has a known price; ``unpriced`` is how many answers had none. ``estimated`` is how many of the
+    tokens, and of what they cost, no provider counted: of an answer that was cancelled, say, nobody may ever do so.
     """
 
     input_tokens: int = 0
@@ -24,6 +32,7 @@ class Spent:
     cost: float = 0.0
     unpriced: int = 0
     answers: int = 0
+    estimated: int = 0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -34,6 +43,7 @@ class Spent:
             self.cost + other.cost,
             self.unpriced + other.unpriced,
             self.answers + other.answers,
+            self.estimated + other.estimated,
         )
 
     @property
@@ -47,7 +57,8 @@ class Spent:
         return None if self.unpriced and self.unpriced == self.answers else self.cost
 
     def json(self) -> JsonObject:
-        """As it is stored and printed."""
+        """As it is stored and printed; ``estimated_tokens`` only where there are some."""
+        estimated: dict[str, Json] = {"estimated_tokens": self.estimated} if self.estimated else {}
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -55,6 +66,7 @@ class Spent:
             "cache_write_tokens": self.cache_write_tokens,
             "cost": self.known_cost,
             "answers": self.answers,
+            **estimated,
         }
 
     @classmethod
@@ -72,6 +84,7 @@ class Spent:
             number("cache_read_tokens"),
             number("cache_write_tokens"),
             answers=number("answers"),
+            estimated=number("estimated_tokens"),
         )
         known = isinstance(cost, int | float)
         return replace(spent, cost=float(cost) if known else 0.0, unpriced=0 if known else spent.answers)  # type: ignore[arg-type]  # known says so
@@ -85,14 +98,50 @@ def over_limit(settings: AgentSettings, steps: int, turn: Spent, session: Spent)
         turn: what this turn has used.
         session: what the conversation has used, this turn included.
     """
+    about = ", in part by an estimate" if session.estimated else ""
     if steps >= settings.max_steps:
         return f"the turn has had {steps} answers, which is max_steps: say 'go on' to continue"
     if settings.turn_budget is not None and turn.cost >= settings.turn_budget:
-        return f"the turn has cost ${turn.cost:.2f}; its budget is ${settings.turn_budget:.2f}: say 'go on' to continue"
+        budget = f"its budget is ${settings.turn_budget:.2f}: say 'go on' to continue"
+        return f"the turn has cost ${turn.cost:.2f}{about}; {budget}"
     if settings.session_budget is not None and session.cost >= settings.session_budget:
-        return f"the conversation has cost ${session.cost:.2f}; session_budget is ${settings.session_budget:.2f}"
+        return f"the conversation has cost ${session.cost:.2f}{about}; session_budget is ${settings.session_budget:.2f}"
     if settings.session_tokens is not None and session.tokens >= settings.session_tokens:
-        return f"the conversation has used {session.tokens} tokens; session_tokens is {settings.session_tokens}"
+        return f"the conversation has used {session.tokens} tokens{about}; session_tokens is {settings.session_tokens}"
     if (settings.turn_budget is not None or settings.session_budget is not None) and turn.unpriced:
         return "a budget is set, and the model has no known price: set prices in its profile"
     return ""
+
+
+def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> Spent:
+    """What one request has used, also one whose answer was cancelled or cut off. Pure.
+
+    What the provider counted counts; where it counted nothing, or not to the end, an estimate does.
+
+    Args:
+        response: the answer as far as it came; None: nothing of it came.
+        asked: tokens of the request, as they are estimated.
+    """
+    from pydantic_ai.messages import ModelResponse
+
+    from .conversation.tokens import estimate
+
+    response = response or ModelResponse(parts=[])
+    counted = response.usage
+    usage = replace(counted, input_tokens=counted.input_tokens or asked)
+    ended = response.state == "complete" or response.finish_reason is not None
+    if not (ended and (counted.input_tokens or counted.output_tokens)):
+        came = estimate([response]) if response.parts else 0
+        usage = replace(usage, output_tokens=max(counted.output_tokens, came))
+    cost = cost_of(usage, opened.profile)
+    estimated = usage.input_tokens + usage.output_tokens - counted.input_tokens - counted.output_tokens
+    return Spent(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        float(cost) if cost is not None else 0.0,
+        unpriced=0 if cost is not None else 1,
+        answers=1,
+        estimated=estimated,
+    )

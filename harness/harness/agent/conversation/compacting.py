@@ -25,7 +25,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
 from ...errors import HarnessError
 from ..models import ModelFailure, OpenModel, model_failure, unfinished
@@ -147,10 +147,17 @@ class Compacting:
 
     Args:
         open_model: opens the model that writes the notes.
+        count: is called with what was answered, as far as it came, by whom, and the tokens of the request, estimated;
+            also when the answer is cancelled or of no use.
     """
 
-    def __init__(self, open_model: Callable[[], AbstractAsyncContextManager[OpenModel]]) -> None:
+    def __init__(
+        self,
+        open_model: Callable[[], AbstractAsyncContextManager[OpenModel]],
+        count: Callable[[ModelResponse | None, OpenModel, int], object] = lambda *_: None,
+    ) -> None:
         self._open_model = open_model
+        self._count = count
 
     async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> Compacted | None:
         """The conversation, shorter; None when there is nothing that could go.
@@ -182,12 +189,50 @@ class Compacting:
         try:
             with anyio.fail_after(PATIENCE):
                 async with self._open_model() as opened:
-                    return await _answer(opened, ASK.format(transcript=shown)), ""
+                    return await self._answer(opened, ASK.format(transcript=shown)), ""
         except TimeoutError:
             return None, f"it took longer than {PATIENCE:g} s"
         except HarnessError as error:
             log.debug("no notes could be had: %s", error)
             return None, error.message
+
+    async def _answer(self, opened: OpenModel, prompt: str) -> ModelResponse:
+        """What the model writes.
+
+        Raises:
+            ModelFailure: it writes nothing.
+        """
+        try:
+            answer = await self._whole(opened, prompt)
+        except Exception as error:  # every provider has errors of its own
+            raise model_failure(error, opened.profile) from None
+        if failure := unfinished(answer, opened.profile):
+            raise failure
+        if not _words(answer):
+            raise ModelFailure(f"{opened.profile.name} wrote no summary", kind="other")
+        return answer
+
+    async def _whole(self, opened: OpenModel, prompt: str) -> ModelResponse:
+        parameters = ModelRequestParameters(instruction_parts=[InstructionPart(content=RULES)])
+        asked = [ModelRequest([UserPromptPart(prompt)])]
+        size = estimate(RULES) + estimate(asked)
+        stream: StreamedResponse | None = None
+        try:
+            async with model_request_stream(
+                opened.model, asked, model_settings=opened.settings, model_request_parameters=parameters
+            ) as stream:
+                async for _ in stream:
+                    pass
+        except anyio.get_cancelled_exc_class():
+            self._count(stream.get() if stream is not None else None, opened, size)
+            raise
+        except Exception:
+            if stream is not None:
+                self._count(stream.get(), opened, size)
+            raise
+        answer = stream.get()
+        self._count(answer, opened, size)
+        return answer
 
 
 def trimmed(messages: Sequence[ModelMessage], budget: int) -> list[ModelMessage]:
@@ -213,34 +258,6 @@ def _short(part: ModelRequestPart, longest: int) -> ModelRequestPart:
 def _short_result(part: ToolReturnPart[Any], longest: int) -> ToolReturnPart[Any]:
     content = part.content
     return replace(part, content=shortened_inside(content, longest)) if isinstance(content, str) else part
-
-
-async def _answer(opened: OpenModel, prompt: str) -> ModelResponse:
-    """What the model writes.
-
-    Raises:
-        ModelFailure: it writes nothing.
-    """
-    try:
-        answer = await _whole(opened, prompt)
-    except Exception as error:  # every provider has errors of its own
-        raise model_failure(error, opened.profile) from None
-    if failure := unfinished(answer, opened.profile):
-        raise failure
-    if not _words(answer):
-        raise ModelFailure(f"{opened.profile.name} wrote no summary", kind="other")
-    return answer
-
-
-async def _whole(opened: OpenModel, prompt: str) -> ModelResponse:
-    parameters = ModelRequestParameters(instruction_parts=[InstructionPart(content=RULES)])
-    asked = [ModelRequest([UserPromptPart(prompt)])]
-    async with model_request_stream(
-        opened.model, asked, model_settings=opened.settings, model_request_parameters=parameters
-    ) as stream:
-        async for _ in stream:
-            pass
-        return stream.get()
 
 
 def _words(answer: ModelResponse) -> str:

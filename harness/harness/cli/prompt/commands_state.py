@@ -88,7 +88,9 @@ def _used_fact(state: AgentState) -> str:
     spent = state.spent
     cost = spent.known_cost
     price = "price not known" if cost is None else f"${cost:.4f}{' and more' if spent.unpriced else ''}"
-    return f"{tokens(spent.input_tokens)} in, {tokens(spent.output_tokens)} out, {spent.answers} answers, {price}"
+    about = f"; {tokens(spent.estimated)} of the tokens are estimated" if spent.estimated else ""
+    used = f"{tokens(spent.input_tokens)} in, {tokens(spent.output_tokens)} out"
+    return f"{used}, {spent.answers} answers, {price}{about}"
 
 
 # -- /context
