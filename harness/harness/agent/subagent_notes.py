@@ -72,7 +72,7 @@ def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:
         if note.kind == KIND:
             try:
                 facts = json.loads(note.text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(facts, dict) and {"agent", "what"} <= facts.keys():
                 yield facts

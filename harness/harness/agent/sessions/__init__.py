@@ -18,6 +18,7 @@ from .retention import SessionRetention
 from .store import SessionStore
 from .stored import StoredLog
 from .values import (
+    InvalidDocument,
     NewSession,
     SessionInUse,
     SessionNote,
@@ -29,6 +30,7 @@ from .values import (
 
 __all__ = [
     "ConversationLog",
+    "InvalidDocument",
     "JobNotes",
     "MemoryLog",
     "NewSession",

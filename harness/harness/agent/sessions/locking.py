@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...toolkit.database import PrivateDatabase
@@ -38,7 +38,8 @@ def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
         _sign(held)
         yield
     finally:
-        path.unlink(missing_ok=True)  # before it is let go: whoever has opened it already sees that it is gone
+        with suppress(OSError):  # a disk that has become read-only: the lock ends all the same
+            path.unlink()  # before it is let go: whoever has opened it already sees that it is gone
         os.close(held)
 
 

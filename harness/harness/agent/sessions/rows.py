@@ -29,6 +29,7 @@ __all__ = [
     "summaries",
     "summary_of",
     "title_of",
+    "touch",
 ]
 
 TITLE = 100
@@ -68,7 +69,7 @@ def _out(value: str | bytes) -> str:
 def _object(text: str | bytes) -> JsonObject:
     try:
         value = json.loads(_out(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise DamagedRow("what should be an object is none")
@@ -148,6 +149,11 @@ def add_note(db: sqlite3.Connection, session: int, kind: str, text: str, at: flo
     db.execute("INSERT INTO notes (session, at, kind, text) VALUES (?, ?, ?, ?)", row)
     if kind == "model":
         db.execute("UPDATE sessions SET model = ? WHERE number = ?", (_in(text), session))
+
+
+def touch(db: sqlite3.Connection, session: int, at: float) -> None:
+    """A conversation was changed now, whatever its turns say."""
+    db.execute("UPDATE sessions SET changed = ? WHERE number = ?", (at, session))
 
 
 def rename(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import time
@@ -93,6 +94,19 @@ class SessionStore:
             raise self._missing(session_id)
         return StoredLog(session_id, self._database, db, number)
 
+    async def check_free(self, session_id: str) -> None:
+        """Whether :meth:`writing` could have it now, for who is to be told before anything else is opened.
+
+        Raises:
+            SessionInUse: another process goes on with it; the message names it.
+        """
+
+        def look() -> None:
+            with locked(self._database, session_id):
+                pass
+
+        await to_thread.run_sync(look)
+
     # -- finding them
 
     async def list(
@@ -115,7 +129,9 @@ class SessionStore:
         """
         nothing: tuple[SessionSummary, ...] = ()
         found, name, prefix = nothing, text.strip(), prefix_of(text)
-        if name:
+        if is_session_id(name):  # before a conversation that somebody called so
+            found = await self._read(lambda db: rows.begun_with(db, name), nothing)
+        if name and not found:
             found = await self._read(lambda db: rows.named(db, name), nothing)
         if not found and prefix is not None:
             found = await self._read(lambda db: rows.begun_with(db, prefix), nothing)
@@ -217,7 +233,7 @@ class SessionStore:
             check: raises for the text of a message that no model could be given.
 
         Raises:
-            HarnessError: it is none of our documents, or a newer harness made it; nothing is kept.
+            InvalidDocument: it is none of ours, or damaged, or a newer harness made it; nothing is kept.
         """
         from .portable import parsed  # its models take time to build
 
@@ -245,14 +261,22 @@ def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> SessionSumma
 
 
 def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> SessionSummary:
-    session_id = rows.insert(db, new_session_id(), given.start, at).session_id
+    start = given.start if _is_free(db, given.start.name) else replace(given.start, name="")
+    session_id = rows.insert(db, new_session_id(), start, at).session_id
     number = rows.number_of(db, session_id)
     assert number is not None
     for turn in given.turns:
         rows.start_turn(db, number, turn)
-    rows.add_messages(db, number, given.messages, at)
     for note in given.notes:
         rows.add_note(db, number, note.kind, note.text, note.at)
+    rows.add_messages(db, number, given.messages, at)
+    rows.touch(db, number, at)  # turns of another clock may be of tomorrow
     found = rows.summary_of(db, session_id)
     assert found is not None
     return found
+
+
+def _is_free(db: sqlite3.Connection, name: str) -> bool:
+    """Whether a name finds no other conversation."""
+    prefix = prefix_of(name)
+    return not rows.named(db, name) and (prefix is None or not rows.begun_with(db, prefix))

@@ -10,6 +10,7 @@ from ..events import Origin, TurnStatus
 
 __all__ = [
     "IMPORTED",
+    "InvalidDocument",
     "NewSession",
     "SessionInUse",
     "SessionNotFound",
@@ -29,6 +30,10 @@ class SessionNotFound(HarnessError):
 
 class SessionInUse(HarnessError):
     """Another process goes on with that conversation."""
+
+
+class InvalidDocument(HarnessError):
+    """What is to be imported is no conversation that harness exported, or not any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,282 @@
+"""The form of a conversation as a document, and what each of its values may be. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+
+from ...errors import HarnessError
+from ...settings_limits import PATTERNS
+from ...target import Target
+from ...toolkit.values import Json, JsonObject
+from ..events import Origin, TurnStatus
+from .ids import is_session_id
+from .log import JOB_ENDED, JOB_LEFT
+from .values import InvalidDocument
+
+__all__ = ["FORMAT", "VERSION", "Document", "Note", "Session", "Turn", "read_document", "read_json"]
+
+FORMAT = "harness conversation"
+VERSION = 1
+SIZE_LIMIT = 256 << 20
+"""Characters of a document."""
+DEPTH_LIMIT = 150
+LATEST = 253_402_300_799.0
+"""The last second of the year 9999."""
+LINE = 1_000
+"""Characters of a name."""
+SHOWN = 60
+"""Characters of what an error quotes."""
+SUBAGENT = "subagent"
+"""The notes of :mod:`..subagent_notes`."""
+
+
+# -- values
+
+
+def _line(text: str) -> str:
+    if len(text) > LINE or not text.isprintable():
+        raise ValueError(f"one printable line of at most {LINE} characters is expected")
+    return text
+
+
+def _matching(name: str) -> AfterValidator:
+    """Empty, or what the settings take for that."""
+    pattern, what = PATTERNS[name]
+
+    def check(text: str) -> str:
+        if text and re.fullmatch(pattern, text, re.ASCII) is None:
+            raise ValueError(f"{what} is expected")
+        return text
+
+    return AfterValidator(check)
+
+
+def _id(text: str) -> str:
+    if not is_session_id(text):
+        raise ValueError("the id of a conversation is expected")
+    return text
+
+
+def _target(text: str) -> str:
+    try:
+        return str(Target.parse(_line(text)))
+    except HarnessError:
+        raise ValueError("a target is expected, such as local: or ssh://user@host") from None
+
+
+def _identity(text: str) -> str:
+    _target(text.partition("#")[0])
+    return _line(text)
+
+
+def _usage(usage: JsonObject) -> JsonObject:
+    for name, value in usage.items():
+        if value is not None and not _is_amount(value):
+            raise ValueError(f"{_short(name)}: a number that is not below 0 is expected")
+    return usage
+
+
+def _is_amount(value: Json) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= 1 << 53 if isinstance(value, int) else math.isfinite(value) and value >= 0
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is expected")
+    return value
+
+
+def _short_text(value: object) -> str:
+    if len(text := _text(value)) > LINE:
+        raise ValueError(f"at most {LINE} characters are expected")
+    return text
+
+
+Text = Annotated[str, PlainValidator(_text)]
+"""Any text, also one with halves of surrogate pairs, which are bytes that were no UTF-8."""
+ShortText = Annotated[str, PlainValidator(_short_text)]
+Line = Annotated[str, AfterValidator(_line)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
+Time = Annotated[float, Field(ge=0, le=LATEST, allow_inf_nan=False)]
+Usage = Annotated[dict[str, Any], AfterValidator(_usage)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class Session(_Strict):
+    """What is said of the conversation as a whole."""
+
+    session_id: Annotated[str, AfterValidator(_id)]
+    created: Time
+    target: Annotated[str, AfterValidator(_target)]
+    identity: Annotated[str, AfterValidator(_identity)]
+    tmux: Annotated[str, _matching("session")]
+    pane: Annotated[str, _matching("pane")]
+    model: Line
+    name: ShortText
+    title: ShortText
+
+
+class Turn(_Strict):
+    """One turn."""
+
+    turn_id: Word
+    prompt: Text
+    origin: Origin
+    started: Time
+    ended: Time | None
+    status: TurnStatus | None
+    usage: Usage
+
+    @model_validator(mode="after")
+    def _check(self) -> Turn:
+        if (self.ended is None) != (self.status is None):
+            raise ValueError("ended and status go together")
+        return self
+
+
+class _Subagent(_Strict):
+    """What a note of a sub-agent says."""
+
+    agent: Line
+    what: Literal["turn_started", "messages", "replaced", "turn_ended", "noted"]
+    turn_id: Word = "-"
+    prompt: Text = ""
+    messages: list[Text] = []
+    summary: Text = ""
+    status: TurnStatus | None = None
+    usage: Usage = {}
+    kind: Line = ""
+    text: Text = ""
+
+
+class Note(_Strict):
+    """Something else that happened."""
+
+    at: Time
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,39}$")]
+    text: Text
+
+    @model_validator(mode="after")
+    def _check(self) -> Note:
+        if self.kind == "model":
+            _line(self.text)
+        if self.kind in (JOB_LEFT, JOB_ENDED) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}", self.text):
+            raise ValueError("the id of a job is expected")
+        if self.kind == SUBAGENT:
+            self.subagent_messages()
+        return self
+
+    def subagent_messages(self) -> list[str]:
+        """The messages that the note of a sub-agent holds, as texts.
+
+        Raises:
+            ValueError: it is no note of a sub-agent.
+        """
+        try:
+            return _Subagent.model_validate(read_json(self.text)).messages if self.kind == SUBAGENT else []
+        except ValidationError as error:
+            raise ValueError(_first(error)) from None
+        except InvalidDocument as error:
+            raise ValueError(error.message) from None
+
+
+class Document(_Strict):
+    """The whole."""
+
+    format: Literal["harness conversation"]
+    version: int = Field(ge=1)
+    session: Session
+    turns: list[Turn]
+    messages: list[dict[str, Any]]
+    notes: list[Note]
+
+
+# -- reading
+
+
+def read_document(text: str) -> Document:
+    """The document that a text is.
+
+    Raises:
+        InvalidDocument: it is none of ours, it is damaged, or a newer harness made it.
+    """
+    if len(text) > SIZE_LIMIT:
+        raise InvalidDocument(f"the document is too large: {len(text)} characters")
+    value = read_json(text)
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise InvalidDocument("the document is no conversation of harness", hint="harness resume --export makes one")
+    version = value.get("version")
+    if isinstance(version, int) and version > VERSION:
+        made = f"a newer harness made the document (version {_short(str(version), 20)})"
+        raise InvalidDocument(made, hint="use that harness")
+    try:
+        document = Document.model_validate(value)
+    except ValidationError as error:
+        raise InvalidDocument(f"the document is damaged: {_first(error)}") from None
+    seen: set[str] = set()
+    for place, turn in enumerate(document.turns):
+        if turn.turn_id in seen:
+            raise InvalidDocument(f"the document is damaged: turns.{place}.turn_id: another turn has it")
+        seen.add(turn.turn_id)
+    return document
+
+
+def read_json(text: str) -> Json:
+    """The value of a JSON text.
+
+    Raises:
+        InvalidDocument: it is none, names something twice, or is nested too deeply.
+    """
+    try:
+        value: Json = json.loads(text, object_pairs_hook=_once)
+    except RecursionError:
+        raise InvalidDocument("the document is not JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidDocument(f"the document is not JSON: {_short(str(error), 200)}") from None
+    if any(depth > DEPTH_LIMIT for depth in _depths(value)):
+        raise InvalidDocument("the document is damaged: it is nested too deeply")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{_short(next(name for name in names if names.count(name) > 1))!r} is there twice")
+    return found
+
+
+def _depths(value: Json) -> Iterator[int]:
+    """How deep each part of a value is."""
+    waiting: list[tuple[Json, int]] = [(value, 1)]
+    while waiting:
+        one, depth = waiting.pop()
+        yield depth
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        waiting += (
+            [(each, depth + 1) for each in inner if isinstance(each, dict | list)] if depth <= DEPTH_LIMIT else []
+        )
+
+
+def _first(error: ValidationError) -> str:
+    """Where the first mistake is, and what it is."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(_short(str(part)) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what[:1].lower()}{what[1:]}" if where else what
+
+
+def _short(text: str, limit: int = SHOWN) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
