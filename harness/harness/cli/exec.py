@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import click
@@ -36,10 +37,20 @@ its command.
 """
 
 
+class _Dollars(click.FloatRange):
+    """An amount; what is no number is none, and nothing would ever exceed it."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        amount: float = super().convert(value, param, ctx)
+        if not isfinite(amount):
+            self.fail(f"{value!r} is no amount.", param, ctx)
+        return amount
+
+
 @command("exec", help=HELP)
 @click.option("--model", "model", metavar="NAME", default="", help="A profile of your settings, or PROVIDER:MODEL.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Answers of the model, at most.")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What it may cost, at most.")
+@click.option("--budget", type=_Dollars(0, min_open=True), metavar="USD", help="What it may cost, at most.")
 @time_limit_option("--timeout", help="Cancel it after TIME: 90, 30s, 10m, 1h.")
 @click.option("--profile", metavar="NAME", help="The tools as this profile shows them; none: our own names.")
 @click.option("--session", "session_id", metavar="ID", default="", help="Go on with this conversation.")
@@ -76,10 +87,11 @@ def exec_(
         raise click.UsageError("say one of --session, --last and --new")
     session = session_of(ctx)
     session.invocation.passes_codes = True
+    chosen = Chosen(session_id, last)
     request = replace(
-        _request(session, model, profile, approve, max_turns),
+        _request(session, model, profile, approve, max_turns, is_new=chosen.is_new),
         prompt=given_prompt(words),
-        chosen=Chosen(session_id, last),
+        chosen=chosen,
         budget=budget,
         limit=timeout,
         auto_approve=auto_approve,
@@ -98,13 +110,15 @@ def exec_(
 
 
 def _request(
-    session: Session, model: str, profile: str | None, approve: tuple[str, ...], max_turns: int | None
+    session: Session, model: str, profile: str | None, approve: tuple[str, ...], max_turns: int | None, *, is_new: bool
 ) -> ExecRequest:
     """What the settings say, checked before anything is opened."""
+    import os
     from dataclasses import replace
 
     from ..agent.keynames import withhold_keys
     from ..agent.models import load_models
+    from ..agent.models.profiles import MODEL_VARIABLE
     from ..agent.settings import load_agent_settings
     from .exec_run import ExecRequest
 
@@ -119,7 +133,7 @@ def _request(
         offered(toolkit.tools, catalogue.known, profile)  # a name that means nothing is told now
     return ExecRequest(
         prompt="",
-        profile=models.profile(model),
+        profile=models.profile(model) if is_new or model or os.environ.get(MODEL_VARIABLE) else None,
         models=models,
         settings=replace(settings, max_steps=max_turns) if max_turns is not None else settings,
         toolkit=toolkit,

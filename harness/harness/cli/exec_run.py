@@ -27,7 +27,7 @@ from .exec_stream import JsonStream
 from .observing import observers_of
 from .output import note, readable, warn
 from .prompt.conversing import Begun, open_conversation
-from .resuming import stored_choices
+from .resuming import stored_choices, stored_model
 from .runtime import Session
 from .servers import servers_of, with_servers
 from .streams import Interruption, StreamWriter
@@ -35,6 +35,7 @@ from .streams import Interruption, StreamWriter
 if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
+    from ..agent.sessions import SessionSummary
     from ..agent.settings import AgentSettings
     from ..agent.turn import TurnResult
     from ..agent.usage import Spent
@@ -50,7 +51,8 @@ class ExecRequest:
     """What the command line asks for. ``limit`` is in seconds, ``budget`` in US dollars; None is no limit."""
 
     prompt: str
-    profile: ModelProfile
+    profile: ModelProfile | None
+    """The model that is asked for; None is that of the conversation that goes on."""
     models: ModelTable
     settings: AgentSettings
     toolkit: ToolkitSettings
@@ -72,7 +74,7 @@ async def run_exec(session: Session, request: ExecRequest, target: ExecutionCont
     async with _opened(session, request, target, nobody) as (agent, toolkit):
         out = JsonStream(interruption) if session.json else None
         if out is not None:
-            await out.put(_beginning(agent, request, target))
+            await out.put(_beginning(agent, target))
         ended = await _Run(agent, request, interruption, out, nobody).to_its_end()
         redact = toolkit.redactor.text
         text, failure = redact(ended.result.text), redact(ended.result.failure)
@@ -85,14 +87,14 @@ async def run_exec(session: Session, request: ExecRequest, target: ExecutionCont
         return exit_code(ended)
 
 
-def _beginning(agent: Agent, request: ExecRequest, target: ExecutionContext) -> dict[str, object]:
+def _beginning(agent: Agent, target: ExecutionContext) -> dict[str, object]:
     return {
         "type": "session",
         "version": VERSION,
         "session_id": agent.session_id,
         "target": str(target.target),
-        "profile": request.profile.name,
-        "model": request.profile.model,
+        "profile": agent.profile.name,
+        "model": agent.profile.model,
     }
 
 
@@ -114,21 +116,24 @@ async def _opened(
     from ..agent.sessions import SessionStore
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
+    store = SessionStore()
+    taken = await session_to_resume(store, request.chosen, target)
+    profile = request.profile or _profile_of(taken, request.models, as_json=session.json)
     if request.budget is not None:
-        await to_thread.run_sync(_check_price, request.profile)
+        await to_thread.run_sync(_check_price, profile)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
         toolkit = await stack.enter_async_context(
             open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)
         )
-        store, settings = SessionStore(), session.settings
+        settings = session.settings
         tmux = settings.tmux if isinstance(settings.tmux, str) else settings.config.session if settings.tmux else ""
         watching = observers_of(session, request.settings, toolkit.redactor, target)
         begun = Begun(
-            profile=request.profile,
+            profile=profile,
             settings=request.settings,
             people=People(AutoApproval() if request.auto_approve else nobody),
-            session_id=await session_to_resume(store, request.chosen, target),
+            session_id=taken.session_id if taken is not None else "",
             tool_profile=request.tool_profile,
             tmux=tmux,
             options=stored_choices(session.invocation.choices),
@@ -141,6 +146,21 @@ async def _opened(
             warn(line, as_json_document=session.json)
         found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
         yield found.agent, toolkit
+
+
+def _profile_of(taken: SessionSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
+    """The model that a conversation was with, or the default when that is gone.
+
+    Raises:
+        ConfigError: there is no default either.
+    """
+    stored, why = stored_model(models, taken) if taken is not None else (None, "")
+    if stored is not None:
+        return stored
+    profile = models.profile()
+    if why:
+        warn(f"{why}: {profile.name} goes on", as_json_document=as_json)
+    return profile
 
 
 def _check_price(profile: ModelProfile) -> None:

@@ -9,7 +9,7 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 
 if TYPE_CHECKING:
-    from ..agent.sessions import SessionStore
+    from ..agent.sessions import SessionStore, SessionSummary
 
 __all__ = ["Chosen", "session_to_resume"]
 
@@ -21,9 +21,14 @@ class Chosen:
     session: str = ""
     last: bool = False
 
+    @property
+    def is_new(self) -> bool:
+        """Neither is said."""
+        return not (self.session or self.last)
 
-async def session_to_resume(store: SessionStore, chosen: Chosen, target: ExecutionContext) -> str:
-    """The id of the conversation that goes on; empty for a new one.
+
+async def session_to_resume(store: SessionStore, chosen: Chosen, target: ExecutionContext) -> SessionSummary | None:
+    """The conversation that goes on; None for a new one.
 
     Raises:
         HarnessError: there is none.
@@ -36,10 +41,10 @@ async def session_to_resume(store: SessionStore, chosen: Chosen, target: Executi
                 f"session {summary.session_id} is with {summary.target}, and this is {target.target}",
                 hint="choose its target, or leave --session out",
             )
-        return summary.session_id
+        return summary
     if not chosen.last:
-        return ""
+        return None
     last = await store.last(target.identity)
     if last is None:
         raise HarnessError(f"there is no conversation with {target.target} yet", hint="leave --last out")
-    return last.session_id
+    return last

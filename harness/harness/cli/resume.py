@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import ConfigError, HarnessError
+from ..errors import HarnessError
 from .commands import command
 from .options import Invocation, invocation_of
 from .output import note, print_json, read_stdin, readable, table
@@ -127,6 +127,7 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
 
     async def choose() -> int:
         found.append(await _chosen(store, ctx, session_id))
+        await store.check_free(found[0].session_id)  # before a connection is opened for nothing
         return 0
 
     _blocking(choose)
@@ -141,15 +142,14 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
 def _model_of(session: Session, summary: SessionSummary) -> str:
     """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
     from ..agent.models import load_models
+    from .resuming import stored_model
 
     if os.environ.get("HARNESS_MODEL") or not summary.model:
         return ""
-    models = load_models(session.invocation.choices)
-    try:
-        return models.profile(summary.model).name
-    except ConfigError:
-        note(f"the conversation was with the model {summary.model}, which is not configured any more")
-        return ""
+    profile, why = stored_model(load_models(session.invocation.choices), summary)
+    if why:
+        note(why)
+    return profile.name if profile is not None else ""
 
 
 # -- keeping order

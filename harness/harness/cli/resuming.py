@@ -11,10 +11,11 @@ from ..errors import ConfigError
 from ..settings import Choices
 
 if TYPE_CHECKING:
+    from ..agent.models import ModelProfile, ModelTable
     from ..agent.sessions import SessionSummary
     from ..toolkit.values import JsonObject
 
-__all__ = ["check_identity", "check_target", "choices_for", "stored_choices"]
+__all__ = ["check_identity", "check_target", "choices_for", "stored_choices", "stored_model"]
 
 WHERE = ("target", "ssh", "container", "engine", "image")
 PATHS = ("config_file", "identity", "ssh_config")
@@ -66,6 +67,16 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
         elif isinstance(value, str) or (isinstance(value, bool) and item.name in SWITCHES):
             found[item.name] = value
     return found
+
+
+def stored_model(models: ModelTable, summary: SessionSummary) -> tuple[ModelProfile | None, str]:
+    """The model that a conversation was with; else None, and a line that says why when it had one."""
+    if not summary.model:
+        return None, ""
+    try:
+        return models.profile(summary.model), ""
+    except ConfigError:
+        return None, f"the conversation was with the model {summary.model}, which is not configured any more"
 
 
 def check_identity(summary: SessionSummary, identity: str) -> None:

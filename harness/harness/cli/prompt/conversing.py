@@ -96,6 +96,8 @@ async def open_conversation(
         if begun.session_id and store is not None:
             stored = await _stored(begun, execution, store)
             taken = Taken(stored.messages, spent_in(stored))
+            if stored.session.model != begun.profile.name:
+                log.note("model", begun.profile.name)
         agent = await stack.enter_async_context(
             open_agent(
                 execution,

@@ -60,6 +60,7 @@ class Serving:
         words = None if facing.terminal == 1 else _to_stdout
         self._view = View(self._surface, words=words, state=self._state)
         self._loop = Loop(self._surface, self._view, execution, self._timed, self._front)
+        self._failure: HarnessError | None = None
         self.last_words: list[str] = []
 
     def _front(self, loop: Loop) -> PromptFront:
@@ -74,7 +75,11 @@ class Serving:
     # -- running
 
     async def run(self) -> None:
-        """Until the operator leaves."""
+        """Until the operator leaves.
+
+        Raises:
+            HarnessError: what the prompt works with, or the conversation that it is to go on with, cannot be opened.
+        """
         self._facing.commands = self._commands
         with logs_shown(self._warn):
             async with background_tasks() as listing, anyio.create_task_group() as tasks:
@@ -84,6 +89,8 @@ class Serving:
                 await self._loop.run()
                 await self._close()
                 tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
 
     async def _close(self) -> None:
         """End the conversation in order, and say what lives on."""
@@ -109,7 +116,7 @@ class Serving:
                 await self._converse(supplies)
                 await anyio.sleep_forever()
         except HarnessError as error:
-            self._view.note(str(error), "error")
+            self._failure = error
             self._loop.leave()
 
     @asynccontextmanager
@@ -204,6 +211,8 @@ class Serving:
             conversation = await supplies.conversations.open(self._begun(profile))
             self._taken_up(conversation)
         except HarnessError as error:
+            if self._wanted.session_id:  # who asks for that conversation wants no prompt without it
+                raise
             self._view.note(str(error), "error")
             self._loop.answers(f"nobody answers: {error}")
         else:
