@@ -73,9 +73,11 @@ class GatedApprover(Approver):
         """See :class:`Approver`."""
         self._approver.forget(question)
 
+    async def ready(self) -> None:
+        """Wait while the agent is paused."""
+        await self._approver.ready()
+        await self._gate.passed()
+
     async def ask(self, question: Question) -> Answer:
         """See :class:`Approver`."""
-        answer = await self._approver.ask(question)
-        if answer.scope.allows:
-            await self._gate.passed()
-        return answer
+        return await self._approver.ask(question)

@@ -26,6 +26,9 @@ class Approver(ABC):
     def forget(self, question: Question) -> None:  # noqa: B027  # as above
         """Called when the question is over, however it ended."""
 
+    async def ready(self) -> None:  # noqa: B027  # as above
+        """Wait until what was allowed may begin: nothing limits the time. Called after each question."""
+
     @abstractmethod
     async def ask(self, question: Question) -> Answer:
         """Wait for the answer. Out of time, it is cancelled."""

@@ -41,9 +41,8 @@ __all__ = ["RulePolicy"]
 FRESH = 0.25
 """Seconds for which the user's file of rules is not looked at again."""
 
-_Changed = tuple[str, JsonObject | str, str]
-"""The call that an approver changed: its id, the arguments that he gave it, and who he is."""
-NOTHING_CHANGED: _Changed = ("", "", "")
+_Changed = tuple[JsonObject | str, str]
+"""The arguments that an approver gave a call, and who he is."""
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,8 @@ class RulePolicy(Policy):
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
         self._family = Family()
-        self._changed: _Changed = NOTHING_CHANGED
+        self._changed: dict[tuple[str, str], _Changed] = {}
+        """By session and call, until it is decided again."""
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
         """Decide; ask when nothing decides.
@@ -88,10 +88,12 @@ class RulePolicy(Policy):
         Raises:
             ToolError: ``permission_failure``: the target could not say what the call would touch.
         """
+        changed_by = self._changed_by(request, ctx)
         claims = await self._claims(request, ctx)
-        verdict = await self._verdict(claims, request, ctx)
+        verdict = await self._verdict(claims, request, ctx, changed_by)
         redact, secret = ctx.redactor.text, any(claim.secret for claim in claims)
-        return replace(verdict, reason=redact(verdict.reason), by=redact(verdict.by), secret=secret)
+        reason = f"as {changed_by} changed it: {verdict.reason}" if changed_by else verdict.reason
+        return replace(verdict, reason=redact(reason), by=redact(verdict.by), secret=secret)
 
     async def explain(self, request: PermissionRequest, ctx: ToolContext) -> Decision:
         """What would be decided, and why. Nobody is asked.
@@ -145,15 +147,27 @@ class RulePolicy(Policy):
 
     # -- deciding
 
-    async def _verdict(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Verdict:
+    async def _verdict(
+        self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext, changed_by: str
+    ) -> Verdict:
         decision = await self._decision(claims, request, ctx)
-        if decision.action is Action.ASK:
-            async with self._family.turn(ctx.session_id):  # what was answered meanwhile may answer this, too
+        if decision.action is not Action.ASK:
+            return _verdict(decision)
+        turn = self._family.turn(ctx.session_id)
+        waits = turn.locked()
+        async with turn:
+            if waits:  # what was answered meanwhile may answer this, too; and what it touches may be something else
+                claims = await self._claims(request, ctx)
                 decision = await self._decision(claims, request, ctx)
-                if decision.action is Action.ASK:
-                    verdict = await self._asked(decision, request, ctx)
-                    return await self._still_so(verdict, claims, request, ctx)
-        return _verdict(decision)
+            if decision.action is not Action.ASK:
+                verdict = _verdict(decision)
+            elif changed_by:
+                verdict = Verdict(True, "approved", changed_by)
+            else:
+                verdict = await self._asked(decision, request, ctx)
+            if verdict.allowed and self.approver is not None:
+                await self.approver.ready()
+            return await self._still_so(verdict, claims, request, ctx)
 
     async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[Claim, ...]:
         try:
@@ -223,7 +237,7 @@ class RulePolicy(Policy):
         return _verdict(decision) if decision.action is Action.DENY else verdict
 
     async def _asked(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        in_advance = self._in_advance(decision) or self._as_changed(request)
+        in_advance = self._in_advance(decision)
         if in_advance is not None:
             return in_advance
         if self.approver is None:
@@ -232,7 +246,7 @@ class RulePolicy(Policy):
         question = question_of(request, decision, ctx)
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:
-            self._changed = (request.call.call_id, answer.call.arguments, answer.by)
+            self._changed[ctx.session_id, request.call.call_id] = (answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)
         await self._keep(answer, decision.asks, request, ctx)
         reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
@@ -246,13 +260,10 @@ class RulePolicy(Policy):
             return Verdict(True, "approved in advance", "timed approval")
         return None
 
-    def _as_changed(self, request: PermissionRequest) -> Verdict | None:
-        """Whoever changed a call has approved it as it is now; that it is decided again is for what denies it."""
-        call_id, arguments, by = self._changed
-        if not call_id or call_id != request.call.call_id or request.call.arguments != arguments:
-            return None
-        self._changed = NOTHING_CHANGED
-        return Verdict(True, "approved as it was changed", by)
+    def _changed_by(self, request: PermissionRequest, ctx: ToolContext) -> str:
+        """Who has changed the call into this one and so approved it: it is decided again for what denies it."""
+        arguments, by = self._changed.pop((ctx.session_id, request.call.call_id), ("", ""))
+        return by if request.call.arguments == arguments else ""
 
     async def _keep(
         self, answer: Answer, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
