@@ -71,13 +71,14 @@ class PrivateDatabase:
 
         try:
             if not self.path.stat().st_size:  # there was no room to make it
+                self._check_log()
                 return empty
             return self._read(known)
         except FileNotFoundError:
             return empty
         except OSError as error:
             raise self.failure(error.strerror or str(error)) from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise self.unusable(error) from error
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -90,7 +91,7 @@ class PrivateDatabase:
             try:
                 with transaction(db):
                     return work(db)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeError) as error:
                 raise self.unusable(error) from error
 
     def open(self) -> sqlite3.Connection:
@@ -109,7 +110,7 @@ class PrivateDatabase:
                 raise
         except OSError as error:
             raise self.failure(error.strerror or str(error)) from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise self.unusable(error) from error
         return db
 
@@ -125,8 +126,10 @@ class PrivateDatabase:
         said = " ".join(str(what).split())
         return self.failure(f"the file is damaged ({said})", f"move {self.path} away to begin a new one")
 
-    def unusable(self, error: sqlite3.Error) -> HarnessError:
-        """The error for what SQLite said."""
+    def unusable(self, error: sqlite3.Error | UnicodeError) -> HarnessError:
+        """The error for what SQLite said, also of a text or a message that is no UTF-8."""
+        if isinstance(error, UnicodeError) or str(error).startswith("Could not decode"):
+            return self.damaged("a text in it is none")
         if _code(error) in BUSY:
             return self.failure("another process has held the file for too long", "see which one, and try again")
         return self.damaged(error) if _code(error) in DAMAGED else self.failure(str(error))
@@ -138,6 +141,14 @@ class PrivateDatabase:
         self.directory.mkdir(mode=0o700, exist_ok=True)
         self._check(self.directory.lstat())
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        if not self.path.stat().st_size:
+            self._check_log()
+
+    def _check_log(self) -> None:
+        """An empty file with a log beside it has lost what it held: SQLite would remove the log, too."""
+        log = self.directory / f"{self.content.file}-wal"
+        if log.exists() and log.stat().st_size and not self.path.stat().st_size:
+            raise self.damaged("it is empty, and its log is not")
 
     def _check(self, info: os.stat_result) -> None:
         if not stat.S_ISDIR(info.st_mode):
@@ -175,6 +186,8 @@ class PrivateDatabase:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > self.content.version:
             raise self.failure(f"a newer harness made it (version {version})", "use that harness")
+        if version <= 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+            raise self.damaged("it has tables and no version")
         return int(version)
 
     def _create(self, db: sqlite3.Connection) -> None:
