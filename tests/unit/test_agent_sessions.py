@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -356,6 +357,52 @@ async def test_a_damaged_file_is_left_as_it_is_and_named(store: SessionStore, tm
                 await attempt()
             assert f"move {path} away" in refused.value.hint
         assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE sessions SET created = 1e300",
+        "UPDATE sessions SET changed = 'soon'",
+        "UPDATE sessions SET title = CAST(x'c328ff' AS TEXT)",
+        "UPDATE sessions SET name = x'c328ff'",
+        "UPDATE sessions SET name = 5.5 WHERE 0; UPDATE sessions SET turns = 'many'",
+        "UPDATE sessions SET options = '[]'",
+        "UPDATE turns SET origin = 'nobody'",
+        "UPDATE turns SET status = 'odd'",
+        "UPDATE turns SET started = -1",
+        "UPDATE turns SET usage = replace(hex(zeroblob(100000)), '0', '[')",
+        "UPDATE notes SET at = 'x'",
+        "PRAGMA user_version = 0",
+        "PRAGMA user_version = -1",
+    ],
+)
+async def test_what_nobody_wrote_into_the_database_is_called_damage(
+    change: str, store: SessionStore, tmp_path: Path
+) -> None:
+    session_id = await begun(store, "one")
+    async with store.writing(session_id) as log:
+        await log.noted("kind", "text")
+    db = sqlite3.connect(tmp_path / "sessions/sessions.db")
+    db.executescript(change)
+    db.close()
+    with pytest.raises(HarnessError, match="the file is damaged"):
+        await store.load(session_id)
+
+
+async def test_a_log_whose_database_was_emptied_is_not_removed(store: SessionStore, tmp_path: Path) -> None:
+    session_id = await begun(store, "one")
+    directory, copy = tmp_path / "sessions", tmp_path / "copy"
+    async with store.writing(session_id) as log:
+        await log.append(["{}"])
+        shutil.copytree(directory, copy)
+    (copy / "sessions.db").write_bytes(b"")
+    kept = (copy / "sessions.db-wal").read_bytes()
+    other = SessionStore(copy)
+    for attempt in (other.list, lambda: other.create(START)):
+        with pytest.raises(HarnessError, match=r"the file is damaged .it is empty, and its log is not"):
+            await attempt()
+    assert (copy / "sessions.db-wal").read_bytes() == kept
 
 
 async def test_the_database_of_a_newer_harness_is_not_touched(store: SessionStore, tmp_path: Path) -> None:

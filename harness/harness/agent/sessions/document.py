@@ -17,6 +17,7 @@ from ...toolkit.values import Json, JsonObject
 from ..events import Origin, TurnStatus
 from .ids import is_session_id
 from .log import JOB_ENDED, JOB_LEFT
+from .rows import LATEST
 from .values import InvalidDocument
 
 __all__ = ["FORMAT", "VERSION", "Document", "Note", "Session", "Turn", "read_document", "read_json"]
@@ -26,8 +27,6 @@ VERSION = 1
 SIZE_LIMIT = 256 << 20
 """Characters of a document."""
 DEPTH_LIMIT = 150
-LATEST = 253_402_300_799.0
-"""The last second of the year 9999."""
 LINE = 1_000
 """Characters of a name."""
 SHOWN = 60

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast, get_args
 
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
 from .values import NewSession, SessionNote, SessionSummary, StoredConversation, StoredTurn
 
 __all__ = [
+    "LATEST",
     "DamagedRow",
     "add_messages",
     "add_note",
@@ -32,6 +33,11 @@ __all__ = [
     "touch",
 ]
 
+T = TypeVar("T")
+ORIGINS: Sequence[Origin] = get_args(Origin)
+STATUSES: Sequence[TurnStatus] = get_args(TurnStatus)
+LATEST = 253_402_300_799.0
+"""The last second of the year 9999."""
 TITLE = 100
 """Characters of a title."""
 COLUMNS = (
@@ -62,8 +68,32 @@ def _in(text: str) -> str | bytes:
     return text
 
 
-def _out(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+def _out(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogatepass")
+    raise DamagedRow("what should be a text is none")
+
+
+def _time(value: object) -> float:
+    """Seconds since the epoch, which a clock can show."""
+    if isinstance(value, float) and 0 <= value <= LATEST:
+        return value
+    raise DamagedRow("what should be a time is none")
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and value >= 0:
+        return value
+    raise DamagedRow("what should be a number is none")
+
+
+def _one_of(value: object, known: Sequence[T]) -> T:
+    found = next((one for one in known if one == value), None)
+    if found is None:
+        raise DamagedRow("what should be a word that is known is none")
+    return found
 
 
 def _object(text: str | bytes) -> JsonObject:
@@ -217,9 +247,9 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
     session_id, created, changed, *texts, turns, messages, unfinished, options = row
     target, identity, tmux, pane, model, name, title = map(_out, texts)
     return SessionSummary(
-        session_id=session_id,
-        created=created,
-        changed=changed,
+        session_id=_out(session_id),
+        created=_time(created),
+        changed=_time(changed),
         target=target,
         identity=identity,
         tmux=tmux,
@@ -227,8 +257,8 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
         model=model,
         name=name,
         title=title,
-        turns=turns,
-        messages=messages,
+        turns=_count(turns),
+        messages=_count(messages),
         unfinished=bool(unfinished),
         options=_object(options),
     )
@@ -254,7 +284,7 @@ def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation 
         session=session,
         messages=tuple(_out(body) for (body,) in messages),
         turns=tuple(_turn(row) for row in turns),
-        notes=tuple(SessionNote(at=at, kind=_out(kind), text=_out(text)) for at, kind, text in notes),
+        notes=tuple(SessionNote(at=_time(at), kind=_out(kind), text=_out(text)) for at, kind, text in notes),
     )
 
 
@@ -263,9 +293,9 @@ def _turn(row: tuple[Any, ...]) -> StoredTurn:
     return StoredTurn(
         turn_id=_out(turn_id),
         prompt=_out(prompt),
-        origin=cast(Origin, origin),
-        started=started,
-        ended=ended,
-        status=cast("TurnStatus | None", status),
+        origin=_one_of(origin, ORIGINS),
+        started=_time(started),
+        ended=None if ended is None else _time(ended),
+        status=None if status is None else _one_of(status, STATUSES),
         usage=_object(usage),
     )

@@ -88,7 +88,7 @@ class SessionStore:
         held.enter_context(locked(self._database, session_id))
         try:
             number = rows.number_of(db, session_id)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise self._database.unusable(error) from error
         if number is None:
             raise self._missing(session_id)
@@ -215,7 +215,7 @@ class SessionStore:
         with closing(self._database.open()) as db:
             try:
                 freed(db)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeError) as error:
                 raise self._database.unusable(error) from error
 
     # -- in files

@@ -111,13 +111,13 @@ class StoredLog(ConversationLog):
                 item.kept = item.kept and _may_be_tried_again(error)
                 for item in items:
                     self._withdraw(item)
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                     raise self._failure(error) from error
                 raise
             for item in items:
                 self._waiting.remove(item)
 
-    def _failure(self, error: sqlite3.Error) -> HarnessError:
+    def _failure(self, error: sqlite3.Error | UnicodeDecodeError) -> HarnessError:
         if isinstance(error, sqlite3.IntegrityError):
             return HarnessError(f"the conversation {self.session_id} is not stored any more: it was deleted")
         return self._database.unusable(error)
