@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ import harness.toolkit.events as toolkit_events
 from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
 from harness.agent.usage import Spent
+from harness.cli.exec import exec_
 from harness.cli.exec_approval import NobodyToAsk, approval_rule, with_rules
 from harness.cli.exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
 from harness.cli.exec_events import event_json, event_type
@@ -31,6 +33,12 @@ from harness_tools import core
 
 CALL = ToolCall("run_shell", {"command": "reboot"}, call_id="c1", agent_id="agent")
 QUESTION = Question("q1", CALL, "reboot", "no rule allows it", "local:", (Scope.ONCE, Scope.DENY_ONCE))
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "1e999", "0", "-1"])
+def test_a_budget_that_nothing_would_exceed_is_no_budget(amount: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"range x>0|is no amount"):
+        exec_.make_context("exec", ["--budget", amount, "x"])
 
 
 # -- prompts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -41,7 +41,7 @@ class _Dollars(click.FloatRange):
     """An amount; what is no number is none, and nothing would ever exceed it."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        amount: float = super().convert(value, param, ctx)
+        amount = super().convert(cast("float", value), param, ctx)  # click takes texts, too
         if not isfinite(amount):
             self.fail(f"{value!r} is no amount.", param, ctx)
         return amount
