@@ -72,8 +72,8 @@ class Requester:
     events: EventBus
     redactor: Redactor
     turn_id: str
-    count: Counting
-    may_ask: Callable[[], bool]
+    count: Counting = lambda response, opened, asked: None
+    may_ask: Callable[[], bool] = lambda: True
     partial: ModelResponse | None = None
     """What had come of an answer that was cancelled."""
     _random: random.Random = field(default_factory=random.Random)

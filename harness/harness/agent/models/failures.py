@@ -41,6 +41,8 @@ LONGEST_WAIT = 120.0
 FIRST_WAIT = 1.0
 SAY_THE_END = frozenset({"anthropic", "bedrock", "google", "google-cloud", "openai-responses"})
 """Providers whose streams always say why they end."""
+LONGEST_WORD = 6
+"""Characters of a word or an escape of JSON, of which a part may be there."""
 LOOKED_AT = 8 << 10
 SAID = 300
 """Characters of a provider's own words."""
@@ -126,11 +128,36 @@ def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
 
 
 def unfinished(response: ModelResponse, profile: ModelProfile) -> ModelFailure | None:
-    """The failure of an answer whose stream stopped before its end, as that of a proxy may; None when it is whole."""
-    ends = response.finish_reason is not None or profile.provider not in SAY_THE_END
+    """The failure of an answer whose stream stopped before its end, as that of a proxy may; None when it is whole.
+
+    A server that need not say why an answer ends is believed, unless a call is in the middle of its arguments.
+    """
+    if profile.provider in SAY_THE_END:
+        ends = response.finish_reason is not None
+    else:
+        ends = "finish_reason" in (response.provider_details or {}) or not _has_half_a_call(response)
     if response.state == "complete" and ends:
         return None
     return ModelFailure(f"model {_name(profile)}: the answer stopped before its end", kind="connection", retryable=True)
+
+
+def _has_half_a_call(response: ModelResponse) -> bool:
+    """Whether the arguments of a call are the beginning of a JSON object, and no more."""
+    return any(isinstance(call.args, str) and _is_half(call.args) for call in response.tool_calls)
+
+
+def _is_half(text: str) -> bool:
+    import json
+
+    text = text.rstrip()
+    try:
+        json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        at_the_end = len(text) if text.endswith("}") else len(text) - LONGEST_WORD
+        return error.pos >= at_the_end or error.msg.startswith("Unterminated string")
+    except RecursionError:
+        return False
+    return False
 
 
 def _name(profile: ModelProfile) -> str:

@@ -25,6 +25,7 @@ from .opened import OpenModel
 from .prices import context_limit_of
 from .profiles import ModelProfile
 from .providers import COMPATIBLE, KEY_VARIABLES, KEYLESS, local_url
+from .streamends import watch_ends
 
 __all__ = ["load_libraries", "opened"]
 
@@ -95,7 +96,9 @@ def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
     if profile.provider == COMPATIBLE:
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        return OpenAICompatibleProvider(profile.name, base_url=base_url, api_key=key)
+        provider: Provider[Any] = OpenAICompatibleProvider(profile.name, base_url=base_url, api_key=key)
+        watch_ends(provider.client)
+        return provider
     made = _class_of(profile)
     taken = inspect.signature(made.__init__).parameters
     arguments: dict[str, Any] = {"api_key": key} if key else {}
@@ -107,6 +110,7 @@ def _provider(profile: ModelProfile, key: str) -> Provider[Any]:
     if "aws_read_timeout" in taken:
         return _amazon(made(**{**arguments, "aws_read_timeout": profile.timeout}))
     provider = made(**arguments)
+    watch_ends(provider.client)
     if base_url and not named:
         _redirect(provider, base_url, profile)
     return provider
