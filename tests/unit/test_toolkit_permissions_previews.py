@@ -80,10 +80,20 @@ async def test_the_question_of_write_file_shows_the_text_without_its_secrets() -
     assert asked.preview == approver.questions[0].preview
 
 
-async def test_what_touches_no_text_has_no_preview() -> None:
+@pytest.mark.parametrize(
+    ("tool", "cwd", "pane", "lines"),
+    [
+        ("run_shell", None, None, ["in the directory /home/user"]),
+        ("run_shell", "/srv/prod", "db\n| x", ["in the directory /srv/prod", "in the pane db\\n| x"]),
+        ("run_shell", "/srv/\x1b[2Ja\n| ls", None, ["in the directory /srv/\\x1b[2Ja\\n| ls"]),
+        ("fetch_url", "/srv", "db", [""]),
+        ("write_file", "/srv", "db", [""]),
+    ],
+)
+async def test_a_command_says_where_it_starts(tool: str, cwd: str | None, pane: str | None, lines: list[str]) -> None:
     approver = Says()
-    assert await desk(approver).allows("run_shell", "rm x")
-    assert approver.questions[0].preview == ""
+    assert await desk(approver, cwd=cwd).allows(tool, "rm x", **({"pane": pane} if pane else {}))
+    assert approver.questions[0].preview.split("\n") == lines
 
 
 async def test_with_a_broken_file_no_rule_is_advised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from .approver import Approver
 from .decide import Decision, Step
 from .hiding import ADVICE, unseen
 from .lookalikes import odd_characters
-from .previews import preview_of
+from .previews import places_of, preview_of
 
 if TYPE_CHECKING:
     from ..context import ToolContext
@@ -52,18 +52,21 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
     what = "\n".join(claim.shown for claim in decision.asks)
     arguments = request.call.arguments if not isinstance(request.call.arguments, str) else {}
     odd, scopes = odd_characters(what), may_be_kept(decision.asks)
+    redact = ctx.redactor.text
+    content = "" if secret else preview_of(request.preview, scopes, redact)
+    below = [*places_of(decision.asks, arguments.get("pane"), redact), *([content] if content else [])]
     return Question(
         request_id=uuid.uuid4().hex,
         call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
-        what=ctx.redactor.text(what),
-        reason=ctx.redactor.text(f"{decision.reason}; {odd}" if odd not in decision.reason else decision.reason),
+        what=redact(what),
+        reason=redact(f"{decision.reason}; {odd}" if odd not in decision.reason else decision.reason),
         target=request.backend,
         scopes=scopes,
         details=ctx.redactor.json(_details(arguments)),
         session_id=ctx.session_id,
-        preview="" if secret else preview_of(request.preview, scopes, ctx.redactor.text),
+        preview="\n".join(below),
         broken=decision.step is Step.BROKEN,
-        unseen=unseen(decision.asks, ctx.redactor.text),
+        unseen=unseen(decision.asks, redact),
     )
 
 
@@ -80,6 +83,7 @@ async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolC
     except Exception as error:
         return _failed(error)
     answer = Answer(Scope.DENY_ONCE, "nobody", "the question was given up")
+    asked = anyio.current_time()
     try:
         ctx.publish(
             PermissionAsked(
@@ -94,6 +98,7 @@ async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolC
         answer = _checked(await _answer(approver, question, timeout), question)
         return answer
     finally:
+        ctx.notes.waited += anyio.current_time() - asked
         approver.forget(question)
         ctx.publish(
             PermissionReplied(

@@ -1,12 +1,13 @@
-"""What a question shows of a text that would be written: its size and its first lines. Pure."""
+"""What a question shows beside its text: where a command starts, and the first lines of what is written. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from .answers import Scope
+from .claims import Claim
 
-__all__ = ["LASTING", "LINES", "WIDTH", "preview_of"]
+__all__ = ["LASTING", "LINES", "WIDTH", "places_of", "preview_of"]
 
 LINES = 20
 WIDTH = 160
@@ -29,6 +30,14 @@ def preview_of(text: str | None, scopes: Sequence[Scope], redact: Callable[[str]
         *([LASTING] if not ONLY_THIS.issuperset(scopes) else []),
     ]
     return "\n".join(shown)
+
+
+def places_of(claims: Sequence[Claim], pane: object, redact: Callable[[str], str]) -> list[str]:
+    """Where the commands would start: the same words do something else in another directory, or in another pane."""
+    asked = [claim for claim in claims if claim.kind in ("command", "keys") and not claim.secret]
+    named = dict.fromkeys(redact(claim.whole.cwd.rstrip("/") or "/") for claim in asked if claim.whole.cwd)
+    panes = [f"in the pane {_line(redact(pane))}"] if asked and isinstance(pane, str) and pane else []
+    return [*(f"in the directory {_line(cwd)}" for cwd in named), *panes]
 
 
 def _line(text: str) -> str:
