@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
 
 import pytest
 from tests.support.model_server import Answer, Gate, Text, call, say
 from tests.support.program import options_of
 from tests.support.seats import Seats, seats
-from tests.support.sshd import SshServer
+from tests.support.sshd import SshServer, master_pids
 
 __all__ = ["seats"]
 
@@ -187,3 +190,22 @@ async def test_a_library_that_is_missed_only_behind_the_prompt_is_named(seats: S
     assert await seat.ended() == 125
     await seat.sees("on local", "needs a library that is not installed: httpx (pip install")
     assert "internal error" not in seat.history
+
+
+async def test_a_link_that_asks_for_a_passphrase_again_holds_up_nobody_who_leaves(
+    seats: Seats, sshd: SshServer
+) -> None:
+    words = ("ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(sshd.identity))
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    seat = seats.take(*options_of(sshd), "--tmux", script=[], size=(100, 30))
+    await seat.sees("Enter passphrase")
+    seat.enter("open sesame")
+    await seat.on_screen("»", "scripted", "idle")
+    for pid in (*master_pids(seats.private / "run"), *sshd.session_pids()):
+        os.kill(pid, signal.SIGKILL)
+    seat.enter("!echo again")
+    await seat.sees("asks:", "running your command")
+    await seat.on_screen("Enter passphrase")
+    seat.signal("SIGTERM")
+    assert await seat.ended() == 143
+    assert b"sesame" not in seat.bytes

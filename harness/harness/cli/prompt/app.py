@@ -126,7 +126,10 @@ class _Prompt:
         async with facing.surface.serve():
             self._prompter.surface = facing.surface
             try:
-                await self._work(execution, facing)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._prompter.leave_when_cancelled)
+                    await self._work(execution, facing)
+                    tasks.cancel_scope.cancel()
             finally:
                 self._prompter.surface = None
 
@@ -135,7 +138,7 @@ class _Prompt:
         await to_thread.run_sync(import_module, ".serving", __package__)
         from .serving import Serving
 
-        serving = Serving(self._session, self._wanted, execution, facing)
+        serving = Serving(self._session, self._wanted, execution, facing, self._prompter.leave)
         try:
             await serving.run()
         finally:

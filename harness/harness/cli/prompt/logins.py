@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+
 from ...login import LoginQuestion, TerminalPrompter
 from ..output import readable
 from .surface import Asking, Surface
@@ -15,12 +17,36 @@ class PromptPrompter:
 
     def __init__(self) -> None:
         self._terminal = TerminalPrompter()
+        self._asking: set[anyio.CancelScope] = set()
+        self._leaving = False
         self.surface: Surface | None = None
 
     async def answer(self, question: LoginQuestion) -> str | None:
         """The answer; None gives up."""
+        with anyio.CancelScope() as scope:
+            self._asking.add(scope)
+            try:
+                return None if self._leaving else await self._answer(question)
+            finally:
+                self._asking.discard(scope)
+        return None
+
+    async def _answer(self, question: LoginQuestion) -> str | None:
         if self.surface is None:
             return await self._terminal.answer(question) if self._terminal.usable() else None
         *above, label = question.text.rstrip().split("\n")
         lines = (line(Span(f"{readable(question.target)} asks:", "warn")), *(line(readable(one)) for one in above))
         return await self.surface.ask(Asking(lines, readable(label), secret=question.secret, kind="login"))
+
+    def leave(self) -> None:
+        """Give up what is asked, and ask no more: a link that is down must not hold up who leaves."""
+        self._leaving = True
+        for scope in self._asking:
+            scope.cancel()
+
+    async def leave_when_cancelled(self) -> None:
+        """Wait until we are cancelled, and ask no more from then on, whatever is to be closed."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.leave()

@@ -61,7 +61,10 @@ class _Opened:
 
 
 class Loop:
-    """See the module. Whoever opens things tells :meth:`supply` and :meth:`answers`."""
+    """See the module. Whoever opens things tells :meth:`supply` and :meth:`answers`.
+
+    ``leaves`` is called when it is going to end.
+    """
 
     def __init__(
         self,
@@ -70,12 +73,14 @@ class Loop:
         execution: ExecutionContext,
         timed: TimedApproval,
         front: Callable[[Loop], Front],
+        leaves: Callable[[], None] = lambda: None,
     ) -> None:
         self._surface = surface
         self._view = view
         self._execution = execution
         self._timed = timed
         self._front = front(self)
+        self._leaves = leaves
         self._output = SurfaceOutput(surface)
         self._opened = _Opened()
         self._waiting: deque[str] = deque()
@@ -145,6 +150,7 @@ class Loop:
             tasks.start_soon(self._tick)
             self.changed()
             await self._leaving.wait()
+            self._leaves()
             tasks.cancel_scope.cancel()
 
     async def _listen(self, tasks: TaskGroup) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -45,9 +45,16 @@ CLOSING = 10.0
 
 
 class Serving:
-    """One prompt on one target."""
+    """One prompt on one target. ``leaves`` is called when the operator leaves, before anything is closed."""
 
-    def __init__(self, session: Session, wanted: Wanted, execution: ExecutionContext, facing: Facing) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wanted: Wanted,
+        execution: ExecutionContext,
+        facing: Facing,
+        leaves: Callable[[], None],
+    ) -> None:
         self._session = session
         self._wanted = wanted
         self._execution = execution
@@ -59,7 +66,7 @@ class Serving:
         self._surface = facing.surface
         words = None if facing.terminal == 1 else _to_stdout
         self._view = View(self._surface, words=words, state=self._state)
-        self._loop = Loop(self._surface, self._view, execution, self._timed, self._front)
+        self._loop = Loop(self._surface, self._view, execution, self._timed, self._front, leaves)
         self._failure: HarnessError | None = None
         self.last_words: list[str] = []
 
