@@ -37,7 +37,7 @@ async def test_every_answer_does_what_it_says(seats: Seats) -> None:
     seat.enter("go")
 
     await asked(seat, 1)
-    await seat.sees("| touch once", "why: to see", "risk: low", "no rule allows it")
+    await seat.sees("| touch once", "why: to see", "risk: low, changes something", "no rule allows it")
     seat.enter("maybe")
     await seat.sees("answer with one of the letters")
     seat.enter("")

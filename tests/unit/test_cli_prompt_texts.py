@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cli.claims import claims_of
 from harness.cli.prompt.callview import Marks, Output, RunningCall, completed, subject_of
 from harness.cli.prompt.markdown import Blocks, Piece, drawn
 from harness.cli.prompt.printable import one_line, output_lines, printable
 from harness.cli.prompt.statusline import Standing, status_line
 from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, line, painted, text_of, theme_for
-from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")
 texts = st.text(st.characters(codec=None) | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\udc80[];m"), max_size=80)
@@ -165,6 +166,38 @@ def test_a_call_that_ended_says_how() -> None:
     assert "denied" in ended(CallStatus.DENIED, ToolResult.failure("denied", "by a rule"))
     assert "by a rule" in ended(CallStatus.DENIED, ToolResult.failure("denied", "by a rule"))
     assert "unknown" in ended(CallStatus.UNKNOWN, ToolResult.failure("unknown", "link lost"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "shown"),
+    [
+        (1.24, 0.0, "exit code 0 · 1.2 s"),
+        (61.24, 60.0, "exit code 0 · 1.2 s · waited 60 s for leave"),
+        (1.5, 0.3, "exit code 0 · 1.2 s"),
+        (60.0, 60.0, "exit code 0 · waited 60 s for leave"),
+        (0.01, 0.0, "exit code 0"),
+    ],
+)
+def test_the_time_of_a_call_is_not_that_of_its_approval(seconds: float, waited: float, shown: str) -> None:
+    result = ToolResult.of("t", data={"exit_code": 0})
+    outcome = CallOutcome(run("x"), result, CallStatus.OK, seconds, waited=waited)
+    assert text_of(completed(outcome, None, Marks())[0]).endswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("details", "claims"),
+    [
+        ({"risk": "low", "mutation": True, "privesc": False, "why": "w"}, ("risk: low", "changes something")),
+        (
+            {"risk": "high", "mutation": False, "privesc": True},
+            ("risk: high", "changes nothing", "with the rights of another user"),
+        ),
+        ({"urgent": True, "note": "x"}, ("urgent: yes", "note: x")),
+        ({}, ()),
+    ],
+)
+def test_what_a_model_says_of_its_call_is_told_in_words(details: JsonObject, claims: tuple[str, ...]) -> None:
+    assert claims_of(details) == claims
 
 
 def test_the_last_lines_of_output_are_shown_with_the_number_of_those_before() -> None:

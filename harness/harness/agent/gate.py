@@ -45,8 +45,10 @@ class Gate:
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         """Take a call through."""
-        if not self._cancelled:
-            await self._open.wait()
+        if not self._cancelled and self.paused:
+            began = anyio.current_time()
+            await self.passed()
+            ctx.notes.waited += anyio.current_time() - began
         if self._cancelled:
             nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
             return CallOutcome(call, nothing, CallStatus.CANCELLED)

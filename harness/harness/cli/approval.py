@@ -8,6 +8,7 @@ from ..login import LoginQuestion, TerminalPrompter
 from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
 from .asked import previewed, quoted, said
+from .claims import claims_of
 from .output import readable
 
 __all__ = ["GivenApproval", "TerminalApprover", "parse_answer", "question_text"]
@@ -44,13 +45,14 @@ def question_text(question: Question, width: int = 80) -> str:
     offered = [scope for scope in MEANINGS if scope in question.scopes]
     letters = {scope: letter for letter, scope in LETTERS.items()}
     choices = ", ".join(f"{letters[scope]} = {MEANINGS[scope]}" for scope in offered)
-    details = [f"  {name}: {said(str(value))}" for name, value in question.details.items()]
+    why = question.details.get("why")
+    claims = [*([f"why: {why}"] if why else []), *claims_of(question.details)]
     lines = [
         f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
         *quoted(question.what, width),
         *previewed(question.preview, width),
         *([f"  asked by the agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
-        *details,
+        *(f"  {said(claim)}" for claim in claims),
         *quoted(f"({readable(question.reason)})", width, first="  ", further="  "),
     ]
     return "\n".join(lines) + f"\n{choices}: "

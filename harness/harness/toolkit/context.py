@@ -37,6 +37,8 @@ class CallNotes:
     """The job on the target that does the work: after a lost link the ledger asks it for the outcome."""
     begun: bool = False
     """The tool was started: from then on it may have changed something."""
+    waited: float = 0.0
+    """Seconds for which it waited for somebody's leave."""
     requested: ToolCall | None = None
     """The call as it may be shown, once its arguments are known to be valid."""
     shown: str = ""

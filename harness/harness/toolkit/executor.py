@@ -178,7 +178,7 @@ class Executor:
         return CallOutcome(call, cut_short(ctx.notes), CallStatus.CANCELLED)
 
     def _complete(self, outcome: CallOutcome, started: float, ctx: ToolContext) -> CallOutcome:
-        outcome = replace(outcome, seconds=anyio.current_time() - started)
+        outcome = replace(outcome, seconds=anyio.current_time() - started, waited=ctx.notes.waited)
         if outcome.error is not None:
             self.events.publish(Failure(message=outcome.result.text, call_id=outcome.call.call_id))
         shown = ctx.notes.requested or replace(outcome.call, arguments={})  # what is no call may hold anything

@@ -174,7 +174,7 @@ class CallOutcome:
 
     ``call`` carries the tool's own name, or the profile's where there is one, and the id under which it ran. ``error``
     is set when the tool could not run; ``result`` then says the same to the model. ``seconds`` is the whole time in the
-    pipeline.
+    pipeline, of which it waited ``waited`` for somebody's leave.
     """
 
     call: ToolCall
@@ -183,3 +183,9 @@ class CallOutcome:
     seconds: float = 0.0
     error: ToolError | None = None
     cached: bool = False
+    waited: float = 0.0
+
+    @property
+    def running(self) -> float:
+        """Seconds without the wait for leave."""
+        return max(0.0, self.seconds - self.waited)

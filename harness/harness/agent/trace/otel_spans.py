@@ -212,7 +212,7 @@ class Telemetry(Observer):
         cached, code = outcome.cached or None, outcome.result.error_code or None
         self._end(key, failed=failed, status=outcome.status.value, cached=cached, error_code=code, **said)
         attributes = {"gen_ai.tool.name": safe_name(outcome.call.name), "harness.status": outcome.status.value}
-        self._meters.call_seconds.record(outcome.seconds, attributes)
+        self._meters.call_seconds.record(outcome.running, attributes)
 
     def _begin_late(self, key: tuple[str, str], event: Event, outcome: CallOutcome) -> None:
         name, began = safe_name(outcome.call.name), time.time_ns() - int(outcome.seconds * 1e9)

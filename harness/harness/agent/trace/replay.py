@@ -83,7 +83,9 @@ def _outcome(values: JsonObject) -> Shown:
     blocks = content if isinstance(content, list) else []
     said = "\n".join(text(block, "text") or f"[{_media(block)}]" for block in blocks if isinstance(block, dict))
     name, call_id = text(call, "name"), text(call, "call_id")[:8]
-    return f"{name} [{call_id}] {text(outcome, 'status')} after {number(outcome, 'seconds'):.2f} s", said
+    waited = number(outcome, "waited")
+    leave = f", of which {waited:.2f} s waiting for leave" if waited >= 0.01 else ""
+    return f"{name} [{call_id}] {text(outcome, 'status')} after {number(outcome, 'seconds'):.2f} s{leave}", said
 
 
 def _media(block: JsonObject) -> str:

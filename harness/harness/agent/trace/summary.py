@@ -103,8 +103,12 @@ def _requests(summary: TraceSummary, lines: Sequence[Line]) -> None:
     usages = [usage for values in answers if isinstance(usage := values.get("usage"), dict)]
     for name in ("input_tokens", "output_tokens", "cache_read_tokens"):
         setattr(summary, name, int(sum(number(usage, name) for usage in usages)))
-    costs = [line.values["cost"] for line in lines if line.kind == "usage_changed" and "cost" in line.values]
-    summary.cost = float(costs[-1]) if costs and isinstance(costs[-1], int | float) else None
+    costs = {  # each conversation says what it has cost so far: its last word counts
+        text(line.values, "session_id"): number(line.values, "cost")
+        for line in lines
+        if line.kind == "usage_changed" and "cost" in line.values
+    }
+    summary.cost = round(sum(costs.values()), 9) if costs else None
 
 
 def _tools(summary: TraceSummary, lines: Sequence[Line]) -> None:
@@ -114,7 +118,7 @@ def _tools(summary: TraceSummary, lines: Sequence[Line]) -> None:
             continue
         call, result = _object(outcome, "call"), _object(outcome, "result")
         figures = summary.tools.setdefault(text(call, "name"), ToolFigures())
-        seconds = number(outcome, "seconds")
+        seconds = max(0.0, number(outcome, "seconds") - number(outcome, "waited"))
         figures.calls += 1
         figures.errors += result.get("is_error") is True
         figures.seconds = round(figures.seconds + seconds, 6)

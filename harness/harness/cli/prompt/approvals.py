@@ -11,6 +11,7 @@ from ...toolkit.permissions.approver import Approver
 from ...toolkit.redaction import MARK
 from ...toolkit.values import Json, ToolCall
 from ..asked import previewed, quoted, said
+from ..claims import claims_of
 from ..output import readable
 from .surface import Asking, Surface
 from .themes import Line, Span, line
@@ -133,9 +134,8 @@ def _headline(question: Question) -> Line:
 
 
 def _facts(question: Question, width: int) -> list[Line]:
-    facts = {name: said(str(value)) for name, value in question.details.items()}
-    why = facts.pop("why", "")
-    rest = ", ".join(f"{name}: {value}" for name, value in facts.items())
+    why = said(str(question.details.get("why") or ""))
+    rest = said(", ".join(claims_of(question.details)))
     texts = [*([f"why: {why}"] if why else []), *([rest] if rest else [])]
     return [line(row) for text in texts for row in quoted(text, width, first="  ", further="    ")]
 

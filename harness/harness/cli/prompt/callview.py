@@ -141,9 +141,14 @@ def completed(outcome: CallOutcome, output: Output | None, marks: Marks, *, tail
         *_title(outcome.call),
         Span(" · "),
         Span(word, role),
-        Span(f" · {outcome.seconds:.1f} s" if outcome.seconds >= 0.05 else "", "dim"),
+        Span(_times(outcome), "dim"),
     )
     return [head, *_below(outcome, output, marks, TAIL_OF_FAILURE if failed and tail else tail)]
+
+
+def _times(outcome: CallOutcome) -> str:
+    ran = f" · {outcome.running:.1f} s" if outcome.running >= 0.05 else ""
+    return f"{ran} · waited {outcome.waited:.0f} s for leave" if outcome.waited >= 1 else ran
 
 
 def _below(outcome: CallOutcome, output: Output | None, marks: Marks, number: int) -> list[Line]:
