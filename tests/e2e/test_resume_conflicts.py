@@ -46,19 +46,13 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
         begun = json.loads(answered(program, "--json", "exec", "--last", "go on")[0].splitlines()[0])
         assert (begun["profile"], begun["model"]) == ("two", "model-two")
         answered(program, "exec", "--last", "--model", "one", "explicitly")
-        answered(program, "exec", "--session", begun["session_id"], "once more")
-        program.environ["HARNESS_MODEL"] = "two"
-        answered(program, "exec", "--last", "by the environment")
-        del program.environ["HARNESS_MODEL"]
-        assert models_asked(server) == ["model-two", "model-two", "model-one", "model-one", "model-two"]
+        configure(program, server, "one", "two")
+        answered(program, "exec", "--session", begun["session_id"], "with its own, for which no default is needed")
+        assert models_asked(server) == ["model-two", "model-two", "model-one", "model-one"]
 
-        configure(program, server, "one", default="one")
+        configure(program, server, "two", default="two")
         gone = answered(program, "exec", "--last", "go on")[1]
-        assert "was with the model two, which is not configured any more: one goes on" in gone
-        configure(program, server, "two", "three")  # there is no default
-        configure(program, server, "one", "three")
-        answered(program, "exec", "--last", "with its own, for which no default is needed")
-        assert models_asked(server)[-2:] == ["model-one", "model-one"]
+        assert "was with the model one, which is not configured any more: two goes on" in gone
         configure(program, server, "three", "four")
         assert "no model is chosen" in answered(program, "exec", "--last", "go on", code=125)[1]
         assert answered(program, "exec", "--session", "no such", "x", code=125)[1].count("\n") == 1

@@ -280,6 +280,21 @@ async def test_conversations_are_listed_and_found(store: SessionStore) -> None:
         await store.find("")
 
 
+async def test_the_last_conversation_is_the_one_that_was_worked_on_last_whatever_the_clock_says(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    first, second = await begun(store, "one"), await begun(store, "two")
+    with sqlite3.connect(tmp_path / "sessions/sessions.db") as db:
+        db.execute("UPDATE sessions SET changed = changed + 86400 WHERE session_id = ?", (first,))  # it was set back
+    db.close()
+    await store.create(START)  # a prompt that nobody typed anything at
+    for found in (await store.last(), await store.last("ssh://web1"), await store.last(target="ssh://web1")):
+        assert found is not None
+        assert found.session_id == second
+    assert await store.last("ssh://web2") is None
+    assert await store.last(target="ssh://web2") is None
+
+
 async def test_an_ambiguous_beginning_names_what_it_could_be(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

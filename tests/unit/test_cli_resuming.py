@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.disks import file_limit
 
+from harness.agent.models import ModelProfile, ModelTable
 from harness.agent.sessions import SessionSummary
-from harness.cli.resuming import check_identity, check_target, choices_for, stored_choices
-from harness.errors import ConfigError
+from harness.cli.resume import write_new
+from harness.cli.resuming import check_identity, check_target, choices_for, stored_choices, stored_model
+from harness.errors import ConfigError, HarnessError
 from harness.settings import Choices
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -98,3 +102,25 @@ def test_it_goes_on_where_it_was_only() -> None:
     check_identity(SUMMARY, "ssh://web1")
     with pytest.raises(ConfigError, match="is with ssh://web1, and this is ssh://web1#2"):
         check_identity(SUMMARY, "ssh://web1#2")
+
+
+def test_a_document_that_finds_no_room_leaves_no_half_of_it(tmp_path: Path) -> None:
+    with file_limit(tmp_path / "disk") as full, full():
+        with pytest.raises(HarnessError, match="cannot be written: file too large"):
+            write_new(tmp_path / "it.json", "x" * 100_000)
+        write_new(tmp_path / "short.json", "{}")
+    assert not (tmp_path / "it.json").exists()
+    assert (tmp_path / "short.json").read_text() == "{}\n"
+    with pytest.raises(HarnessError, match="file exists") as refused:
+        write_new(tmp_path / "short.json", "other")
+    assert refused.value.hint == "name a new file"
+    assert (tmp_path / "short.json").read_text() == "{}\n"
+
+
+def test_the_model_of_a_conversation_is_taken_or_its_loss_is_said() -> None:
+    models = ModelTable((ModelProfile(name="one", provider="openai", model="m"),), "one")
+    assert stored_model(models, replace(SUMMARY, model="one")) == (models.profiles[0], "")
+    assert stored_model(models, SUMMARY) == (None, "")
+    gone, why = stored_model(models, replace(SUMMARY, model="two"))
+    assert gone is None
+    assert why == "the conversation was with the model two, which is not configured any more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import HarnessError
+from ..errors import ConfigError, HarnessError
 from .commands import command
 from .options import Invocation, invocation_of
 from .output import note, print_json, read_stdin, readable, table
@@ -36,6 +37,8 @@ The target options mean: on this target. It must be the conversation's own, unle
 SHOWN = 60
 """Characters of a title in a list; --json has all that is kept."""
 NONE = "no conversation is stored"
+IMPORT_LIMIT = 256 << 20
+"""Bytes of a document that is read."""
 
 
 @command("resume", help=HELP)
@@ -106,10 +109,10 @@ async def _chosen(store: SessionStore, ctx: click.Context, session_id: str) -> S
     if session_id:
         return await store.find(session_id)
     target = _target(ctx)
-    found = [one for one in await store.list() if target in ("", one.target)][:1]
-    if not found:
+    found = await store.last(target=target)
+    if found is None:
         raise HarnessError(f"no conversation with {target} is stored" if target else NONE, hint="see --list")
-    return found[0]
+    return found
 
 
 def _target(ctx: click.Context) -> str:
@@ -133,10 +136,24 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
     _blocking(choose)
     invocation, summary = invocation_of(ctx), found[0]
     invocation.choices = choices_for(summary, invocation.choices, here=here)
-    session = session_of(ctx)
+    session = _session_for(ctx, summary)
     check_target(summary, session.settings.target, session.settings.tmux, here=here)
     model = model or _model_of(session, summary)
     return run_prompt(session, Wanted(model, summary.session_id, plain=plain, here=here))
+
+
+def _session_for(ctx: click.Context, summary: SessionSummary) -> Session:
+    """What the command line and the conversation choose together.
+
+    Raises:
+        ConfigError: there is no such target any more, or the settings are wrong.
+    """
+    try:
+        return session_of(ctx)
+    except HarnessError as error:
+        what = f"the conversation {summary.session_id} was with {summary.target}: {error.message}"
+        hint = "; ".join(filter(None, (error.hint, "a target and --here go on with it elsewhere")))
+        raise ConfigError(what, hint=hint) from error
 
 
 def _model_of(session: Session, summary: SessionSummary) -> str:
@@ -216,14 +233,22 @@ async def _export(store: SessionStore, ctx: click.Context, session_id: str, path
 
 
 def write_new(path: Path, document: str) -> None:
-    """Write a document for its owner alone; a file that is there is not overwritten. Blocks.
+    """Write a document for its owner alone; a file that is there is not overwritten. Blocks until it is on the disk.
 
     Raises:
         HarnessError: it cannot be written.
     """
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(f"{document}\n")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{document}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:  # half of a document passes for none
+            with suppress(OSError):
+                path.unlink()
+            raise
     except OSError as error:
         hint = "name a new file" if isinstance(error, FileExistsError) else ""
         raise HarnessError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint=hint) from error
@@ -248,13 +273,19 @@ def _read(path: str) -> str:
         data = read_stdin() if path == "-" else _file(path)
     except OSError as error:
         raise HarnessError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    return data.decode("utf-8", "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise HarnessError(f"{path} is no document: byte {error.start + 1} is no UTF-8") from None
 
 
 def _file(path: str) -> bytes:
     """A file's bytes; a pipe that nobody writes to would hold the program up for ever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
             raise HarnessError(f"{path} is no file", hint="'-' reads standard input")
+        if info.st_size > IMPORT_LIMIT:
+            raise HarnessError(f"{path} is too large for a conversation: {info.st_size} bytes")
         return file.read()

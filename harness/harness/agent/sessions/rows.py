@@ -21,6 +21,7 @@ __all__ = [
     "delete",
     "end_turn",
     "insert",
+    "last",
     "move",
     "named",
     "number_of",
@@ -229,6 +230,16 @@ def summaries(
     query = f"{SELECT} WHERE {where} ORDER BY changed DESC, number DESC LIMIT :limit"
     values = {"identity": identity, "text": text.lower(), "limit": -1 if limit is None else limit}
     return tuple(_summary(row) for row in db.execute(query, values))
+
+
+def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "") -> SessionSummary | None:
+    """The conversation whose turn began last, in the order of writing: a clock may have been set back meanwhile."""
+    values = {"identity": identity, "target": target}
+    where = "(:identity IS NULL OR identity = :identity) AND (:target = '' OR target = :target)"
+    latest = "(SELECT max(number) FROM turns WHERE session = sessions.number)"
+    query = f"{SELECT} WHERE {where} ORDER BY {latest} DESC, number DESC LIMIT 1"
+    row = db.execute(query, values).fetchone()
+    return _summary(row) if row else None
 
 
 def named(db: sqlite3.Connection, name: str) -> tuple[SessionSummary, ...]:

@@ -139,9 +139,9 @@ class SessionStore:
             raise self._missing(text, *found)
         return found[0]
 
-    async def last(self, identity: str | None = None) -> SessionSummary | None:
-        """The one that was changed last, on that target or anywhere; None when there is none."""
-        return next(iter(await self.list(identity=identity, limit=1)), None)
+    async def last(self, identity: str | None = None, *, target: str = "") -> SessionSummary | None:
+        """The one that was worked on last, on that target (its identity, or its URL) or anywhere; None without one."""
+        return await self._read(lambda db: rows.last(db, identity=identity, target=target), None)
 
     async def load(self, session_id: str) -> StoredConversation:
         """Everything of a conversation.
