@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
@@ -269,6 +270,32 @@ def test_lines_of_another_form_are_read_as_far_as_they_can_be(lines: list[Line])
     context_steps(lines)
     context_of(lines, 1)
     list(replayed(turns_of(lines)))
+
+
+@pytest.mark.parametrize("figure", ["1e999", "-1e999", "NaN", "1e300", "9" * 400, "9" * 5000, "true"])
+def test_figures_that_nothing_can_have_are_none(figure: str, tmp_path: Path) -> None:
+    names = ("at", "request", "same", "before", "messages", "new_bytes", "step", "seconds", "cost", "lines")
+    kinds = ("turn_started", "model_request", "model_response", "usage_changed", "dropped", "turn_completed")
+    path = tmp_path / "trace"
+    rest = ", ".join(f'"{name}": {figure}' for name in names)
+    path.write_text(
+        '{"type":"trace","at":' + figure + "}\n" + "".join(f'{{"type":"{kind}", {rest}}}\n' for kind in kinds)
+    )
+    lines = read_trace(path) if len(figure) < 5000 else tuple(lines_of(path.read_text().splitlines()))
+    json.dumps([asdict(summary_of(lines)), *map(asdict, context_steps(lines))], allow_nan=False)
+    assert context_of(lines, 7) is None
+    list(replayed(turns_of(lines)))
+
+
+def test_what_is_no_trace_is_refused_before_all_of_it_is_read() -> None:
+    with pytest.raises(HarnessError, match="is no trace"):
+        read_trace(Path("/dev/zero"))
+
+
+def test_the_cost_of_a_trace_is_that_of_all_its_conversations() -> None:
+    said = [("one", 0.5), ("two", 0.125), ("one", 0.75)]
+    lines = [Line("usage_changed", 0.0, {"session_id": session, "cost": cost}) for session, cost in said]
+    assert summary_of(lines).cost == 0.875
 
 
 async def test_a_context_whose_beginning_is_not_there_is_not_made_up(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from ...errors import HarnessError
@@ -12,6 +13,10 @@ from ...toolkit.values import Json, JsonObject
 from .lines import VERSION
 
 __all__ = ["Line", "TracedTurn", "context_of", "lines_of", "number", "read_trace", "text", "turns_of"]
+
+FIRST_LINE = 64 << 10
+"""Characters of the first line, at most."""
+TOO_LARGE = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,11 @@ def read_trace(path: Path) -> tuple[Line, ...]:
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            found = tuple(lines_of(file))
+            first = file.readline(FIRST_LINE)  # what is no trace may have no end
+            found = tuple(lines_of(chain((first,), file))) if _line(first).kind == "trace" else ()
     except OSError as error:
         raise HarnessError(f"the trace {path} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    if not found or found[0].kind != "trace":
+    if not found:
         raise HarnessError(f"{path} is no trace", hint="--trace FILE writes one")
     if any(number(line.values, "version") > VERSION for line in found if line.kind == "trace"):
         raise HarnessError(f"a newer harness wrote {path}", hint="use that harness")
@@ -59,7 +65,7 @@ def lines_of(rows: Iterable[str]) -> Iterator[Line]:
 
 def _line(row: str) -> Line:
     try:
-        values: Json = json.loads(row)
+        values: Json = json.loads(row, parse_constant=lambda _: None)  # NaN is no JSON
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not isinstance(values.get("type"), str):
@@ -68,9 +74,9 @@ def _line(row: str) -> Line:
 
 
 def number(values: JsonObject, name: str) -> float:
-    """A number of a line; 0 where there is none. Pure."""
+    """A number of a line; 0 where there is none, or one that no time and no count can be. Pure."""
     value = values.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and abs(value) < TOO_LARGE else 0.0
 
 
 def text(values: JsonObject, name: str) -> str:
