@@ -18,6 +18,7 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.policy import RulePolicy
+from harness.toolkit.seams import PermissionRequest, Verdict
 from harness_tools import background, sessions
 from harness_tools.core import tools as core_tools
 
@@ -238,3 +239,18 @@ async def test_without_a_terminal_there_are_no_such_tools(monkeypatch: pytest.Mo
             assert (await call(box, tool, bash_id=job, **more)).result.error_code == "no_pane"
         assert (await call(box, "run_shell", command="x", tty=True)).result.error_code == "unsupported_operation"
         await ctx.kill(job)
+
+
+async def test_keys_that_wait_are_judged_again_before_they_are_typed(here: Place) -> None:
+    answers = [True, False, True, True]
+
+    def answer(request: PermissionRequest) -> Verdict:
+        return Verdict(not answers or answers.pop(0), "somebody types there", "a rule")
+
+    box = toolbox(all_tools(), execution=here.ctx, answer=answer)
+    denied = (await call(box, "send_keys", literal_text="echo first", delay_ms=1)).result
+    assert denied.error_code == "denied"
+    assert "somebody types there" in denied.text
+    assert (await call(box, "send_keys", literal_text="echo second", delay_ms=1)).status is CallStatus.OK
+    assert answers == []
+    assert "echo first" not in await seen(box, "echo second")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import anyio
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.results import Job, Status
@@ -195,14 +196,17 @@ class SendKeys(Tool[_Send]):
         return (Subject("keys", keys_text(args.literal_text or "", args.keys, enter=args.enter), pane=pane),)
 
     async def run(self, args: _Send, ctx: ToolContext) -> ToolResult:
-        pane, delay = args.pane, args.pause
+        if args.pause:
+            await anyio.sleep(args.pause)
+            verdict = await ctx.permitted(self.subjects(args))  # what reads the keys may be something else now
+            if not verdict.allowed:
+                return ToolResult.failure("denied", f"not typed after the delay: {verdict.reason}")
+        pane = args.pane
         if args.bash_id is not None:
             job = await ctx.execution.job(args.bash_id)
             if job.status is not Status.RUNNING or job.pane is None:  # a shell would take them for a command
                 return no_pane(job)
             pane = job.pane
-        await ctx.execution.send_keys(
-            args.keys, literal_text=args.literal_text, enter=args.enter, pane=pane, delay=delay
-        )
+        await ctx.execution.send_keys(args.keys, literal_text=args.literal_text, enter=args.enter, pane=pane)
         way = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
         return ToolResult.of(f"typed{way.text}", advice=(way,))
