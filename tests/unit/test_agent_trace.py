@@ -142,6 +142,18 @@ async def test_a_file_that_is_no_trace_is_left_as_it_is(content: bytes, tmp_path
         read_trace(path)
 
 
+async def test_two_do_not_write_one_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    async with open_trace(path, REDACTOR) as trace:
+        trace.heard(Notice(text="one"))
+        with pytest.raises(HarnessError, match="another harness writes the trace"):
+            async with open_trace(path, REDACTOR):
+                raise AssertionError
+    async with open_trace(path, REDACTOR):
+        pass
+    assert [line.kind for line in read_trace(path)] == ["trace", "notice", "trace"]
+
+
 async def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("pipe", "not a regular file"), ("", "is a directory"), ("no/such", "no such file")):

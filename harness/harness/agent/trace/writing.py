@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import stat
@@ -142,7 +143,7 @@ async def open_trace(path: Path, redactor: Redactor, about: JsonObject | None = 
         about: what the first line says: target, model, version.
 
     Raises:
-        HarnessError: the file cannot be written, or it holds something else than a trace.
+        HarnessError: the file cannot be written, another harness writes it, or it holds something else than a trace.
     """
     trace = Trace(await to_thread.run_sync(_opened, path), path, redactor)
     try:
@@ -174,6 +175,16 @@ def _opened(path: Path) -> int:
     return file
 
 
+def _lock(file: int, path: Path) -> None:
+    """Two that write one would each count its requests, and what each sent could not be told apart any more."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise HarnessError(f"another harness writes the trace {path}", hint="name another file") from None
+    except OSError as error:  # a file system without locks
+        log.debug("the trace %s is not locked: %s", path, error.strerror)
+
+
 def _check(file: int, path: Path) -> None:
     info = os.fstat(file)
     if not stat.S_ISREG(info.st_mode):
@@ -182,6 +193,7 @@ def _check(file: int, path: Path) -> None:
         raise HarnessError(f"{path} holds something else than a trace", hint="name a new file")
     if info.st_uid != os.geteuid():
         raise HarnessError(f"the trace {path} belongs to another user", hint="name a new file")
+    _lock(file, path)
     os.fchmod(file, 0o600)
     if info.st_size and os.pread(file, 1, info.st_size - 1) != b"\n":
         _write_all(file, b"\n")  # its last writer was killed in the middle of a line
