@@ -25,6 +25,7 @@ from harness.agent.models import (
     known_keys,
     read_key,
 )
+from harness.agent.models.keys import check_file
 from harness.errors import ConfigError
 from harness.toolkit.redaction import PatternRedactor
 from harness.toolkit.secrets_stream import StreamRedactor
@@ -73,6 +74,24 @@ async def test_what_is_no_key_file_is_refused_and_nothing_waits_for_a_pipe(tmp_p
     assert "no such file" in await refusal(FileKey(str(tmp_path / "none")))
     assert "not UTF-8" in await refusal(FileKey(str(tmp_path / "bytes")))
     assert "more than 64 KiB is no key" in await refusal(FileKey(str(tmp_path / "large")))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "gone").symlink_to(tmp_path / "none")
+    (tmp_path / "others").symlink_to(key_file(tmp_path / "open", mode=0o644))
+    (tmp_path / "own").symlink_to(key_file(tmp_path / "kept"))
+    assert "symbolic links" in await refusal(FileKey(str(tmp_path / "loop")))
+    assert "no such file" in await refusal(FileKey(str(tmp_path / "gone")))
+    assert "others may read" in await refusal(FileKey(str(tmp_path / "others")))
+    assert await read_key(FileKey(str(tmp_path / "own"))) == KEY
+    assert "not a regular file" in await refusal(FileKey("/dev/zero"))
+    assert "null byte" in await refusal(FileKey("a\0b"))
+    assert "home directory" in await refusal(FileKey("~no-such-user-there/key"))
+
+
+def test_a_key_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    info = os.stat(key_file(tmp_path / "key"))
+    other = os.stat_result((*info[:4], os.geteuid() + 1, *info[5:]))
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        check_file(tmp_path / "key", other)
 
 
 @pytest.mark.parametrize("text", ["", " \n", f"{KEY} {KEY}", f"{KEY}\n{KEY}", "sk-ключ-0123456789", f"{KEY}\x07"])
@@ -113,6 +132,48 @@ async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
 async def test_a_command_that_prints_without_end_fills_no_memory() -> None:
     floods = "import sys\nfor _ in range(200): sys.stdout.write('x' * 65536)"
     assert "more than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "hidden"),
+    [
+        (f"import sys; sys.stderr.write({KEY!r})", "holds no key", KEY),
+        (f"print({KEY!r}); print({KEY!r})", "holds more than a key", KEY),
+        (f"print({KEY!r}, 'expires tomorrow')", "holds more than a key", KEY),
+        (f"import sys; sys.stdout.buffer.write(b'\\xff\\x00{KEY}')", "this is not UTF-8", KEY),
+        (f"print('\\x00' + {KEY!r})", "holds more than a key", KEY),
+        (f"import sys; sys.stderr.write('bad token: {KEY} no'); print({KEY!r}); sys.exit(1)", "bad token:", KEY),
+        ("import sys; sys.stderr.write('wrong: s9XkQ2mZp71'); sys.exit(1)", "exit code 1: wrong: [key]", "s9XkQ2mZp71"),
+        ("import sys; sys.stderr.write('wrong: a-b-c'); print('a-b-c'); sys.exit(1)", "wrong: [key]", "a-b-c"),
+        ("import sys; sys.stderr.write('\\x1b[2J\\x07locked\\r'); sys.exit(1)", "locked", "\x1b"),
+        ("open('/dev/tty').read()", "failed with exit code 1: ", KEY),
+        ("import sys; sys.exit(0 if sys.stdin.read() else 4)", "failed with exit code 4", KEY),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "failed with exit code -9", KEY),
+    ],
+)
+async def test_what_a_command_does_wrong_is_said_in_one_line_without_what_may_be_a_key(
+    program: str, said: str, hidden: str
+) -> None:
+    with anyio.fail_after(100):
+        text = await refusal(CommandKey((sys.executable, "-c", program), timeout=90))
+    assert said in text
+    assert hidden not in text
+    assert "\n" not in text
+
+
+async def test_a_command_that_never_stops_printing_is_ended_with_its_children(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "life")
+    endless = f"exec 3<>{tmp_path / 'life'}; yes no key >&1 & yes no key"
+    with anyio.fail_after(100):
+        assert "more than 64 KiB" in await refusal(CommandKey(("sh", "-c", endless), timeout=90))
+        floods = "import sys\nwhile True: sys.stderr.write('x' * 65536)"
+        assert "gave no key in 1 s, and was ended" in await refusal(
+            CommandKey((sys.executable, "-c", floods), timeout=1)
+        )
+        life = os.open(tmp_path / "life", os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(life, True)  # the end comes when nobody holds the pipe any more
+        assert await anyio.to_thread.run_sync(os.read, life, 1, abandon_on_cancel=True) == b""
+        os.close(life)
 
 
 async def test_a_command_that_leaves_an_agent_behind_is_not_waited_for_beyond_its_end(tmp_path: Path) -> None:

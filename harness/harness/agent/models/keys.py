@@ -6,8 +6,9 @@ A key is never an argument of a program, and no settings file holds one: a profi
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ import anyio.to_thread
 
 from ...errors import ConfigError
 from ...toolkit.secrets_known import remember
-from .keys_command import printed_by
+from .keys_command import Printed, printed_by
 
 __all__ = [
     "CommandKey",
@@ -35,9 +36,17 @@ LONGEST = 64 << 10
 """Bytes of the longest key that is read."""
 SHORTEST = 12
 """Characters. What is shorter, such as the word that local servers take for a key, is part of ordinary texts."""
+SHORT = 4
+"""Characters of a word that is not taken out of what a program says because the program printed it."""
 KEYRING_TIMEOUT = 120.0
 """Seconds for the system's keyring, in which a person may unlock it."""
+FILE_TIMEOUT = 30.0
+"""Seconds for a file, which may be on another machine that does not answer."""
 HIDDEN = "[key]"
+LIKE_A_KEY = re.compile(r"(?=[^\s/]*[0-9])(?=[^\s/]*[A-Za-z])[A-Za-z0-9_+=.~-]{10,}")
+"""A word that may be a key, in what a program says that failed to give one."""
+SAID = 200
+"""Characters of that."""
 
 _known: set[str] = set()
 
@@ -110,7 +119,7 @@ async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) 
         case EnvironmentKey(name):
             found = (os.environ if environ is None else environ).get(name, "")
         case FileKey(path):
-            found = await anyio.to_thread.run_sync(_from_file, path, abandon_on_cancel=True)
+            found = await _from_slow_file(path)
         case CommandKey(argv, timeout):
             found = await _from_command(argv, timeout)
         case KeyringKey(service, user):
@@ -134,21 +143,34 @@ def _checked(key: str, source: KeySource) -> str:
 # -- files
 
 
+async def _from_slow_file(path: str) -> str:
+    with anyio.move_on_after(FILE_TIMEOUT):
+        return await anyio.to_thread.run_sync(_from_file, path, abandon_on_cancel=True)
+    raise ConfigError(f"the key file {path} could not be read in {FILE_TIMEOUT:g} s")
+
+
 def _from_file(path: str) -> str:
-    place = Path(path).expanduser()
+    place = Path(path)
     try:
+        place = place.expanduser()
         with open(place, "rb", opener=_open_at_once) as file:
-            _check_file(place, os.fstat(file.fileno()))
+            check_file(place, os.fstat(file.fileno()))
             return _decoded(file.read(LONGEST + 1), f"the key file {place}")
-    except OSError as error:
-        raise ConfigError(f"the key file {place}: {(error.strerror or str(error)).lower()}") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in its name, or nobody's home
+        said = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise ConfigError(f"the key file {place}: {said.lower()}") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # a pipe must not make us wait
 
 
-def _check_file(place: Path, info: os.stat_result) -> None:
+def check_file(place: Path, info: os.stat_result) -> None:
+    """Refuse what is no file, or one that others own, read or write. Pure but for who we are.
+
+    Raises:
+        ConfigError: it is such a one.
+    """
     if not stat.S_ISREG(info.st_mode):
         raise ConfigError(f"the key file {place} is not a regular file")
     if info.st_uid not in {os.geteuid(), 0}:
@@ -174,21 +196,32 @@ async def _from_command(argv: Sequence[str], timeout: float) -> str:
         done = await printed_by(argv, timeout, LONGEST)
     except (OSError, ValueError) as error:  # such as a word with a NUL
         raise ConfigError(f"{what}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
+    if len(done.stdout) > LONGEST:
+        return _decoded(done.stdout, what)
     if done.code is None:
         raise ConfigError(
             f"{what} gave no key in {timeout:g} s, and was ended", hint="set key.timeout if it needs more"
         )
     if done.code:
-        raise ConfigError(f"{what} failed with exit code {done.code}{_complaint(done.stderr)}")
+        raise ConfigError(f"{what} failed with exit code {done.code}{_complaint(done)}")
     return _decoded(done.stdout, what)
 
 
-def _complaint(stderr: bytes) -> str:
-    """The last line, if there is one; what looks like a secret is taken out."""
+def _complaint(done: Printed) -> str:
+    """The last line that it wrote as an error, if there is one, without anything that may be a key."""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    printed = done.stdout.decode("utf-8", "replace").split()
+    return f": {_harmless(lines[-1], printed)}" if lines else ""
+
+
+def _harmless(text: str, secrets: Iterable[str] = ()) -> str:
+    """One line for people, without these and whatever looks like a secret or may be one."""
     from ...toolkit.redaction import PatternRedactor
 
-    lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    return f": {PatternRedactor(known_keys()).text(lines[-1])[:200]}" if lines else ""
+    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    for secret in sorted(secrets, key=len, reverse=True):
+        line = line.replace(secret, HIDDEN) if len(secret) >= SHORT else line
+    return LIKE_A_KEY.sub(HIDDEN, PatternRedactor(known_keys()).text(line))[:SAID]
 
 
 # -- the system's keyring
@@ -208,4 +241,4 @@ def _ask_keyring(service: str, user: str) -> str:
     try:
         return str(keyring.get_password(service, user) or "")
     except Exception as error:  # every keyring has errors of its own
-        raise ConfigError(f"the keyring failed: {type(error).__name__}: {str(error)[:200]}") from None
+        raise ConfigError(f"the keyring failed: {type(error).__name__}: {_harmless(str(error))}") from None

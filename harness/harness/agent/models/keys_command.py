@@ -34,38 +34,51 @@ async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> Printed
 
     Args:
         timeout: seconds after which it, and its process group, are killed.
-        limit: bytes of each output; the rest is read and forgotten.
+        limit: bytes of each output. When there is more on standard output it is killed, too; of errors the rest is
+            read and forgotten.
 
     Raises:
         OSError: it could not be started.
     """
     code: int | None = None
-    with _pipe(limit) as stdout, _pipe(limit) as stderr:
+    with _pipe(limit, ends_full=True) as stdout, _pipe(limit) as stderr:
         async with _process(argv, stdout, stderr) as process:
             with anyio.move_on_after(timeout):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(stdout.read)
+                    tasks.start_soon(_until_enough, stdout, tasks.cancel_scope)
                     tasks.start_soon(stderr.read)
                     code = await process.wait()
                     tasks.cancel_scope.deadline = anyio.current_time() + LINGER
         return Printed(code, stdout.rest(), stderr.rest())
 
 
+async def _until_enough(stdout: _Pipe, scope: anyio.CancelScope) -> None:
+    await stdout.read()
+    if stdout.is_full:
+        scope.cancel()
+
+
 class _Pipe:
     """A pipe of which we keep the reading end."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, ends_full: bool) -> None:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         self._data = b""
         self._limit = limit
+        self._ends_full = ends_full
+
+    @property
+    def is_full(self) -> bool:
+        """More has come than is kept."""
+        return len(self._data) > self._limit
 
     async def read(self) -> None:
-        """Read to the end."""
+        """Read to the end, or where it ends when it is full until it is."""
         more = True
         while more:
             await anyio.wait_readable(self.reading)
-            more = self._take()
+            more = self._take() and not (self._ends_full and self.is_full)
 
     def rest(self) -> bytes:
         """What has come, with what nobody had the time to read yet."""
@@ -88,8 +101,8 @@ class _Pipe:
 
 
 @contextmanager
-def _pipe(limit: int) -> Iterator[_Pipe]:
-    pipe = _Pipe(limit)
+def _pipe(limit: int, *, ends_full: bool = False) -> Iterator[_Pipe]:
+    pipe = _Pipe(limit, ends_full=ends_full)
     try:
         yield pipe
     finally:
