@@ -93,6 +93,35 @@ async def test_every_answer_does_what_it_says(seats: Seats) -> None:
     assert "they changed it" in told[10]
 
 
+async def test_what_was_allowed_ends_with_the_conversation(seats: Seats) -> None:
+    script = [shell("touch one"), say("first done"), shell("touch two"), shell("touch three"), say("second done")]
+    seat = seats.take(script=[*script, shell("touch four"), say("third done")], size=(120, 40))
+    await seat.on_screen("»", "scripted")
+    seat.enter("/approve all")
+    await seat.on_screen("APPROVES ALL")
+    seat.enter("go")
+    await seat.sees("first done")
+    assert "▲ may " not in seat.history
+    seat.enter("/session new")
+    await seat.sees("what was approved in advance ended with the other one")
+    seat.enter("go")
+    await asked(seat, 1)
+    seat.enter("s")
+    await seat.sees("second done")  # "touch three" was not asked about
+    seat.enter("/session new")
+    await seat.sees_again("a new conversation begins", 2)
+    seat.enter("go")
+    await asked(seat, 2)
+    await seat.sees("| touch four", "in the directory")
+    seat.enter("n")
+    await seat.sees("third done")
+    assert sorted(path.name for path in seats.home.iterdir() if path.name in ("one", "two", "three", "four")) == [
+        "one",
+        "three",
+        "two",
+    ]
+
+
 async def test_a_question_takes_no_key_that_was_meant_for_the_line(seats: Seats) -> None:
     gate = Gate()
     script = [Answer((Text("I look."), gate, Call("run_shell", {"command": "touch made", "why": "w"}))), say("done")]

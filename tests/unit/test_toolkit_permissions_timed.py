@@ -70,3 +70,15 @@ async def test_approval_in_advance_lifts_no_denial() -> None:
     assert not await made.allows("change")
     assert await made.allows("write_file", "/srv/b")
     assert not await desk(mode=Mode.DENY).allows("write_file", "/srv/b")
+
+
+async def test_what_is_approved_in_advance_is_approved_on_one_target() -> None:
+    made = desk()
+    made.policy.timed.set("15m", "memory://elsewhere")
+    assert not await made.allows("write_file", "/srv/a")
+    made.policy.timed.set("15m", made.ctx.execution.identity)
+    assert await made.allows("write_file", "/srv/a")
+    made.policy.timed.set("all")
+    assert await made.allows("write_file", "/srv/a")
+    made.policy.timed.set("none", "memory://elsewhere")
+    assert not await made.allows("write_file", "/srv/a")

@@ -46,7 +46,7 @@ class Approve(SlashCommand):
         """Show or set it."""
         if args:
             try:
-                context.timed.set(args.lower())
+                context.timed.set(args.lower(), context.execution.identity)
             except ValueError as error:
                 raise BadArguments(str(error)) from None
         target = context.execution.target

@@ -279,6 +279,9 @@ class Serving:
         """Say that it is another conversation now."""
         if conversation.resumed is None:
             self._view.note(f"a new conversation begins: session {conversation.agent.session_id}")
+        if self._timed.state == "all":
+            self._timed.set("ask")
+            self._view.note("approvals: you are asked again; what was approved in advance ended with the other one")
         self._taken_up(conversation)
 
     def _taken_up(self, conversation: Conversation) -> None:

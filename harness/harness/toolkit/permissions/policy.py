@@ -237,7 +237,7 @@ class RulePolicy(Policy):
         return _verdict(decision) if decision.action is Action.DENY else verdict
 
     async def _asked(self, decision: Decision, request: PermissionRequest, ctx: ToolContext) -> Verdict:
-        in_advance = self._in_advance(decision)
+        in_advance = self._in_advance(decision, request)
         if in_advance is not None:
             return in_advance
         if self.approver is None:
@@ -252,11 +252,10 @@ class RulePolicy(Policy):
         reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
         return Verdict(answer.scope.allows, reason, f"{answer.by} ({answer.scope})")
 
-    def _in_advance(self, decision: Decision) -> Verdict | None:
-        state = self.timed.state
-        if state == "none":
+    def _in_advance(self, decision: Decision, request: PermissionRequest) -> Verdict | None:
+        if self.timed.state == "none":
             return Verdict(False, "everything that would be asked is denied (/approve none)", "timed approval")
-        if state == "all" and not any(claim.must_ask for claim in decision.asks):
+        if self.timed.approves(request.backend) and not any(claim.must_ask for claim in decision.asks):
             return Verdict(True, "approved in advance", "timed approval")
         return None
 

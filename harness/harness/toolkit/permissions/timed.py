@@ -37,20 +37,28 @@ class TimedApproval:
         self._clock = clock
         self._state: TimedState = "ask"
         self._until: float | None = None
+        self._target = ""
 
-    def set(self, text: str) -> None:
+    def set(self, text: str, target: str = "") -> None:
         """``ask``, ``all`` (until it is changed), ``none``, or a time such as ``15m``, for which all is approved.
+
+        Args:
+            target: the one, with its identity, on which all is approved; empty for any.
 
         Raises:
             ValueError: the text is none of these, or a time longer than a day.
         """
         if text in get_args(TimedState):
-            self._state, self._until = cast(TimedState, text), None
+            self._state, self._until, self._target = cast(TimedState, text), None, target
             return
         seconds = parse_duration(text)
         if not 0 < seconds <= LONGEST:
             raise ValueError(f"{text!r} is no time to approve for: write 15m, 1h, and a day at most")
-        self._state, self._until = "all", self._clock() + seconds
+        self._state, self._until, self._target = "all", self._clock() + seconds, target
+
+    def approves(self, target: str) -> bool:
+        """Whether what would be asked on that target runs unasked now."""
+        return self.state == "all" and self._target in ("", target)
 
     @property
     def state(self) -> TimedState:
