@@ -222,12 +222,14 @@ def _readable(summary: SessionSummary) -> SessionSummary:
 
 
 async def _export(store: SessionStore, ctx: click.Context, session_id: str, path: str) -> int:
+    from anyio import to_thread
+
     summary = await _chosen(store, ctx, session_id)
     document = await store.exported(summary.session_id)
     if path == "-":
         click.echo(document)
         return 0
-    write_new(Path(path), document)
+    await to_thread.run_sync(write_new, Path(path), document)  # nothing is written after a Ctrl-C
     _say(invocation_of(ctx), "exported", summary)
     return 0
 
