@@ -138,6 +138,21 @@ async def test_a_refusal_leaves_no_intent_and_one_completion() -> None:
     assert [type(event) for event in events] == [ToolCallRequested, ToolCallCompleted]
 
 
+async def test_hooks_see_a_call_as_the_approver_changed_it() -> None:
+    class NotLoud(Hook):
+        async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
+            arguments = call.arguments
+            return "too loud" if isinstance(arguments, dict) and arguments.get("text") == "loudly" else call
+
+    trace = Trace()
+    made = toolbox([SayTool(trace, MUTATING)], hooks=(NotLoud(),), trace=trace)
+    answers = [Verdict(True, "", "operator", ToolCall("say", {"text": "loudly"}))]
+    made.policy.answer = lambda request: answers.pop() if answers else ALLOWED
+    outcome = await made.executor.call(ToolCall("say", {"text": "softly"}))
+    assert (outcome.status, "too loud" in outcome.result.text) == (CallStatus.DENIED, True)
+    assert "run" not in trace.steps
+
+
 async def test_a_call_that_the_approver_changed_is_validated_and_judged_again() -> None:
     made = box()
     changed = ToolCall("say", {"text": "softly"})

@@ -99,7 +99,7 @@ class Pipeline:
         said_anew = after.content != before.content and after.data is before.data
         return replace(after, data=None) if said_anew and self.ctx.notes.faced is not None else after
 
-    async def _hooked(self, prepared: Prepared) -> CallOutcome:
+    async def _hooked(self, prepared: Prepared, changes: int = 0) -> CallOutcome:
         for hook in self.services.hooks:
             try:
                 answer = _of_kind(await hook.before(prepared.call, self.ctx), ToolCall, str)
@@ -108,16 +108,17 @@ class Pipeline:
             if isinstance(answer, str):
                 return await self._refuse(prepared, _unjudged(prepared, answer, "hook"))
             prepared = prepared.changed(answer)
-        return await self._judged(prepared)
+        return await self._judged(prepared, changes)
 
-    async def _judged(self, prepared: Prepared) -> CallOutcome:
-        for _ in range(CHANGES):
-            verdict = await self._decided(prepared)
-            if not verdict.allowed:
-                return await self._refuse(prepared, verdict)
-            if verdict.call is None:
-                return await self._remembered(prepared, verdict)
-            prepared = prepared.changed(verdict.call)
+    async def _judged(self, prepared: Prepared, changes: int) -> CallOutcome:
+        verdict = await self._decided(prepared)
+        if not verdict.allowed:
+            return await self._refuse(prepared, verdict)
+        if verdict.call is None:
+            return await self._remembered(prepared, verdict)
+        prepared = prepared.changed(verdict.call)
+        if changes + 1 < CHANGES:
+            return await self._hooked(prepared, changes + 1)  # they have seen another call
         reason = f"it was changed {CHANGES} times"
         return await self._refuse(prepared, Verdict(False, reason, "policy", secret=verdict.secret))
 
