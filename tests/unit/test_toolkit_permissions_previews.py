@@ -17,6 +17,7 @@ from harness.toolkit.permissions.answers import Answer, Scope
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.previews import LASTING, LINES, WIDTH, preview_of
 from harness.toolkit.permissions.store import RuleFile, Stored
+from harness.toolkit.redaction import PatternRedactor
 from harness_tools.files import WriteFile
 
 ALL = tuple(Scope)
@@ -107,3 +108,20 @@ async def test_with_a_broken_file_no_rule_is_advised(monkeypatch: pytest.MonkeyP
     made.policy.approver = approver
     assert await made.allows("write_file", "/srv/a")
     assert approver.questions[0].broken
+
+
+def test_lines_that_are_hidden_as_a_secret_are_counted() -> None:
+    text = "#!/bin/sh\n: -----BEGIN PRIVATE KEY-----\ntouch x\n: -----END PRIVATE KEY-----\necho\n"
+    got = preview_of(text, ONLY_ONCE, PatternRedactor().text).split("\n")
+    assert got[1:] == [
+        "| #!/bin/sh",
+        "| : [redacted]",
+        "| echo",
+        "\u2026 2 of its line ends are hidden with what looks like a secret",
+    ]
+
+
+async def test_a_name_with_a_line_end_is_one_name() -> None:
+    approver = Says()
+    assert await desk(approver).allows("write_file", "/srv/a\nwrite /srv/b")
+    assert approver.questions[0].what.split("\n") == ["write /srv/a\\nwrite /srv/b"]

@@ -15,6 +15,7 @@ from ..seams import PermissionRequest
 from ..values import JsonObject
 from .answers import Answer, Question, Scope, may_be_kept
 from .approver import Approver
+from .claims import Claim
 from .decide import Decision, Step
 from .hiding import ADVICE, unseen
 from .lookalikes import odd_characters
@@ -49,7 +50,7 @@ def no_approver(scopes: Sequence[Scope], *, broken: bool = False) -> str:
 def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> Question:
     """The question, as it may be shown: redacted, and without the text of what is typed into a password prompt."""
     secret = any(claim.secret for claim in decision.asks)
-    what = "\n".join(claim.shown for claim in decision.asks)
+    what = "\n".join(map(_shown, decision.asks))
     arguments = request.call.arguments if not isinstance(request.call.arguments, str) else {}
     odd, scopes = odd_characters(what), may_be_kept(decision.asks)
     redact = ctx.redactor.text
@@ -68,6 +69,11 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
         broken=decision.step is Step.BROKEN,
         unseen=unseen(decision.asks, redact),
     )
+
+
+def _shown(claim: Claim) -> str:
+    """Commands and keys have lines; the name of a file with a line's end in it must not pass for two files."""
+    return claim.shown if claim.kind in ("command", "keys") else claim.shown.replace("\n", "\\n")
 
 
 def _details(arguments: JsonObject) -> JsonObject:

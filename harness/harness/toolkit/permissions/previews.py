@@ -21,12 +21,14 @@ def preview_of(text: str | None, scopes: Sequence[Scope], redact: Callable[[str]
     if text is None:
         return ""
     size = len(text.encode("utf-8", "replace"))  # a byte that is no UTF-8 is one character, and becomes one
-    lines = redact(text).removesuffix("\n").split("\n") if text else []
-    more = len(lines) - LINES
+    shown_text = redact(text)
+    lines = shown_text.removesuffix("\n").split("\n") if text else []
+    more, hidden = len(lines) - LINES, text.count("\n") - shown_text.count("\n")
     shown = [
         f"content, {size} {'byte' if size == 1 else 'bytes'}:",
         *(f"| {_line(line)}" for line in lines[:LINES]),
         *([f"\u2026 {more} more {'line' if more == 1 else 'lines'}"] if more > 0 else []),
+        *([f"\u2026 {hidden} of its line ends are hidden with what looks like a secret"] if hidden > 0 else []),
         *([LASTING] if not ONLY_THIS.issuperset(scopes) else []),
     ]
     return "\n".join(shown)
