@@ -14,7 +14,7 @@ from pydantic_ai.usage import RequestUsage
 from tests.support.agent_desk import AgentDesk, agent_desk
 from tests.support.model_server import Answer, Cut, Failure, Gate, Text, Usage, say
 
-from harness.agent.events import ModelRetry, Notice
+from harness.agent.events import AnswerDelta, ModelRetry, Notice
 from harness.agent.models import ModelProfile, Price
 from harness.agent.models.scripted import open_scripted
 from harness.agent.settings import AgentSettings
@@ -62,7 +62,7 @@ async def cancelled(desk: AgentDesk, gate: Gate) -> Any:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
         await gate.reached()
-        await desk.until(lambda: desk.agent.state.doing == "thinking")
+        await desk.seen_of(AnswerDelta)  # and with it what is reported at the beginning
         assert desk.agent.cancel()
     return results[0]
 
@@ -72,7 +72,7 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
     provider: str, reported: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    script = [Answer((gate, Text("never read")), usage=Usage(5000, 10)), say("never asked for")]
+    script = [Answer((Text("It begins.\n\n"), gate, Text("never read")), usage=Usage(5000, 10)), say("never asked for")]
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, provider=provider) as desk:
             result = await cancelled(desk, gate)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -19,6 +19,7 @@ from harness.agent.events import ConversationCompacted, TurnCompleted
 from harness.agent.models import ModelTable
 from harness.agent.opening import People
 from harness.agent.sessions import NewSession, SessionStore
+from harness.cli.prompt.commands import parse, run_command
 from harness.cli.prompt.context import PromptContext
 from harness.cli.prompt.deadlines import Deadlines
 from harness.tasks import background_tasks
@@ -178,6 +179,9 @@ async def test_compacting_that_waits_or_runs_is_cancelled_with_the_turn(
                     waiting.start_soon(compact)
                     if not in_turn:
                         await gate.reached()
+                        other = Shown()
+                        assert not await run_command(parse("/session new"), replace(here.desk.context, output=other))
+                        assert other.warnings == ["/session: not while /compact works: C-c cancels it"]
                     await anyio.wait_all_tasks_blocked()
                     assert agent.cancel()
                 assert said[0].endswith("! /compact: cancelled; the conversation is as it was")

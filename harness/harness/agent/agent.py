@@ -358,6 +358,11 @@ class Agent:
         """
         return await self._compacted(await self._opened())
 
+    @property
+    def is_compacting(self) -> bool:
+        """Whether :meth:`compact_between` waits, or works."""
+        return bool(self._shortening)
+
     async def compact_between(self) -> Compaction | None:
         """As :meth:`compact`, but after the turn that runs, and before the next one. :meth:`cancel` ends it.
 

@@ -149,8 +149,10 @@ async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_tu
         context.output.warn(parsed.message)
         return False
     command = parsed.command
-    if in_turn and command.refused_in_turn(parsed.args):
-        context.output.warn(f"/{command.name}: not while a turn runs: C-c or /kill turn ends it")
+    busy = in_turn or (context.agent is not None and context.agent.is_compacting)
+    if busy and command.refused_in_turn(parsed.args):
+        what = "a turn runs: C-c or /kill turn ends it" if in_turn else "/compact works: C-c cancels it"
+        context.output.warn(f"/{command.name}: not while {what}")
         return False
     try:
         await command.run(context, parsed.args)
