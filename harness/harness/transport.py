@@ -90,6 +90,9 @@ class Transport(ABC):
     max_channels: int | None = None
     """How many processes may be open at once, or None when nothing limits it (sshd's MaxSessions does)."""
 
+    renewals: int = 0
+    """How often it was lost and made anew, which it tells the log ``harness_backends.links`` each time."""
+
     @property
     def state(self) -> str:
         """What was last seen of the target itself, where it has a life of its own: a container's state and health."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
@@ -16,6 +17,8 @@ from .asyncssh_engine import AsyncsshTransport
 
 __all__ = ["LogIn", "RenewingTransport"]
 
+news = logging.getLogger("harness_backends.links")
+"""What is logged here, with these two arguments, is counted, traced and shown."""
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
@@ -33,6 +36,7 @@ class RenewingTransport(Transport):
         self._current: AsyncsshTransport | None = None
         self._renewing = anyio.Lock()
         self._failures = 0
+        self._lost: float | None = None
         self._final: HarnessError | None = None
 
     async def connect(self) -> AsyncsshTransport:
@@ -42,6 +46,7 @@ class RenewingTransport(Transport):
                 return self._current
             if self._final is not None:
                 raise self._final
+            again, self._lost = self._current is not None, self._lost or anyio.current_time()
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             await self._end()
             try:
@@ -55,6 +60,11 @@ class RenewingTransport(Transport):
                 raise
             self.max_channels = self._current.max_channels
             self._failures = 0
+            seconds, self._lost = anyio.current_time() - self._lost, None
+            if again:
+                self.renewals += 1
+                target = str(self.target)
+                news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
             return self._current
 
     @property

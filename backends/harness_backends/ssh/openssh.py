@@ -23,6 +23,8 @@ from .remote import new_nonce, remote_command
 __all__ = ["OpenSSHTransport"]
 
 logger = logging.getLogger(__name__)
+news = logging.getLogger("harness_backends.links")
+"""What is logged here, with these two arguments, is counted, traced and shown."""
 
 DEFAULT_CHANNELS = 9
 """sshd's default MaxSessions is 10, and one is left for the operator."""
@@ -46,6 +48,7 @@ class OpenSSHTransport(Transport):
         self.max_channels = self._fewest = self._budget.limit
         self._renewing = anyio.Lock()
         self._failures = 0
+        self._lost: float | None = None
         self._final: ConnectError | None = None
 
     async def open_process(self, argv: Sequence[str]) -> Process:
@@ -177,6 +180,7 @@ class OpenSSHTransport(Transport):
         async with self._renewing:
             if self._final is not None:
                 raise self._final
+            self._lost = self._lost or anyio.current_time()
             await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
             try:
                 self._master = placed_again(self._master)
@@ -191,6 +195,10 @@ class OpenSSHTransport(Transport):
             self._lease.close()
             self._lease = lease
             self._failures = 0
+            self.renewals += 1
+            target, seconds = str(self.target), anyio.current_time() - self._lost
+            self._lost = None
+            news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
 
     def interactive_argv(self, argv: Sequence[str]) -> list[str]:
         master = self._master

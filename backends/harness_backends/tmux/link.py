@@ -142,11 +142,12 @@ class Link:
             assert self._client is not None
             await self._client.closed.wait()
             self._settled = False
-            lost = anyio.current_time()
+            lost, renewals = anyio.current_time(), self.transport.renewals
             self.on_lost()
             await self._reopen(new_pane, on_back)
-            target, seconds = str(self.transport.target), anyio.current_time() - lost
-            news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+            if self.transport.renewals == renewals:  # else it has told of it
+                target, seconds = str(self.transport.target), anyio.current_time() - lost
+                news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
 
     async def _reopen(self, new_pane: Callable[[], NewPane], on_back: Callable[[bool], Awaitable[None]]) -> None:
         for delay in chain(BACKOFF, repeat(BACKOFF[-1])):
