@@ -209,3 +209,18 @@ async def test_a_link_that_asks_for_a_passphrase_again_holds_up_nobody_who_leave
     seat.signal("SIGTERM")
     assert await seat.ended() == 143
     assert b"sesame" not in seat.bytes
+
+
+@pytest.mark.parametrize("terminal", [(), ("--tmux",)], ids=["no terminal", "tmux"])
+async def test_a_link_that_was_lost_and_is_back_is_told_once(
+    seats: Seats, sshd: SshServer, terminal: tuple[str, ...]
+) -> None:
+    seat = seats.take(*options_of(sshd), *terminal, script=[], size=(100, 30))
+    await seat.on_screen("»", "scripted")
+    for pid in (*master_pids(seats.private / "run"), *sshd.session_pids()):
+        os.kill(pid, signal.SIGKILL)
+    seat.enter("!echo a''gain")
+    await seat.sees("\nagain\n", "the link was lost, and is back after")
+    seat.press("C-d")
+    assert await seat.ended() == 0
+    assert seat.history.count("is back after") == 1

@@ -129,12 +129,14 @@ class Serving:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Supplies]:
         from ...agent.sessions import SessionStore
+        from ...agent.trace.links import link_news
         from .conversations import Conversations
         from .deadlines import Deadlines
         from .operators import open_operator
 
         async with AsyncExitStack() as stack:
             toolkit = await self._toolkit(stack)
+            stack.enter_context(link_news(self._back))
             operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self._surface))
             stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
             tasks = await stack.enter_async_context(background_tasks())
@@ -177,6 +179,9 @@ class Serving:
 
     def _state(self) -> str:
         return self._execution.describe() if self._execution.has_terminal else ""
+
+    def _back(self, target: str, seconds: float) -> None:
+        self._warn(f"{target}: the link was lost, and is back after {seconds:.1f} s")
 
     def _warn(self, text: str) -> None:
         self._view.note(text, "warn")
