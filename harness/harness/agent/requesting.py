@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     InstructionPart,
@@ -101,6 +102,7 @@ class Requester:
     async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
         """One request. Refused before it is answered, it costs nothing; cancelled or cut off it does."""
         self.partial = None
+        await anyio.lowlevel.checkpoint()  # a cancel before it is sent costs nothing either
         stream: StreamedResponse | None = None
         try:
             async with model_request_stream(
