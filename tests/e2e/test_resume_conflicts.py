@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.model_server import Answer, Call, Gate, ModelServer, model_server, say
-from tests.support.program import Program
+from tests.support.program import Program, options_of
 from tests.support.seats import Seats, seats
+from tests.support.sshd import SshServer
 
 __all__ = ["seats"]
 
@@ -56,6 +57,21 @@ def test_a_run_goes_on_with_the_model_of_its_conversation(program: Program) -> N
         configure(program, server, "three", "four")
         assert "no model is chosen" in answered(program, "exec", "--last", "go on", code=125)[1]
         assert answered(program, "exec", "--session", "no such", "x", code=125)[1].count("\n") == 1
+
+
+@pytest.mark.timeout(300)
+def test_a_run_by_the_id_of_a_conversation_goes_where_that_was(program: Program, sshd: SshServer) -> None:
+    with model_server([say("there"), say("again")]) as server:
+        configure(program, server, "one")
+        told = answered(program, "--json", *options_of(sshd), "exec", "where are you?")[0].splitlines()[0]
+        begun = json.loads(told)
+        again = json.loads(
+            answered(program, "--json", "exec", "--session", begun["session_id"], "and now?")[0].splitlines()[0]
+        )
+        assert (again["session_id"], again["target"]) == (begun["session_id"], begun["target"])
+        assert again["target"].startswith("ssh://")
+        refused = answered(program, "--target", "local:", "exec", "--session", begun["session_id"], "x", code=125)[1]
+        assert "is with ssh://" in refused
 
 
 @pytest.mark.timeout(300)

@@ -127,7 +127,7 @@ async def test_nobody_denies_and_remembers() -> None:
 
 
 def ended(result: TurnResult, **more: object) -> Ended:
-    return Ended(result, "abcd", 5, 1.5, result.spent, **more)  # type: ignore[arg-type]  # of the fields
+    return Ended(result, "k3f9-02mx-7yqa", 5, 1.5, result.spent, **more)  # type: ignore[arg-type]  # of the fields
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_result_has_everything_that_a_program_needs() -> None:
     what = ended(TurnResult("completed", "yes", steps=1, spent=spent), refused=(QUESTION,), jobs=("7",))
     assert json.loads(as_json(result_json(what, "yes", ""))) == {
         "type": "result",
-        "session_id": "abcd",
+        "session_id": "k3f9-02mx-7yqa",
         "status": "completed",
         "exit_code": 126,
         "text": "yes",
@@ -183,7 +183,7 @@ def test_what_is_said_at_the_end_names_what_to_do() -> None:
     assert lines[0] == "it was enough"
     assert "run_shell reboot" in lines[1]
     assert "harness jobs wait 7" in lines[3]
-    assert lines[-1] == "to go on: harness exec --session abcd 'go on'"
+    assert lines[-1] == "to go on: harness exec --session k3f9-02mx-7yqa 'go on'"
 
 
 # -- events

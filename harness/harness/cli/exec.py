@@ -10,6 +10,7 @@ import click
 from ..context import ExecutionContext
 from .commands import command
 from .exec_prompt import given_prompt
+from .options import invocation_of
 from .output import warn
 from .runtime import Needs, Session, on_target, session_of
 from .streams import Interruption
@@ -81,10 +82,12 @@ def exec_(
 
     from ..agent.opening import load_agent
     from .exec_run import run_exec
-    from .exec_session import Chosen
+    from .exec_session import Chosen, choose_its_target
 
     if bool(session_id) + last + new > 1:
         raise click.UsageError("say one of --session, --last and --new")
+    if session_id:
+        choose_its_target(invocation_of(ctx), session_id)
     session = session_of(ctx)
     session.invocation.passes_codes = True
     chosen = Chosen(session_id, last)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ..agent.models import ModelFailure
+from ..agent.sessions.ids import is_session_id
 from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 
 if TYPE_CHECKING:
@@ -91,6 +92,6 @@ def outcome_lines(ended: Ended, failure: str) -> list[str]:
         lines.append("--approve allows such calls; docs/exec.md says how")
     for job_id in ended.jobs:
         lines.append(f"job {job_id} goes on on the target (harness jobs wait {job_id})")
-    if ended.result.status != "completed":
+    if ended.result.status != "completed" and is_session_id(ended.session_id):  # else it could not be stored
         lines.append(f"to go on: harness exec --session {ended.session_id} 'go on'")
     return lines

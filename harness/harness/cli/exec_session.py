@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
+from .resuming import WHERE, choices_for
+from .streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from ..agent.sessions import SessionStore, SessionSummary
+    from .options import Invocation
 
-__all__ = ["Chosen", "session_to_resume"]
+__all__ = ["Chosen", "choose_its_target", "session_to_resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,27 @@ class Chosen:
     def is_new(self) -> bool:
         """Neither is said."""
         return not (self.session or self.last)
+
+
+def choose_its_target(invocation: Invocation, session_id: str) -> None:
+    """Let the conversation say where the run goes to, when the command line does not. Blocks.
+
+    Raises:
+        HarnessError: there is no such conversation, or its container is gone.
+    """
+    from ..agent.sessions import SessionStore
+
+    if any(getattr(invocation.choices, name) is not None for name in WHERE):
+        return
+    found: list[SessionSummary] = []
+
+    async def find(interruption: Interruption) -> int:
+        found.append(await SessionStore().find(session_id))
+        return 0
+
+    if code := run_async(find):
+        raise click.exceptions.Exit(code)  # interrupted
+    invocation.choices = choices_for(found[0], invocation.choices, here=False)
 
 
 async def session_to_resume(store: SessionStore, chosen: Chosen, target: ExecutionContext) -> SessionSummary | None:

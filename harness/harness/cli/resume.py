@@ -133,7 +133,8 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
         await store.check_free(found[0].session_id)  # before a connection is opened for nothing
         return 0
 
-    _blocking(choose)
+    if code := _blocking(choose):
+        raise click.exceptions.Exit(code)  # interrupted
     invocation, summary = invocation_of(ctx), found[0]
     invocation.choices = choices_for(summary, invocation.choices, here=here)
     session = _session_for(ctx, summary)
