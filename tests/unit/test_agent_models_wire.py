@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import os
 import ssl
@@ -304,10 +306,15 @@ async def test_a_model_that_cannot_be_opened_says_why(
             monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
+    gc.collect()
+    before = asyncio.all_tasks()
     with pytest.raises(ConfigError) as caught:
         async with open_model(profile, environ={"K": KEY}):
             raise AssertionError("it must not open")
     assert said in str(caught.value)
+    del caught
+    gc.collect()  # what was half made is gone by now, and begins nothing in this loop
+    assert asyncio.all_tasks() <= {asyncio.current_task()} | before
 
 
 async def test_the_first_usual_variable_that_is_set_counts() -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
+from traceback import clear_frames
 from typing import Any, cast
 
 import anyio
@@ -80,8 +81,17 @@ def _made(profile: ModelProfile, key: str) -> tuple[Provider[Any], OpenModel]:
     except ConfigError:
         raise
     except Exception as error:  # every provider's library has errors of its own
-        raise ConfigError(str(model_failure(error, profile))) from None
+        said = str(model_failure(error, profile))
+        _let_go(error)
+        raise ConfigError(said) from None
     return provider, OpenModel(profile, model, _settings(profile, model), context_limit_of(profile))
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop what was half made now, in this thread: in one with an event loop its end would begin a task that fails."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 # -- the provider
