@@ -21,11 +21,14 @@ from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
 from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
 
+WIDE = "芝麻开门吧"
 LINES = st.one_of(
     st.sampled_from([text.replace("{}", SECRET) for text, _ in NAMED]),
     st.sampled_from([*TOKENS, *(text for text in ORDINARY if len(text) < 2_000), key()]),
     st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=40),
     st.just(f"said {KNOWN} twice"),
+    st.sampled_from([f"令牌是{TOKENS[0]}。请不要外传", f"密码{KNOWN}在https://bob:密码x@h/里", f"口令是{WIDE}。完"]),
+    st.text(alphabet="磁盘满。a1_-:/@='\" ", max_size=40),
 )
 
 
@@ -38,7 +41,7 @@ def streamed(redactor: PatternRedactor, text: str, cuts: list[int]) -> str:
 
 @given(st.lists(LINES, max_size=6).map("\n".join), st.lists(st.integers(0, 10_000), max_size=12))
 def test_wherever_it_is_cut_the_same_is_shown(text: str, cuts: list[int]) -> None:
-    redactor = PatternRedactor([KNOWN])
+    redactor = PatternRedactor([KNOWN, WIDE])
     assert streamed(redactor, text, cuts) == redactor.text(text)
 
 
@@ -56,6 +59,14 @@ def test_ordinary_lines_and_prompts_are_shown_at_once() -> None:
     assert stream.feed("hunter2-x") == ""
     assert stream.feed("\n") == f"{MARK}\n"
     assert stream.flush() == ""
+
+
+@pytest.mark.parametrize("text", ["磁盘已满。正在清理", "ディスクが一杯です。", "ดิสก์เต็ม", "디스크가", "运行docker命令"])
+def test_scripts_without_spaces_are_shown_as_they_come(text: str) -> None:
+    stream = StreamRedactor(PatternRedactor([WIDE]))
+    assert "".join(stream.feed(letter) for letter in text) == text
+    assert "".join(stream.feed(letter) for letter in f"口令{WIDE}。") == f"口令{MARK}。"
+    assert stream.feed("://bob:密") == ""
 
 
 def test_a_line_without_an_end_is_not_held_for_ever() -> None:

@@ -40,7 +40,7 @@ class PatternRedactor(Redactor):
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         known = {form for secret in secrets for form in forms(secret)}
         self._known = sorted(known, key=lambda form: (-len(form), form))
-        self._broken = [form for form in self._known if any(letter.isspace() for letter in form)]
+        self._broken = [form for form in self._known if not form.isascii() or any(letter.isspace() for letter in form)]
         self._patterns = [_compiled(pattern) for pattern in patterns]
 
     @classmethod

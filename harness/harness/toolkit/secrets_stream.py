@@ -20,7 +20,9 @@ KEY_HELD = 64 << 10
 """Characters of a private key that has not ended."""
 CONTEXT = 2 << 10
 """Characters of the line that were shown already and are looked at again with what follows."""
-_LAST_WORD = re.compile(r"\S*\Z")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff"
+_BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{_UNSPACED}-]*[{_UNSPACED}]")
+"""The beginning of a word up to its last sign of a script that writes no spaces, and before anything such as ``://``."""
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
 
 
@@ -28,11 +30,14 @@ def safe_end(text: str) -> int:
     """How much of a text, whose end has not come, can be shown: what follows will not make a secret of it. Pure.
 
     Whole lines are, but for a private key that has not ended. Of the last line it is all but its last word, and only
-    what stands before the first name of a secret, or right after that.
+    what stands before the first name of a secret, or right after that. Where a script writes no spaces, as those of
+    China and Japan, each of its signs ends a word: no secret of a known form has one.
     """
     line = text.rfind("\n") + 1
     tail = text[line:]
     word = max(tail.rfind(" "), tail.rfind("\t"), tail.rfind("\r")) + 1
+    if not tail.isascii() and (unspaced := _BEFORE_UNSPACED.match(tail, word)):
+        word = unspaced.end()
     trigger = compiled(TRIGGER).search(lowered(tail))
     end = line + (min(word, trigger.end()) if trigger else word)
     begin = text.rfind("-----BEGIN")
