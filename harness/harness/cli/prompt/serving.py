@@ -277,7 +277,7 @@ class Serving:
             redact = self._loop.supplies.toolkit.redactor.text
             self._loop.agent.tell(
                 f"[harness: before the operator approved the call of {call.name} they changed it. "
-                f"What ran instead: {redact(subject_of(call))}]"
+                f"What they approved instead: {redact(subject_of(call))}]"
             )
 
     def _begun_anew(self, conversation: Conversation) -> None:
