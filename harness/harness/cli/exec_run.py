@@ -122,7 +122,7 @@ async def _opened(
     if request.budget is not None:
         await to_thread.run_sync(_check_price, profile)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
+        servers = await stack.enter_async_context(with_servers(session, servers_of(session), catalogue.registry))
         toolkit = await stack.enter_async_context(
             open_toolkit(request.toolkit, catalogue=catalogue, variables=variables)
         )
@@ -140,6 +140,7 @@ async def _opened(
             models=request.models,
             config_file=session.invocation.choices.config_file,
             observers=await stack.enter_async_context(watching),
+            servers=servers,
         )
         found = await stack.enter_async_context(open_conversation(begun, target, toolkit, store))
         for line in found.in_flight.splitlines():

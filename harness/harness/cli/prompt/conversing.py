@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...agent.settings import AgentSettings
     from ...agent.subagents import Subagents
     from ...agent.trace import Observer
+    from ...mcp.sources import McpSources
     from ...toolkit.assembly import Toolkit
     from ...toolkit.values import JsonObject
 
@@ -56,6 +57,8 @@ class Begun:
     config_file: str | None = None
     """That of ``--config``, whose targets sub-agents may be sent to."""
     observers: Sequence[Observer] = ()
+    servers: McpSources | None = None
+    """Other servers, whose tools are offered as they are at the moment."""
 
 
 @dataclass
@@ -113,6 +116,8 @@ async def open_conversation(
                 open_one=observed(open_model, begun.observers),
             )
         )
+        if begun.servers is not None:
+            stack.enter_context(begun.servers.attached(agent.executor.registry))
         stack.enter_context(watching(agent.events, begun.observers))
         await stack.enter_async_context(watched_by_operators(agent))
         note = await _in_flight(stored, log, toolkit, agent) if stored is not None else why

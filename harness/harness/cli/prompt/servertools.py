@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 if TYPE_CHECKING:
+    from ...mcp.sources import McpSources
     from ...settings import Choices
     from ...toolkit.registry import Registry
 
@@ -19,7 +20,9 @@ MARGIN = 5.0
 
 
 @asynccontextmanager
-async def server_tools(choices: Choices, registry: Registry, say: Callable[[str], None]) -> AsyncIterator[None]:
+async def server_tools(
+    choices: Choices, registry: Registry, say: Callable[[str], None]
+) -> AsyncIterator[McpSources | None]:
     """Start the servers of the settings and put their tools into a registry, as far as they list them in time.
 
     Raises:
@@ -32,7 +35,7 @@ async def server_tools(choices: Choices, registry: Registry, say: Callable[[str]
         say(text)
     configs = tuple(server for server in found.servers if not server.disabled)
     if not configs:
-        yield
+        yield None
         return
     from ...mcp.sources import open_sources
 
@@ -40,4 +43,4 @@ async def server_tools(choices: Choices, registry: Registry, say: Callable[[str]
         logging.getLogger(name).setLevel(logging.CRITICAL)
     async with open_sources(registry, configs, notice=say) as sources:
         await sources.wait_listed(max(server.start_timeout + server.timeout for server in configs) + MARGIN)
-        yield
+        yield sources

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
+    from ...mcp.sources import McpSources
     from ...toolkit.assembly import Toolkit
     from .app import Wanted
 
@@ -61,6 +62,7 @@ class Serving:
         self._settings: AgentSettings | None = None
         self._models: ModelTable | None = None
         self._observers: Sequence[Observer] = ()
+        self._servers: McpSources | None = None
         self._facing = facing
         self._timed = TimedApproval()
         self._surface = facing.surface
@@ -138,6 +140,8 @@ class Serving:
             toolkit = await self._toolkit(stack)
             stack.enter_context(link_news(self._back))
             operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self._surface))
+            if self._servers is not None:
+                stack.enter_context(self._servers.attached(operator.executor.registry))
             stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
             tasks = await stack.enter_async_context(background_tasks())
             models = await self._table()
@@ -162,7 +166,7 @@ class Serving:
         choices, variables = self._session.invocation.choices, dict(self._session.settings.config.env)
         settings = for_agents(await to_thread.run_sync(load_toolkit_settings, choices))
         catalogue = await to_thread.run_sync(load_catalogue, settings.tools)
-        await stack.enter_async_context(server_tools(choices, catalogue.registry, self._warn))
+        self._servers = await stack.enter_async_context(server_tools(choices, catalogue.registry, self._warn))
         toolkit = await stack.enter_async_context(open_toolkit(settings, catalogue=catalogue, variables=variables))
         for problem in toolkit.problems:
             self._warn(problem)
@@ -265,6 +269,7 @@ class Serving:
             observers=self._observers,
             models=self._models,
             config_file=self._session.invocation.choices.config_file,
+            servers=self._servers,
         )
 
     def _catch_up(self) -> None:
