@@ -10,7 +10,7 @@ from .events import Origin, TurnStatus
 from .sessions import ConversationLog, SessionNote, StoredConversation
 from .usage import Spent
 
-__all__ = ["SubagentLog", "spent_in", "texts_of"]
+__all__ = ["SubagentLog", "at_work", "spent_in", "texts_of"]
 
 KIND = "subagent"
 """Of the notes."""
@@ -57,6 +57,18 @@ def texts_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[str]]:
             before = [] if facts["what"] == "replaced" else found.get(session, [])
             found[session] = [*before, *map(str, messages)]
     return found
+
+
+def at_work(stored: StoredConversation) -> Mapping[str, str]:
+    """The turns of the sub-agents that were at work when harness died, by their sessions. Pure."""
+    turn = stored.unfinished
+    open_turns: dict[str, str] = {}
+    for facts in _facts(note for note in stored.notes if turn is not None and note.at >= turn.started):
+        if facts["what"] == "turn_started":
+            open_turns[str(facts["agent"])] = str(facts.get("turn_id"))
+        elif facts["what"] == "turn_ended":
+            open_turns.pop(str(facts["agent"]), None)
+    return open_turns
 
 
 def spent_in(stored: StoredConversation) -> Spent:

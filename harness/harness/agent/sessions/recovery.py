@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ...context import ExecutionContext
 from ...results import Job, Status
@@ -27,6 +28,7 @@ LISTED = 20
 READ = 200
 """Of the newest calls in the audit, so many are looked at."""
 QUESTION = "ask_user_question"
+NO_AGENTS: Mapping[str, str] = MappingProxyType({})
 NEVER = "it never ran: harness ended before it began"
 ADVICE = (
     "What has ended is not to be run again. Before you repeat what nobody knows the end of, look at the target's state."
@@ -56,12 +58,18 @@ class InFlight:
 
 
 async def in_flight(
-    stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger, execution: ExecutionContext
+    stored: StoredConversation,
+    ledger: SqliteLedger | NoRoomLedger,
+    execution: ExecutionContext,
+    agents: Mapping[str, str] = NO_AGENTS,
 ) -> InFlight:
     """What was running in a conversation when its harness died, and what is known of it now.
 
     For after the executor of the session was opened: it asks the target what came of calls whose harness is gone. On
     another target nothing is known but that the turn was cut off.
+
+    Args:
+        agents: the turns of sub-agents that were at work, by their sessions.
 
     Raises:
         HarnessError: the ledger or the target could not be asked.
@@ -70,11 +78,14 @@ async def in_flight(
     if stored.session.identity != execution.identity:  # ids of jobs mean something else here
         return replace(_told(stored, None, ()), ended=tuple(sorted(jobs_left(stored.notes))))
     calls = await _calls(stored, ledger)
-    left, begun = jobs_left(notes), {_job_of(call) for call in calls or ()} - {""}
+    theirs = [] if calls is None else await _calls_of_agents(stored, ledger, agents)
+    here = [call for call in theirs if call.call.get("backend") == execution.identity]
+    left, begun = jobs_left(notes), {_job_of(call) for call in (*(calls or ()), *here)} - {""}
     jobs = [job for job in await execution.jobs() if job.job_id in left | begun] if left | begun else []
     running = tuple(job for job in jobs if job.status is Status.RUNNING)
     listed = [job for job in jobs if job.job_id in left - begun]
-    told = _told(stored, None if calls is None else _fates(stored, calls), listed)
+    fates = None if calls is None else [*_fates(stored, calls), *_fates_of_agents(theirs, execution.identity)]
+    told = _told(stored, fates, listed)
     ended = left - {job.job_id for job in running}
     return replace(told, running=running, ended=tuple(sorted(ended)))
 
@@ -88,6 +99,18 @@ async def _calls(stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger
         return None
     session = stored.session
     return of_the_kill(await ledger.calls_of(session.session_id, limit=READ), turn.turn_id, session.changed)
+
+
+async def _calls_of_agents(
+    stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger, agents: Mapping[str, str]
+) -> list[AuditCall]:
+    found: list[AuditCall] = []
+    if not isinstance(ledger, SqliteLedger):
+        return found
+    for session_id, turn_id in agents.items():
+        calls = await ledger.calls_of(session_id, limit=READ)
+        found += of_the_kill(calls, turn_id, stored.session.changed)
+    return found
 
 
 def taken_up(found: InFlight, log: ConversationLog, events: EventBus) -> None:
@@ -111,6 +134,22 @@ def _imported(stored: StoredConversation, what: str) -> int:
 def _fates(stored: StoredConversation, calls: Sequence[AuditCall]) -> list[Fate]:
     waited = never_begun(pending_calls(stored.messages), calls)
     return [*(Fate(_what(one.call), _became(one)) for one in calls), *(Fate(_what(one), NEVER) for one in waited)]
+
+
+def _fates_of_agents(calls: Sequence[AuditCall], identity: str) -> list[Fate]:
+    return [Fate(f"{_what(one.call)} (of {_agent(one)})", _became_there(one, identity)) for one in calls]
+
+
+def _agent(call: AuditCall) -> str:
+    return str(call.call.get("agent_id") or "a sub-agent")
+
+
+def _became_there(call: AuditCall, identity: str) -> str:
+    """On another target than this one nobody has asked yet, and its jobs have other ids."""
+    there = call.call.get("backend")
+    if there == identity or call.outcome or call.call.get("kind") == "refused":
+        return _became(call)
+    return f"nobody knows yet what came of it on {there}"
 
 
 def jobs_left(notes: Iterable[SessionNote]) -> frozenset[str]:

@@ -184,9 +184,10 @@ def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
 
 async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent) -> str:
     from ...agent.sessions.recovery import in_flight, taken_up
+    from ...agent.subagent_notes import at_work
 
     try:
-        found = await in_flight(stored, toolkit.ledger, agent.execution)
+        found = await in_flight(stored, toolkit.ledger, agent.execution, at_work(stored))
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}"
     if stored.session.identity != agent.execution.identity:
