@@ -254,6 +254,9 @@ async def test_conversations_are_named_listed_resumed_and_exported(
         before = await store.create(NewSession(target="local:", identity="local:", name="before"))
         await here.behind.agent.turn("how is the disk?")
         assert await here.type("/session name disks") == f"session {here.summary_id} is called 'disks'"
+        assert "is called 'key [redacted]'" in await here.type(f"/session name key ghp_{'a1' * 18}")
+        assert (await store.find(here.summary_id)).name == "key [redacted]"
+        await here.type("/session name disks")
         assert f"session {here.summary_id} 'disks', begun " in await here.type("/session")
         listed = await here.type("/session list")
         assert "disks (this one)" in listed

@@ -91,6 +91,7 @@ class SessionCommand(SlashCommand):
         await context.front.open_session(summary.session_id)
 
     async def _rename(self, context: PromptContext, name: str) -> None:
+        name = context.toolkit.redactor.text(name)
         summary = await _store(context).rename(agent_of(context).session_id, name)
         context.output.say(f"session {summary.session_id} is called {name!r}" if name else "the name is gone")
 
