@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.completion import Completion, get_common_complete_suffix
+from prompt_toolkit.document import Document
 
 from harness.agent.events import AnswerDelta, ReasoningDelta
 from harness.cli.prompt.approvals import Change, Unclear, asking_of, editable, parse_approval
-from harness.cli.prompt.completing import named, path_word
+from harness.cli.prompt.completing import MOST, named, path_word
 from harness.cli.prompt.conversations import joined
 from harness.cli.prompt.editor import _continues
 from harness.cli.prompt.history import KEPT, EnteredBefore
@@ -167,6 +169,18 @@ def test_names_are_offered_as_the_shell_takes_them() -> None:
     plain = path_word("see /d/a")
     assert plain is not None
     assert named(plain, entries)[0] == ("/d/a b", "a b")
+
+
+def test_of_very_many_names_tab_types_only_what_all_have_in_common() -> None:
+    word = path_word("!rm /d/b")
+    assert word is not None
+    names = [f"backup-{number:05d}" for number in range(10_000)]
+    texts = [text for text, _ in named(word, [DirEntry(name, "file") for name in names])]
+    offered = [Completion(text, -word.length) for text in texts]
+    assert (len(texts), texts[1]) == (MOST, "/d/backup-00001")
+    assert get_common_complete_suffix(Document("!rm /d/b"), offered) == "ackup-0"
+    hidden = [DirEntry(name, "file") for name in ("backup-00000", "backup-1", "backup-\x1b", "c")]
+    assert [text for text, _ in named(word, hidden)] == ["/d/backup-00000", "/d/backup-1"]
 
 
 # -- the keyboard

@@ -73,10 +73,9 @@ def named(word: PathWord, entries: Iterable[DirEntry]) -> list[tuple[str, str]]:
     """What could stand in the place of the word: a text, and what is shown of it. Pure."""
     hidden = word.start.startswith(".")
     fitting = [one for one in entries if one.name.startswith(word.start) and (hidden or not one.name.startswith("."))]
+    visible = sorted((one for one in fitting if one.name.isprintable()), key=lambda one: one.name)
     found = []
-    for entry in sorted(fitting, key=lambda one: one.name)[:MOST]:
-        if not entry.name.isprintable():
-            continue  # nobody could see what the line then says
+    for entry in [*visible[: MOST - 1], *visible[MOST - 1 :][-1:]]:  # the last one: Tab types what all have in common
         ending = "/" if entry.type == "dir" else ""
         name = _SPECIAL.sub(r"\\\1", entry.name) if word.quoted else entry.name
         found.append((f"{word.shown}{name}{ending}", f"{entry.name}{ending}"))
