@@ -25,7 +25,7 @@ from .output import OutputCollector
 from .pane import Pane
 from .refusals import files_gone
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, pane_options
+from .setup import NewPane, log_files, pane_files, window_commands
 
 __all__ = ["PaneTable"]
 
@@ -248,18 +248,13 @@ class PaneTable:
         setup = self._link.setup
         await self._shell.call(f"umask 077\n{pane_files(setup, new)}")
         reply = await self._link.shell.call(f'umask 077\n{log_files(setup, new)}echo "$hx_umask"')
-        mask = reply.text.strip() or "022"
-        session = f"={setup.session}:"
-        command = f"umask {mask}; {setup.pane_command(new)}"
-        blocks = await self._link.request(
-            ("new-window", "-d", "-t", session, "-n", new.name, "-P", "-F", "#{window_id} #{pane_id}", command)
-        )
-        window, pane_id = blocks[-1].text.split()
+        commands = window_commands(setup, new, reply.text.strip(), "#{window_id} #{pane_id}")
+        blocks = await self._link.request(*commands)
+        window, pane_id = blocks[0].text.split()
         pane = Pane(
             pane_id, window, new.name, new.uid, new.shell.rpartition("/")[2].replace("busybox", "ash"), new.nonce
         )
         self.by_id[pane_id] = pane
-        await self._link.request(*pane_options(setup, new, window))
         return pane
 
     def window_closed(self, window: str) -> None:

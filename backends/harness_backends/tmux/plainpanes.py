@@ -15,7 +15,7 @@ from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
 from .refusals import files_gone, session_refusal
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, pane_options, setup_script
+from .setup import NewPane, log_files, pane_files, setup_script, window_commands
 from .tagged import PaneFacts, facts_script, parse_facts
 
 __all__ = ["PlainPane", "PlainPanes"]
@@ -177,11 +177,7 @@ class PlainPanes:
         reply = await self.tmux.shell.call(
             f'umask 077\n{pane_files(setup, new)}{log_files(setup, new)}echo "$hx_umask"'
         )
-        command = f"umask {reply.text.strip() or '022'}; {setup.pane_command(new)}"
-        session = f"={setup.session}:"
-        where = ("new-window", "-d", "-t", session, "-n", new.name, "-P", "-F", "#{window_id}", command)
-        window = (await self.tmux.request(where))[0].text
-        await self.tmux.request(*pane_options(setup, new, window))
+        await self.tmux.request(*window_commands(setup, new, reply.text.strip(), "#{window_id}"))
 
     async def kill(self, known: PlainPane) -> None:
         """End a pane and what runs in it."""

@@ -24,6 +24,7 @@ __all__ = [
     "pane_files",
     "setup_script",
     "shells_script",
+    "window_commands",
 ]
 
 HOOKS = {
@@ -213,6 +214,22 @@ def server_options(setup: Setup) -> list[tuple[str, ...]]:
         ("set-option", "-wg", "aggressive-resize", "off"),
     ]
     return options
+
+
+def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list[tuple[str, ...]]:
+    """What makes a window with a pane that is ours, to be sent at once; the first answer is ``shown``, a format.
+
+    tmux carries out what it is sent at once without a look at other clients. So whoever lists the panes sees each with
+    its marks, or does not see it yet: of two with one name that are made at the same moment, the later sees the
+    earlier. Until it has its name the window has one that nobody else uses, by which the commands find it.
+    """
+    session, alone = f"={setup.session}:", f"hx{pane.uid}"
+    command = f"umask {umask or '022'}; {setup.pane_command(pane)}"
+    return [
+        ("new-window", "-d", "-t", session, "-n", alone, "-P", "-F", shown, command),
+        *pane_options(setup, pane, f"{session}{alone}"),
+        ("rename-window", "-t", f"{session}{alone}", pane.name),
+    ]
 
 
 def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ...]]:
