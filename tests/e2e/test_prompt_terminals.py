@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from tests.support.model_server import Answer, Gate, Text, call, say
@@ -192,6 +193,13 @@ async def test_a_library_that_is_missed_only_behind_the_prompt_is_named(seats: S
     assert "internal error" not in seat.history
 
 
+def cut(seats: Seats, sshd: SshServer) -> None:
+    """Kill the master and its session, which may end with its client."""
+    for pid in (*master_pids(seats.private / "run"), *sshd.session_pids()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 async def test_a_link_that_asks_for_a_passphrase_again_holds_up_nobody_who_leaves(
     seats: Seats, sshd: SshServer
 ) -> None:
@@ -201,8 +209,7 @@ async def test_a_link_that_asks_for_a_passphrase_again_holds_up_nobody_who_leave
     await seat.sees("Enter passphrase")
     seat.enter("open sesame")
     await seat.on_screen("»", "scripted", "idle")
-    for pid in (*master_pids(seats.private / "run"), *sshd.session_pids()):
-        os.kill(pid, signal.SIGKILL)
+    cut(seats, sshd)
     seat.enter("!echo again")
     await seat.sees("asks:", "running your command")
     await seat.on_screen("Enter passphrase")
@@ -217,8 +224,7 @@ async def test_a_link_that_was_lost_and_is_back_is_told_once(
 ) -> None:
     seat = seats.take(*options_of(sshd), *terminal, script=[], size=(100, 30))
     await seat.on_screen("»", "scripted")
-    for pid in (*master_pids(seats.private / "run"), *sshd.session_pids()):
-        os.kill(pid, signal.SIGKILL)
+    cut(seats, sshd)
     seat.enter("!echo a''gain")
     await seat.sees("\nagain\n", "the link was lost, and is back after")
     seat.press("C-d")
