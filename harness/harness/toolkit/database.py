@@ -5,6 +5,7 @@ Everything here blocks. What is committed is on the disk.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sqlite3
@@ -25,8 +26,6 @@ __all__ = ["BUSY_LIMIT", "Content", "PrivateDatabase", "transaction"]
 BUSY_LIMIT = 5.0
 """Seconds to wait for another process that writes."""
 PAUSE = 0.02
-CHECKED_SIZE = 8 << 20
-"""Bytes up to which a database is looked through before it is written to."""
 ALONE_LIMIT = 500
 """Milliseconds to wait for a process that has the database open: then its files are there, and were not readable."""
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -39,12 +38,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a database holds: what errors call it, its file, the statements that make it, and their version."""
+    """What a database holds: what errors call it, its file, the statements that make it, and their version.
+
+    It is looked through for damage before it is written to, up to ``looked_through`` bytes.
+    """
 
     name: str
     file: str
     version: int
     schema: tuple[str, ...]
+    looked_through: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ class PrivateDatabase:
         version = self._version(db)
         if not version:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        elif self.path.stat().st_size <= CHECKED_SIZE:
+        elif self.path.stat().st_size <= self.content.looked_through:
             self._look_through(db)
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":

@@ -95,6 +95,7 @@ class Glob(Tool[_Arguments]):
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.directory)
         found, ignored = listing.entries, len(listing.ignored)
+        # find has matched the names already, unless it had to look at more than was asked for
         if not (pattern.anywhere and listing.engine == "find" and query.hidden == args.include_hidden):
             found = [entry for entry in listing.entries if pattern.matches(entry.path)]
             ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)

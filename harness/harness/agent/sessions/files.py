@@ -11,7 +11,7 @@ from .schema import SCHEMA, VERSION
 
 __all__ = ["sessions_database", "sessions_directory"]
 
-CONTENT = Content(name="the conversations", file="sessions.db", version=VERSION, schema=SCHEMA)
+CONTENT = Content(name="the conversations", file="sessions.db", version=VERSION, schema=SCHEMA, looked_through=8 << 20)
 
 
 def sessions_directory(environ: Mapping[str, str] | None = None) -> Path:

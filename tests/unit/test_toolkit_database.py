@@ -1,0 +1,52 @@
+"""A database of one user: damage is found before anything is written, up to the size that its content names."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.toolkit.database import Content, PrivateDatabase
+
+SCHEMA = ("CREATE TABLE words (word TEXT NOT NULL)", "CREATE INDEX by_word ON words (word)")
+ADD = "INSERT INTO words VALUES (?)"
+
+
+def database(directory: Path, looked_through: float = math.inf) -> PrivateDatabase:
+    return PrivateDatabase(directory, Content("the words", "words.db", 1, SCHEMA, looked_through))
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A directory with a database in which an index lacks what its table has."""
+    directory = tmp_path / "words"
+    database(directory).write(lambda db: db.executemany(ADD, [(f"word {number}",) for number in range(50)]))
+    with closing(sqlite3.connect(directory / "words.db")) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'by_word'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with (directory / "words.db").open("r+b") as file:
+        file.seek((root - 1) * size + 3)
+        file.write(b"\xff\xff")
+    return directory
+
+
+def test_a_damaged_database_is_not_written_to(damaged: Path) -> None:
+    before = (damaged / "words.db").read_bytes()
+    with pytest.raises(HarnessError, match=r"the words in .* the file is damaged"):
+        database(damaged).write(lambda db: db.execute(ADD, ("more",)))
+    assert (damaged / "words.db").read_bytes() == before
+
+
+def test_a_database_beyond_the_size_that_is_looked_through_is_opened_as_it_is(damaged: Path) -> None:
+    with closing(database(damaged, looked_through=0).open()) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_nothing_is_made_to_read(tmp_path: Path) -> None:
+    assert database(tmp_path / "none").read(lambda db: 1, 0) == 0
+    assert not (tmp_path / "none").exists()
