@@ -87,6 +87,8 @@ class Command:
     on_output: OutputCallback | None = field(default=None, compare=False)
     on_stderr: OutputCallback | None = field(default=None, compare=False)
     max_output: int = DEFAULT_MAX_OUTPUT
+    helper: bool = False
+    """A tool runs it for its own work: its job is marked, so that lists of commands need not show it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,8 @@ class ExecutionContext:
     ) -> ShellResult:
         """Run a command in a fresh ``sh`` beside the terminal, if there is one: no pane shows it, or is waited for.
 
-        For the work of tools, such as a search. Its streams are separate; it is ended after ``timeout`` seconds. The
-        arguments are those of :meth:`run_shell`.
+        For the work of tools, such as a search: its job is marked as a helper. Its streams are separate; it is ended
+        after ``timeout`` seconds. The arguments are those of :meth:`run_shell`.
         """
         request = Command(
             command=check_text(command, "a command"),
@@ -143,6 +143,7 @@ class ExecutionContext:
             env=_env(self._config.env, env),
             stdin=_input(stdin),
             max_output=max(0, max_output),
+            helper=True,
         )
         return await self._backend.jobs.run(request)
 

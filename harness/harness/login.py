@@ -12,12 +12,14 @@ import os
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import anyio
+
+from .continued import when_continued
 
 __all__ = ["LoginQuestion", "Prompter", "TerminalPrompter", "current_prompter", "use_prompter"]
 
@@ -89,8 +91,14 @@ def _echo(terminal: int, *, on: bool) -> Iterator[None]:
     local = wanted[3] | termios.ICANON | termios.ISIG
     wanted[3] = local | termios.ECHO if on else local & ~termios.ECHO
     termios.tcsetattr(terminal, termios.TCSAFLUSH, wanted)
+
+    def again() -> None:
+        with suppress(termios.error):  # the terminal is gone, which whoever reads it finds out
+            termios.tcsetattr(terminal, termios.TCSANOW, wanted)
+
     try:
-        yield
+        with when_continued(terminal, again):
+            yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 

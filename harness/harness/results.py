@@ -89,6 +89,8 @@ class Job:
     pane: str | None = None
     owner: str | None = None
     cwd: str | None = None
+    helper: bool = False
+    """It was the work of a tool, beside the terminal: nobody asked for this command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,15 @@ class OutputPart:
     """A part of one stream of a job. ``start`` is the byte of the stream with which ``data`` begins.
 
     ``size`` is how many bytes the stream has now, so that there is more when ``end`` is below it. ``lost`` counts the
-    bytes between what was asked for and ``start`` that the target no longer has.
+    bytes between what was asked for and ``start`` that the target no longer has. ``gone``: the job has ended, and
+    the target no longer has all of the stream: its file was removed, or cut short.
     """
 
     data: bytes = b""
     start: int = 0
     size: int = 0
     lost: int = 0
+    gone: bool = False
 
     @property
     def end(self) -> int:

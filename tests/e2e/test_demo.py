@@ -74,6 +74,7 @@ def test_the_command_leaves_nothing_behind(scratch: Path) -> None:
     assert "Cleaned up" in output
     assert survivors(scratch) == []
     assert list((scratch / "tmp").iterdir()) == []
+    assert not Path(f"/tmp/tmux-{os.getuid()}/harness-demo-{demo.pid}").exists()
 
 
 def test_with_keep_the_printed_command_attaches_to_the_session(scratch: Path) -> None:

@@ -24,6 +24,7 @@ from tests.support.mcp_session import subscribe
 
 LIMIT = 60
 FREE = '[permissions]\nmode = "auto"\n'
+ACCEPT = "application/json, text/event-stream"
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def post(server: HttpProgram, body: bytes | None = None, **headers: str | None) 
         "Host": f"127.0.0.1:{server.port}",
         "Authorization": f"Bearer {server.token}",
         "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
+        "Accept": ACCEPT,
     }
     sent = usual | {name.replace("_", "-"): value for name, value in headers.items()}
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
@@ -171,7 +172,7 @@ def post(server: HttpProgram, body: bytes | None = None, **headers: str | None) 
         with suppress(OSError):  # it was refused before it was read
             connection.send(content)
         answer = connection.getresponse()
-        first = answer.read(200)
+        first = answer.read(400)
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, first
     finally:
         connection.close()
@@ -213,6 +214,36 @@ def test_a_page_of_the_server_itself_may_ask(server: HttpProgram) -> None:
 def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on(server: HttpProgram) -> None:
     assert post(server, b"[" + b" " * (5 << 20) + b"]")[0] == 413
     assert post(server)[0] == 200
+
+
+def test_a_client_that_counts_anew_in_its_old_session_never_gets_the_output_of_another_command(
+    server: HttpProgram, tmp_path: Path
+) -> None:
+    session = post(server)[1]["mcp-session-id"]
+    sent = {"Authorization": f"Bearer {server.token}", "Accept": ACCEPT, "Content-Type": "application/json"}
+
+    def asked(number: int | str, command: str) -> bytes:
+        params = {"name": "run_shell", "arguments": {"command": command}}
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+
+    post(server, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', Mcp_Session_Id=session)
+    first = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
+    body = asked(1, f"touch {tmp_path}/runs; until [ -e {tmp_path}/gate ]; do sleep 0.05; done; echo first")
+    first.request("POST", "/mcp", body, sent | {"Mcp-Session-Id": session})
+    while not (tmp_path / "runs").exists():
+        assert post(server, b'{"jsonrpc":"2.0","id":"p","method":"ping"}', Mcp_Session_Id=session)[0] == 200
+    first.close()  # the client is ended, and started anew
+    for same in (1, "1"):
+        status, _, answer = post(server, asked(same, f"touch {tmp_path}/second"), Mcp_Session_Id=session)
+        assert (status, b"still being answered" in answer) == (400, True)
+    assert post(server, asked(2, "echo second"), Mcp_Session_Id=session)[0] == 200
+    assert post(server, asked(2, "echo once more"), Mcp_Session_Id=session, Accept="text/plain")[0] == 406
+    assert b"once more" in post(server, asked(2, "echo once more"), Mcp_Session_Id=session)[2]
+    (tmp_path / "gate").touch()
+    assert not (tmp_path / "second").exists()
+    while (found := post(server, asked(1, "echo other"), Mcp_Session_Id=session))[0] == 400:
+        pass
+    assert (b"other" in found[2], b"first" in found[2]) == (True, False)
 
 
 def test_a_client_that_wants_to_go_on_after_an_event_hears_what_comes_from_now_on(server: HttpProgram) -> None:
@@ -274,9 +305,6 @@ def test_the_token_may_come_from_a_file_or_the_environment(tmp_path: Path) -> No
         assert str(server.token_file) == "HARNESS_MCP_TOKEN"
         answer = httpx2.post(server.url, json=HELLO, headers={"Authorization": f"Bearer {secret}", "Accept": ACCEPT})
         assert answer.status_code == 200
-
-
-ACCEPT = "application/json, text/event-stream"
 
 
 @pytest.mark.parametrize("source", ["file", "environment"])

@@ -17,6 +17,7 @@ import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.support.mcp_program import HARNESS, Home, cancelled_call, running, stdio_client_of
+from tests.support.mcp_raw import HELLO, Raw, call
 from tests.support.mcp_session import subscribe
 
 LIMIT = 60
@@ -177,61 +178,6 @@ async def log_of(client: ClientSession, uri: str) -> str:
 # -- the end
 
 
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
-}
-GREETED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-def call(number: int, command: str) -> dict[str, Any]:
-    params = {"name": "run_shell", "arguments": {"command": command}}
-    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-
-
-class Raw:
-    """The program and plain lines."""
-
-    def __init__(self, home: Home, *arguments: str) -> None:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            [*HARNESS, "mcp", *arguments], env=home.environment, cwd=home.path, stdin=pipe, stdout=pipe, stderr=pipe
-        )
-        self.heard = b""
-
-    def __enter__(self) -> Raw:
-        self.say(HELLO)
-        assert self.hear()["id"] == 0
-        self.say(GREETED)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def say(self, *messages: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
-        self.process.stdin.flush()
-
-    def hear(self) -> Any:
-        assert self.process.stdout is not None
-        while b"\n" not in self.heard:
-            ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
-            assert ready, "nothing came"
-            chunk = os.read(self.process.stdout.fileno(), 1 << 16)
-            assert chunk, "the server has ended"
-            self.heard += chunk
-        line, _, self.heard = self.heard.partition(b"\n")
-        return json.loads(line)
-
-    def end(self) -> tuple[int, bytes, bytes]:
-        out, err = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, out, err
-
-
 def test_the_end_of_the_input_is_the_end_of_the_server(home: Home) -> None:
     with Raw(home) as server:
         assert server.end() == (0, b"", b"")
@@ -246,7 +192,9 @@ def test_a_signal_ends_the_server_and_the_command_that_is_waited_for(
         pid = home.path / "pid"
         wait_for(lambda: pid.exists() and pid.read_text().strip() != "" and running("sleep 300.78"))
         server.process.send_signal(number)
-        assert server.end()[0] == code
+        ended, said, _ = server.end()
+        assert ended == code
+        assert [json.loads(line)["id"] for line in said.splitlines()] == [1]  # whoever waits is told
         assert not running("sleep 300.78")
 
 
@@ -312,7 +260,14 @@ def test_a_target_that_cannot_be_reached_is_told_on_standard_error(home: Home) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--token-file", "t"], ["--allow-remote"], ["--allow-host", "x"], ["--http", "0.0.0.0:0"], ["--http", "x"]],
+    [
+        ["--token-file", "t"],
+        ["--allow-remote"],
+        ["--allow-host", "x"],
+        ["--http", "0.0.0.0:0"],
+        ["--http", "x"],
+        ["--http", "127.0.0.1:0", "--allow-host", "http://x/"],
+    ],
 )
 def test_options_that_make_no_sense_are_refused(home: Home, arguments: list[str]) -> None:
     done = subprocess.run(

@@ -107,6 +107,27 @@ async def test_commands_of_the_operator_run_without_a_model_and_end_with_ctrl_c(
     assert await seat.ended() == 0
 
 
+async def test_what_waited_is_shown_again_when_it_begins(seats: Seats) -> None:
+    gate = Gate()
+    seat = seats.take("--tmux", script=[Answer((gate,)), say("Two."), say("Three.")])
+    await idle(seat)
+    seat.enter("first")
+    await gate.reached()
+    seat.enter("second")
+    await seat.sees("queued as #2")
+    seat.press("C-c")
+    await seat.sees("the turn was cancelled", "· now: second", "Two.")
+    gate.open()
+    await idle(seat)
+    seat.enter("!sleep 4321")
+    await seat.until(lambda: seats.runs(SLEEPING), "the command")
+    seat.enter("third")
+    await seat.on_screen("» third")
+    seat.press("C-c")
+    await seat.sees("· now: third", "Three.")
+    assert seat.history.count("· now: ") == 2
+
+
 async def test_jobs_live_on_and_are_named_when_the_operator_leaves(seats: Seats) -> None:
     start = {"command": "sleep 4321", "wait": False, "why": "w"}
     script = [call("run_shell", start), say("it runs"), say("again")]

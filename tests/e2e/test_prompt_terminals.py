@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.support.model_server import Answer, Gate, Text, call, say
 from tests.support.program import options_of
-from tests.support.seats import Seats, seats
+from tests.support.seats import Seat, Seats, seats
 from tests.support.sshd import SshServer, master_pids
 
 __all__ = ["seats"]
@@ -56,7 +57,7 @@ async def test_a_dumb_terminal_gets_lines_and_nothing_else(seats: Seats) -> None
     seat.press("C-c")
     await seat.sees("\nb\n", "· cancelled")
     seat.paste("one\ntwo\nthree\n", bracketed=False)
-    await seat.sees("Goes on.")
+    await seat.sees("Goes on.\nharness>")
     seat.press("C-c")
     await seat.sees("Ctrl-C again, Ctrl-D or /quit leaves")
     seat.press("C-d")
@@ -130,6 +131,10 @@ async def test_the_prompt_on_a_host_behind_ssh(seats: Seats, sshd: SshServer) ->
     await seat.on_screen("[harness")
     seat.press("C-b", "d")
     await seat.on_screen("»", "ssh://")
+    seat.type("!echo sto''pped")
+    await stopped_and_continued(seat)
+    seat.press("Enter")
+    await seat.sees("\nstopped\n· exit code 0")
     seat.press("C-d")
     assert await seat.ended() == 0
 
@@ -147,24 +152,50 @@ from harness.login import LoginQuestion
 
 async def main():
     screen = Screen(1, theme=DEFAULT, history=InMemoryHistory(), completer=DummyCompleter())
-    prompter = PromptPrompter()
-    prompter.surface = Plain(1) if sys.argv[1] == "plain" else screen
-    async with prompter.surface.serve():
+    surface = Plain(1) if sys.argv[1] == "plain" else screen
+    if sys.argv[1] == "no prompt":
+        answer = await PromptPrompter().answer(LoginQuestion("password", "Password: ", True, "ssh://web1"))
+        print("length " + str(len(answer or "")))
+        return
+    prompter, answered = PromptPrompter(), anyio.Event()
+
+    async def ask():
         question = LoginQuestion("password", "Banner\\x1b[2J\\nPassword: ", True, "ssh://web1")
         answer = await prompter.answer(question)
-        prompter.surface.show(line("length " + str(len(answer or ""))))
+        surface.show(line("length " + str(len(answer or ""))))
+        answered.set()
+
+    await prompter.give_terminal_to(surface)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)  # before the surface is drawn
+        await anyio.lowlevel.checkpoint()
+        async with surface.serve():
+            await answered.wait()
 
 anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("kind", ["screen", "plain"])
+async def stopped_and_continued(seat: Seat) -> None:
+    """What a shell does to a program with Ctrl-Z and fg: meanwhile it has set the terminal as it likes it."""
+    terminal = seat.tmux("display-message", "-p", "#{pane_tty}").strip()
+    seat.signal("SIGSTOP")
+    await seat.until(lambda: Path(f"/proc/{seat.pid}/stat").read_text().split(") ")[1][0] == "T", "the stop")
+    subprocess.run(["stty", "-F", terminal, "sane"], check=True, timeout=60)
+    seat.signal("SIGCONT")
+    shown = ["stty", "-F", terminal, "-a"]
+    await seat.until(lambda: b" -echo " in subprocess.run(shown, capture_output=True, timeout=60).stdout, "its return")
+
+
+@pytest.mark.parametrize("kind", ["screen", "plain", "no prompt"])
 async def test_a_password_that_a_login_asks_for_is_never_on_the_screen(seats: Seats, kind: str) -> None:
     path = seats.private / "asks.py"
     path.write_text(ASKS)
     seat = seats.take(str(path), kind, program=sys.executable)
-    await seat.sees("ssh://web1 asks:", "Banner\\x1b[2J")
+    if kind != "no prompt":
+        await seat.sees("ssh://web1 asks:", "Banner\\x1b[2J")
     await seat.on_screen("Password:")
+    await stopped_and_continued(seat)
     seat.enter("hunter2 + 広")
     await seat.sees("length 11")
     assert await seat.ended() == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -74,6 +76,17 @@ def test_conversations_are_kept_in_order_from_the_command_line(program: Program)
     assert "is no conversation" in told(program, "resume", "--import", "-", stdin=b"{}", code=125)
     assert "deleted" in told(program, "resume", "disk", "--delete")
     assert len(json.loads(told(program, "--json", "resume", "--list"))) == 2
+
+    left = json.loads(told(program, "--json", "resume", "--list"))
+    kept, damaged = listed[0]["session_id"], next(one["session_id"] for one in left if one["title"] != "another one")
+    with sqlite3.connect(program.home / "state/harness/sessions/sessions.db") as db:
+        db.execute("UPDATE sessions SET turns = 'many' WHERE session_id = ?", (damaged,))
+    db.close()
+    done = program.run("resume", "--list")
+    assert (done.returncode, kept in done.stdout.decode()) == (0, True)
+    assert f"the conversation {damaged} is damaged" in done.stderr.decode()
+    assert f"{damaged} is damaged" in told(program, "resume", damaged, code=125)
+    assert told(program, "resume", damaged, "--delete") == f"deleted: {damaged}\n"
 
     for words, said in (
         (("--list", "--delete"), "contradict each other"),
@@ -152,6 +165,22 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
     done.touch()
     second.press("C-d")
     assert await second.ended() == 0
+
+
+@pytest.mark.timeout(300)
+async def test_a_call_of_which_nobody_knows_is_told_of_once(seats: Seats) -> None:
+    first = seats.take(script=[shell("touch begun; sleep 4321")], settings=AUTO)
+    await first.on_screen("»", "scripted", "idle")
+    first.enter("go")
+    await first.until((seats.home / "begun").exists, "the command")
+    first.signal("SIGKILL")
+    shutil.rmtree(seats.private / "state/harness/jobs")
+    second = seats.take("resume", "--last", script=[], settings=AUTO, size=(200, 50))
+    await second.sees("touch begun; sleep 4321: nobody knows whether it happened")
+    await second.on_screen("»", "scripted", "idle")
+    second.press("C-d")
+    assert await second.ended() == 0
+    assert second.history.count("nobody knows what came of 1 earlier call(s)") == 1
 
 
 @pytest.mark.timeout(300)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.desk import OpenDesk, open_desk, until
 
-from harness import Status, UnsupportedOperation, connect
+from harness import FileError, PaneGone, Status, UnsupportedOperation, connect
 
 __all__ = ["open_desk"]
 
@@ -49,6 +49,19 @@ async def test_a_target_without_tmux_has_its_session_here(
     assert not any("no tmux" in notice for notice in second.notices)
     kept = (desk.state / "jobs" / f"{second.job_id}.exit").read_text()
     assert kept == "0\n"
+
+
+async def test_what_goes_wrong_in_a_session_here_is_told_of_the_target(
+    open_desk: OpenDesk, lacking: dict[str, str]
+) -> None:
+    desk = await open_desk("ssh", rc=lacking)
+    for wait in (True, False):
+        with pytest.raises(FileError, match="/nowhere") as told:
+            await desk.ctx.run_shell("pwd", cwd="/nowhere", wait=wait)
+        assert str(told.value).startswith(f"{desk.ctx.target}: "), told.value
+    with pytest.raises(PaneGone) as gone:
+        await desk.ctx.run_shell("pwd", pane="nowhere")
+    assert str(gone.value).startswith(f"{desk.ctx.target}: "), gone.value
 
 
 async def test_a_session_here_keeps_kills_and_answers(open_desk: OpenDesk, lacking: dict[str, str]) -> None:

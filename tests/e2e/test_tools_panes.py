@@ -14,7 +14,7 @@ from tests.support.permits import says
 from tests.support.shells_everywhere import Place, open_place
 from tests.support.toolbox import Toolbox, toolbox
 
-from harness import ExecutionContext, connect
+from harness import ExecutionContext, Status, connect
 from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.policy import RulePolicy
@@ -254,3 +254,41 @@ async def test_keys_that_wait_are_judged_again_before_they_are_typed(here: Place
     assert (await call(box, "send_keys", literal_text="echo second", delay_ms=1)).status is CallStatus.OK
     assert answers == []
     assert "echo first" not in await seen(box, "echo second")
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+async def test_where_somebody_removed_the_logs_of_panes_commands_end_as_they_did_and_it_is_told(
+    shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_place(f"local+{shell}", monkeypatch) as place:
+        done = await facts(box_of(place.ctx), "run_shell", command="echo before", run_in_background=True)
+        await place.ctx.wait(done["job_id"], timeout=WAIT)
+        state = Path(os.environ["XDG_STATE_HOME"])
+        for log in state.glob("harness/panes/*/log.*"):
+            log.unlink()
+        async with place.again(prompt_timeout=1.0) as other:
+            for _ in range(2):
+                found = await other.run_shell("echo after; (exit 3)", timeout=WAIT)
+                assert (found.status, found.exit_code, found.stdout) == (Status.COMPLETED, 3, "after\n"), found
+            read = await call(box_of(other), "bash_output", bash_id=done["job_id"])
+            assert isinstance(read.result.data, dict)
+            assert (read.result.data["stdout"], read.result.data["gone"]) == ("", True)
+            assert "removed, or cut short" in read.result.text
+        again = await place.ctx.run_shell("echo still; (exit 4)", timeout=WAIT)
+        assert (again.exit_code, again.stdout) == (4, "still\n"), again
+
+
+@pytest.mark.parametrize("kind", ["local+bash", "local+bash+plain"])
+async def test_a_pane_whose_oldest_logs_were_cleaned_away_goes_on_in_its_newest_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_place(kind, monkeypatch) as place:
+        await place.ctx.run_shell("true", timeout=WAIT)
+        (folder,) = (Path(os.environ["XDG_STATE_HOME"]) / "harness" / "panes").iterdir()
+        (folder / "log.9").write_bytes(b"")  # as it is after hundreds of megabytes
+        (folder / "log.0").rename(folder / "log.10")
+        async with place.again() as other:
+            found = await other.run_shell("echo after; (exit 3)", timeout=WAIT)
+            assert (found.status, found.exit_code, found.stdout) == (Status.COMPLETED, 3, "after\n"), found
+        async with connect(place.target, config=place.config) as reader:  # which has the log alone
+            assert (await reader.read_job(found.job_id or "")).stdout.data == b"after\n"

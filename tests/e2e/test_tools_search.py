@@ -24,7 +24,7 @@ from harness.toolkit.permissions.rules import Action, Rule
 from harness.toolkit.permissions.settings import PermissionSettings
 from harness.toolkit.results_cache import ResultCache
 from harness_tools.dev.repfor import RepFor
-from harness_tools.search import tools
+from harness_tools.search import grephere, tools
 
 __all__ = ["make_way", "open_desk"]
 
@@ -100,6 +100,8 @@ NAMES: list[Call] = [
     ("glob", {"pattern": "**/{plain.txt,a.h,*.gitx.py,git}", "sort": "name"}),
     ("glob", {"pattern": "{sub,**/er}/*", "sort": "name"}),
     ("glob", {"pattern": "**/*", "no_default_excludes": True, "sort": "name"}),
+    ("glob", {"pattern": "*.{txt,log}", "sort": "name"}),
+    ("stump", {"dir": ".", "depth": 0}),
 ]
 WITH_PROGRAMS: list[Call] = [
     ("grep", {"pattern": "needle.*\\n\\w+", "multiline": True}),
@@ -170,8 +172,8 @@ async def test_the_results_are_right(tmp_path: Path) -> None:
         assert (none.result.is_error, none.result.metadata["matches"]) == (False, 0)
         listed = await call(made, "glob", pattern="**/*.js", no_default_excludes=True)
         assert listed.result.text == "node_modules/m.js"
-        assert "node_modules (" not in (await call(made, "glob", pattern="*.js")).result.text
-        assert "node_modules" in (await call(made, "glob", pattern="*.js")).result.text
+        assert "node_modules (" not in (await call(made, "glob", pattern="**/*.js")).result.text
+        assert "node_modules" in (await call(made, "glob", pattern="**/*.js")).result.text
         assert (await call(made, "ls", path="empty.txt")).result.text == "empty.txt"
         (top / "void").mkdir()
         assert (await call(made, "ls", path="void")).result.text == "(empty directory)"
@@ -181,6 +183,41 @@ async def test_the_results_are_right(tmp_path: Path) -> None:
         giant = (await call(made, "grep", pattern="rare")).result
         assert giant.text.startswith("giant2.txt:1:xxxx")
         assert len(giant.text) < 1_000
+
+
+async def test_a_result_that_is_cut_still_says_what_is_missing(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"{number:0200}").write_text("needle " * 60)
+    calls: list[Call] = [
+        ("glob", {"pattern": "*", "max_results": 190}),
+        ("grep", {"pattern": "needle", "max_results": 190}),
+        ("stump", {"dir": ".", "max_entries": 190}),
+        ("checkfor", {"search": "needle", "max_results": 190}),
+    ]
+    async with connect("local:") as execution:
+        made = executor(execution, tmp_path)
+        for name, arguments in calls:
+            text = (await call(made, name, **arguments)).result.text
+            assert "characters left out" in text, name
+            assert "10 more of 200" in text[-200:] or "10 entries more" in text[-200:], (name, text[-200:])
+
+
+@pytest.mark.parametrize("engine", ["grep", "busybox"])
+async def test_a_pattern_for_names_of_one_directory_looks_into_no_other(tmp_path: Path, engine: str) -> None:
+    top = tmp_path / "tree"
+    for name in ("a.txt", "sub/b.txt", "sub/node_modules/c.txt"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("")
+    (top / ".gitignore").write_text("d.txt")
+    (top / "d.txt").write_text("")
+    async with searching(engine, tmp_path) as execution:
+        made = executor(execution, top)
+        here = await call(made, "glob", pattern="*.txt")
+        assert here.result.text == "a.txt\n[1 entry left out by .gitignore (no_default_excludes shows them)]"
+        assert (await call(made, "glob", pattern="*/*.txt")).result.text.startswith(
+            "sub/b.txt\n[not searched: node_mod"
+        )
+        assert (await call(made, "glob", pattern=f"{top}/*.txt")).result.text.startswith(f"{top}/a.txt\n[1 entry")
 
 
 SECRETS = {
@@ -230,6 +267,60 @@ async def told_of(made: Executor, text: str) -> list[Any]:
     ]
     results = [(await call(made, name, **arguments)).result for name, arguments in calls]
     return [[result.text.replace(text, "..."), result.data] for result in results]
+
+
+UNALIKE: list[tuple[str, bytes, bytes]] = [
+    (".gitignore", b"{a,b}.txt\n*.log\n", b"a.txt b.txt sub./d.txt"),
+    (".gitignore", b"sub.\n", b"a.txt b.txt c.log"),
+    (".gitignore", b"# caf\xe9\n*.log\n", b"a.txt b.txt sub./d.txt"),
+    (".gitignore", b"\xef\xbb\xbf*.log\n", b"a.txt b.txt sub./d.txt"),
+    (".gitignore -> c.log", b"*.txt\n", b"a.txt b.txt c.log sub./d.txt"),
+    (".rgignore", b"a.txt\n", b"a.txt b.txt c.log sub./d.txt"),
+    ("sub./.rgignore", b"*\n", b"a.txt b.txt c.log sub./d.txt"),
+    ("../.rgignore", b"*\n", b"a.txt b.txt c.log sub./d.txt"),
+    ("../.gitignore", b"tree/{a,b}.txt\n*.log\n", b"a.txt b.txt sub./d.txt"),
+]
+ALIKE: list[tuple[str, bytes, bytes]] = [
+    (".gitignore", b"# The files of {a} build.\n# \xc3\xa9t\xc3\xa9\n\xc3\xa9\n*.log\n", b"a.txt b.txt sub./d.txt"),
+    ("dist/.gitignore", b"{a,b}", b"a.txt b.txt c.log sub./d.txt"),
+    (".hid/.rgignore", b"*", b"a.txt b.txt c.log sub./d.txt"),
+]
+
+
+async def test_ignore_files_that_rg_reads_otherwise_than_git_are_read_as_git_does(tmp_path: Path) -> None:
+    async with connect("local:") as execution:
+        for number, (name, content, expected) in enumerate([*UNALIKE, *ALIKE]):
+            top = tmp_path / str(number) / "tree"
+            for directory in ("sub.", "dist", ".hid"):
+                (top / directory).mkdir(parents=True)
+            (top / "../.git").mkdir()
+            link, _, leads = name.partition(" -> ")
+            for file in ("a.txt", "b.txt", "c.log", "sub./d.txt"):
+                (top / file).write_bytes(b"needle\n" + content * (file == leads))
+            if leads:
+                (top / link).symlink_to(leads)
+            else:
+                (top / link).write_bytes(content)
+            found = await call(executor(execution, top), "grep", pattern="needle", output_mode="files_with_matches")
+            data = found.result.data
+            assert isinstance(data, dict)
+            names = [item["path"] for item in data["results"]]  # type: ignore[index,union-attr]  # as documented
+            assert names == expected.decode().split(), (name, content)
+            assert data["engine"] == ("grep" if number < len(UNALIKE) else "rg"), (name, content)
+
+
+async def test_where_rg_would_leave_out_too_much_it_is_said_how_to_search_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grephere, "MOST_FILES", 1)
+    for name in ("a.txt", "b.txt", ".rgignore"):
+        (tmp_path / name).write_text("a\nb\n")
+    async with connect("local:") as execution:
+        made = executor(execution, tmp_path)
+        refused = await call(made, "grep", pattern="a\\nb", multiline=True)
+        assert (refused.result.error_code, "no_default_excludes" in refused.result.text) == ("too_many_files", True)
+        found = await call(made, "grep", pattern="a\\nb", multiline=True, no_default_excludes=True)
+        assert found.result.metadata["matches"] == 2
 
 
 async def test_what_is_left_out_takes_no_room_from_what_is_shown(tmp_path: Path) -> None:

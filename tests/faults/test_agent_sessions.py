@@ -221,7 +221,7 @@ async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(ho
             path.touch()
             assert (await execution.wait(jobs[command], timeout=60)).exit_code is not None
         async with toolkit.executor(execution, session_id=session_id) as executor, store.writing(session_id) as log:
-            found = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+            found = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)
             with executor.events.subscribe() as events, executor.events.listening(JobNotes(log).heard):
                 taken_up(found, log, executor.events)
                 running.touch()
@@ -241,7 +241,7 @@ async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(ho
         assert found.operator in found.model
         assert "is not to be run again" in found.model
         assert heard == [JobExited(number=2, session_id=session_id, job_id=jobs[commands[2]], exit_code=4)]
-        again = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+        again = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)
         assert (again.running, again.ended) == ((), ())
 
 
@@ -259,8 +259,8 @@ async def test_of_a_conversation_that_ended_in_order_nothing_is_said(home: Path)
         await log.turn_started("t1", "do it")
         await log.turn_ended("t1", "completed")
     async with connect("local:") as execution, open_toolkit() as toolkit:
-        assert await in_flight(await store.load(session_id), toolkit.ledger, execution) == InFlight()
+        assert await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str) == InFlight()
         async with store.writing(session_id) as log:
             await log.turn_started("t2", "and more")
-        found = await in_flight(await store.load(session_id), toolkit.ledger, execution)
+        found = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)
         assert found.operator.splitlines()[1:] == ["No call was running."]

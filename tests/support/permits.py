@@ -11,6 +11,7 @@ from tests.support.toolbox import Reads, Trace, Words
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
+from harness.toolkit.context import CallNotes
 from harness.toolkit.events import EventBus
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
@@ -88,6 +89,8 @@ class Desk:
     policy: RulePolicy
     ctx: ToolContext
     clock: Clock
+    notes: dict[tuple[str, str], CallNotes] = field(default_factory=dict)
+    """By session and call, each of which has its own."""
 
     def request(self, tool: str, *texts: str, arguments: Mapping[str, object] | None = None) -> PermissionRequest:
         traits = TRAITS[tool]

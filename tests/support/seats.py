@@ -135,7 +135,7 @@ class Seats:
         self.home = private / "home"
         path = shutil.which("harness", path=os.path.dirname(sys.executable))
         assert path is not None, "install the project first: pip install -e ."
-        self._program = path
+        self.program = path
         self.target_socket = f"hx-{secrets.token_hex(4)}"
         stack.callback(_end_what_is_left, self.home)
         stack.callback(subprocess.run, ["tmux", "-L", self.target_socket, "kill-server"], capture_output=True)
@@ -184,7 +184,7 @@ class Seats:
         seat = Seat(f"st-{number}", self.home, model, self.private / f"log-{number}.bytes")
         environment = {**self.environment, "TERM": term, **(variables or {})}
         assignments = [f"{name}={value}" for name, value in environment.items()]
-        argv = shlex.join([*assignments, program or self._program, *words])
+        argv = shlex.join([*assignments, program or self.program, *words])
         seat.log.touch()
         pid, code = (seat.log.with_suffix(suffix) for suffix in (".pid", ".code"))
         start = self.private / f"start-{number}"

@@ -401,7 +401,7 @@ async def test_what_nobody_wrote_into_the_database_is_called_damage(
     db = sqlite3.connect(tmp_path / "sessions/sessions.db")
     db.executescript(change)
     db.close()
-    with pytest.raises(HarnessError, match="the file is damaged"):
+    with pytest.raises(HarnessError, match="is damaged"):
         await store.load(session_id)
 
 

@@ -18,7 +18,8 @@ from harness.agent.sessions import InvalidDocument, NewSession, SessionStore
 from harness.agent.sessions.portable import parsed
 from harness.agent.sessions.recovery import jobs_left
 from harness.agent.sessions.values import IMPORTED
-from harness.agent.subagent_notes import SubagentLog, spent_in
+from harness.agent.spending import spent_in
+from harness.agent.subagent_notes import SubagentLog
 from harness.agent.subagents import messages_of
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -131,6 +132,11 @@ REFUSED: list[tuple[Change, str]] = [
     (put("notes", 0, "kind", value="A b"), "notes.0.kind: "),
     (put("notes", 0, value={"at": 1, "kind": "job_left", "text": "1; rm x"}), "notes.0: the id of a job"),
     (put("notes", 0, value={"at": 1, "kind": "model", "text": "\x1b]0;x\x07"}), "notes.0: one printable line"),
+    (put("notes", 0, value={"at": 1, "kind": "spent", "text": "{}"}), "notes.0: turn: "),
+    (
+        put("notes", 0, value={"at": 1, "kind": "spent", "text": '{"turn": "", "usage": {"cost": -1}}'}),
+        "notes.0: usage: cost: a number",
+    ),
     (put("notes", 0, "text", value="no JSON"), "notes.0: the document is not JSON"),
     (put("notes", 0, "text", value="[" * 100_000), "notes.0: the document is not JSON"),
     (put("notes", 0, "text", value="[]"), "notes.0: "),

@@ -97,7 +97,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
     stored = conversation(shell, question)
     taken = Taken(stored.messages)
     async with agent_desk(tmp_path, monkeypatch, [say("fine")], taken=taken, session_id=SESSION) as desk:
-        never = await in_flight(stored, desk.toolkit.ledger, desk.execution)
+        never = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert never.operator.splitlines()[1:] == [
             "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
             "- ask_user_question sure?: it never ran: harness ended before it began",
@@ -105,7 +105,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
         asked = ToolCall(question[0], question[1], message_id="t1")
         entry = CallEntry(asked, SESSION, "local:", True, 3.0, Verdict(True, "", "policy"))  # True: it is written now
         await desk.toolkit.ledger.begin(entry)
-        asked_for = await in_flight(stored, desk.toolkit.ledger, desk.execution)
+        asked_for = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert asked_for.operator.splitlines()[1:] == [
             "- ask_user_question sure?: its question was not answered, and it changed nothing",
             "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
@@ -128,13 +128,13 @@ async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_n
     moved = replace(stored, session=replace(stored.session, identity="ssh://web1"), notes=(note,))
     later = replace(came, turns=(*came.turns, replace(TURN, turn_id="t2")))
     async with agent_desk(tmp_path, monkeypatch, [], session_id=SESSION) as desk:
-        found = await in_flight(came, desk.toolkit.ledger, desk.execution)
+        found = await in_flight(came, desk.toolkit.ledger, desk.execution, redact=str)
         assert len(found.operator.splitlines()) == 1
         assert "was cut off" in found.operator
         assert (found.ended, found.running) == ((), ())
-        elsewhere = await in_flight(moved, desk.toolkit.ledger, desk.execution)
+        elsewhere = await in_flight(moved, desk.toolkit.ledger, desk.execution, redact=str)
         assert (len(elsewhere.operator.splitlines()), elsewhere.ended) == (1, ("1",))
-        own = await in_flight(later, desk.toolkit.ledger, desk.execution)
+        own = await in_flight(later, desk.toolkit.ledger, desk.execution, redact=str)
         assert "it never ran" in own.operator
         over = replace(came, turns=(replace(TURN, status="completed"),))
-        assert await in_flight(over, desk.toolkit.ledger, desk.execution) == InFlight()
+        assert await in_flight(over, desk.toolkit.ledger, desk.execution, redact=str) == InFlight()

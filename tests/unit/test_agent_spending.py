@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,16 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from tests.support.agent_desk import AgentDesk, agent_desk
-from tests.support.model_server import Answer, Cut, Failure, Gate, Text, Usage, say
+from tests.support.model_server import Answer, Cut, Failure, Gate, Text, Usage, call, say
 
 from harness.agent.events import AnswerDelta, ModelRetry, Notice
 from harness.agent.models import ModelProfile, Price
 from harness.agent.models.scripted import open_scripted
+from harness.agent.models.sent import may_cost
+from harness.agent.opening import Taken
+from harness.agent.sessions import NewSession, SessionNote, SessionStore, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.settings import AgentSettings
+from harness.agent.spending import SPENT, note_of, spent_in
 from harness.agent.usage import Spent, spent_on
 
 LIMIT = 60.0
@@ -40,6 +46,7 @@ def answer(text: str, *, ended: bool = True, **usage: int) -> ModelResponse:
         (answer("x" * 330, ended=False, input_tokens=50, output_tokens=1), (50, 107, 106)),
         (answer("x", ended=False, input_tokens=50, output_tokens=400), (50, 400, 0)),
         (None, (1000, 0, 1000)),
+        (answer("", input_tokens=-5_000, output_tokens=1 << 90), (1000, 1 << 40, 1000)),
     ],
 )
 def test_what_was_counted_counts_and_else_an_estimate_that_is_one(
@@ -135,3 +142,131 @@ async def test_notes_that_are_cut_off_or_cancelled_are_counted(tmp_path: Path, m
     assert after.answers == between.answers + 1
     assert after.output_tokens > between.output_tokens
     assert any("without the model" in one.text for one in desk.of(Notice))
+
+
+# -- what never began
+
+
+class ReadTimeout(Exception): ...
+
+
+class ConnectError(Exception): ...
+
+
+class Status(Exception):
+    def __init__(self, status_code: int) -> None:
+        super().__init__()
+        self.status_code = status_code
+
+
+def raised(*errors: Exception) -> Exception:
+    """The first, caused by the second, and so on."""
+    for one, cause in pairwise(errors):
+        one.__cause__ = cause
+    return errors[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "costs"),
+    [
+        (raised(ValueError(), ReadTimeout()), True),
+        (ExceptionGroup("", [ReadTimeout()]), True),
+        (raised(ValueError(), ConnectError()), False),
+        (raised(ReadTimeout(), ConnectError()), False),
+        (raised(Status(529), ReadTimeout()), False),
+        (raised(ValueError(), Status(504)), True),
+        (ValueError(), False),
+    ],
+)
+def test_what_was_sent_may_cost_and_what_was_refused_or_never_sent_does_not(error: Exception, costs: bool) -> None:
+    assert may_cost(error) is costs
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "google"])
+async def test_a_request_whose_connection_ends_before_its_answer_begins_is_counted_by_an_estimate(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(tmp_path, monkeypatch, [Answer((Cut(),)), say("whole")], provider=provider) as desk:
+            result = await desk.agent.turn("go " * 3000)
+    assert (result.status, result.spent.answers, result.steps) == ("completed", 2, 1)
+    assert result.spent.estimated > 2000 or provider == "anthropic"  # which says at once what it counted
+
+
+# -- what is stored
+
+LONG = "word " * 2000
+SUMMARY = SessionSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
+
+
+async def resumed(store: SessionStore, session_id: str) -> Spent:
+    return spent_in(await store.load(session_id))
+
+
+async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    script = [*(say(LONG) for _ in range(5)), say("notes"), call("compact", {}), say("notes again"), say("done")]
+    with anyio.fail_after(LIMIT):
+        async with (
+            store.writing(session_id) as log,
+            agent_desk(tmp_path, monkeypatch, script, log=log, session_id=session_id) as desk,
+        ):
+            for number in range(5):
+                await desk.agent.turn(f"turn {number} {LONG}")
+            assert await desk.agent.compact_between() is not None
+            assert await resumed(store, session_id) == desk.agent.state.spent
+            assert desk.agent.state.spent.answers == 6
+            result = await desk.agent.turn(f"and now {LONG}")
+            assert result.spent.answers == 3
+            assert await resumed(store, session_id) == desk.agent.state.spent
+            used = desk.agent.state.spent
+        again = Taken(spent=await resumed(store, session_id))
+        assert again.spent == used
+        settings = AgentSettings(session_tokens=used.tokens)
+        async with agent_desk(tmp_path, monkeypatch, [], taken=again, settings=settings) as desk:
+            assert (await desk.agent.turn("go on")).status == "limit"
+
+
+async def test_answers_of_a_turn_that_never_ended_are_stored_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    gate = Gate()
+    script = [call("time", {}), Answer((Text("It begins.\n\n"), gate))]
+    with anyio.fail_after(LIMIT):
+        async with (
+            store.writing(session_id) as log,
+            agent_desk(tmp_path, monkeypatch, script, log=log, session_id=session_id) as desk,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(desk.agent.turn, "go")
+            await gate.reached()
+            killed = await store.load(session_id)  # as a kill -9 would leave it here
+            assert killed.unfinished is not None
+            assert spent_in(killed) == desk.agent.state.spent != Spent()
+            tasks.cancel_scope.cancel()
+        ended = await store.load(session_id)
+    assert ended.unfinished is None  # harness was ended, and could say so
+    assert spent_in(ended).answers == 2
+    assert ended.turns[-1].usage["answers"] == 2
+
+
+def test_each_request_counts_once_whether_its_turn_has_an_end_or_not() -> None:
+    one = Spent(10, 1, cost=0.5, answers=1)
+    turns = (
+        StoredTurn(turn_id="ended", prompt="", status="completed", usage=(one + one).json()),
+        StoredTurn(turn_id="cut off", prompt=""),
+        StoredTurn(turn_id="older", prompt="", status="completed", usage=one.json()),
+    )
+    notes = [
+        SessionNote(at=0.0, kind=SPENT, text=note_of(one, turn_id))
+        for turn_id in ("ended", "ended", "cut off", "", "below")
+    ]
+    below = {"agent": "s.1", "what": "turn_ended", "turn_id": "below", "usage": dict(one.json())}
+    others = [SessionNote(at=0.0, kind="subagent", text=json.dumps(below)), SessionNote(at=0.0, kind=SPENT, text="{")]
+    stored = StoredConversation(session=SUMMARY, turns=turns, notes=(*notes, *others))
+    assert spent_in(stored) == Spent(60, 6, cost=3.0, answers=6)

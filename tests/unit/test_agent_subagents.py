@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from harness.agent.offering import for_agents
 from harness.agent.opening import People, open_agent
 from harness.agent.sessions import MemoryLog, SessionNote, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.settings import AgentSettings
-from harness.agent.subagent_notes import SubagentLog, spent_in, texts_of
+from harness.agent.spending import spent_in
+from harness.agent.subagent_notes import SubagentLog, texts_of
 from harness.agent.subagents import Subagents, messages_of
 from harness.agent.targets import NamedTargets
 from harness.agent.usage import Spent
@@ -272,7 +274,7 @@ async def test_a_cancel_ends_the_sub_agent_and_nothing_begins_after_it(
         assert not (tmp_path / "later").exists()
         assert await house.say("and now?") == "Fine."
         gate.open()
-    notes = [json.loads(one.text) for one in house.log.notes]
+    notes = [json.loads(one.text) for one in house.log.notes if one.kind == "subagent"]
     assert [one["status"] for one in notes if one["what"] == "turn_ended"] == ["cancelled"]
 
 
@@ -352,8 +354,6 @@ async def test_an_agent_below_a_sub_agent_has_the_model_of_that_one_unless_it_as
 
 
 async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decimal import Decimal
-
     dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
     cheap = Answer((task("spend"),), usage=Usage(10, 0))
     scripts = {"go": [cheap, say("never said")], "spend": [dear, say("never said")]}
@@ -365,6 +365,21 @@ async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, mo
         assert house.agent.state.spent.cost == pytest.approx(2.00002)
     assert result.status == "limit"
     assert "session_budget" in result.failure
+
+
+async def test_the_budget_of_a_turn_holds_for_its_sub_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
+    scripts = {
+        "go": [Answer((task("spend"),), usage=Usage(10, 0)), say("never said")],
+        "spend": [dear, say("never said")],
+    }
+    async with household(tmp_path, monkeypatch, scripts, prices=Price(Decimal(2), Decimal(2))) as house:
+        house.agent.settings = AgentSettings(turn_budget=1.5)
+        with anyio.fail_after(LIMIT):
+            first = await house.agent.turn("go")
+        assert (first.status, len(house.scripts.asked["go"]), len(house.scripts.asked["spend"])) == ("limit", 1, 1)
+        assert "the turn has cost $2.00" in first.failure
+        assert await house.say("go on")  # what counts is one turn, and another has its own budget
 
 
 # -- where they may be sent

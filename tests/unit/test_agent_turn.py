@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Reasoning, Text, call, say
 
+from harness.agent.conversation.secretless import without_secrets
 from harness.agent.events import (
     AnswerDelta,
     ModelRetry,
@@ -25,7 +26,6 @@ from harness.agent.events import (
 )
 from harness.agent.sessions import MemoryLog
 from harness.agent.settings import AgentSettings
-from harness.agent.transcript import without_secrets
 from harness.errors import HarnessError
 from harness.toolkit.events import JobExited, ToolCallCompleted, ToolCallProgress
 from harness.toolkit.redaction import PatternRedactor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -11,11 +12,13 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk
-from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Reasoning, Text, Usage, call, say
+from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Text, Usage, call, say
 
+from harness.agent.conversation.history import loaded
 from harness.agent.events import AnswerDelta, ModelRetry
 from harness.agent.models import Price
 from harness.agent.opening import People
+from harness.agent.sessions import MemoryLog
 from harness.agent.settings import AgentSettings
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
 from harness.toolkit.permissions.answers import Answer as Reply
@@ -226,3 +229,29 @@ async def test_a_model_that_calls_the_same_tool_that_is_not_there_ends_at_the_li
         ) as desk:
             result = await desk.agent.turn("go")
     assert (result.status, result.steps) == ("limit", 5)
+
+
+ODD_CALLS = (
+    {"index": 0, "id": "c", "type": "function", "function": {"name": 5, "arguments": "{}"}},
+    {"index": 0, "id": 7, "type": "function", "function": {"name": "time", "arguments": "{}"}},
+)
+
+
+async def test_values_of_another_kind_than_the_protocol_says_are_an_answer_that_is_not_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+    def odd(call_of_it: object) -> Answer:
+        delta = {"index": 0, "delta": {"tool_calls": [call_of_it]}, "finish_reason": None}
+        said = json.dumps({**chunk, "choices": [delta]}).encode()
+        return Answer((Raw(b"data: " + said + b"\n\n"),))
+
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(tmp_path, monkeypatch, [*map(odd, ODD_CALLS), say("whole")]) as desk:
+            result = await desk.agent.turn("go")
+    assert (result.status, result.text, len(desk.of(ModelRetry))) == ("completed", "whole", 2), result.failure
+    assert "not understood" in desk.of(ModelRetry)[0].reason
+    assert result.spent.input_tokens > 0 < result.spent.output_tokens
+    assert isinstance(desk.log, MemoryLog)
+    assert [loaded(text).kind for text in desk.log.messages] == ["request", "response"]

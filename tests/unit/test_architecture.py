@@ -60,7 +60,10 @@ HEAVY = (
 
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
-    ("errors", "results", "command", "config", "target", "login", "tasks", "operators", "withheld", "state_home"),
+    (
+        *("errors", "results", "command", "config", "target", "continued", "login", "tasks", "operators", "withheld"),
+        "state_home",
+    ),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),

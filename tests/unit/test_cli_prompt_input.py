@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from harness.cli.prompt.approvals import Change, Unclear, asking_of, editable, p
 from harness.cli.prompt.completing import MOST, named, path_word
 from harness.cli.prompt.conversations import joined
 from harness.cli.prompt.editor import _continues
-from harness.cli.prompt.history import KEPT, EnteredBefore
+from harness.cli.prompt.history import KEPT, READ, EnteredBefore
 from harness.cli.prompt.keyboard import Keyboard
 from harness.cli.prompt.operators import Written, ending, told
 from harness.cli.prompt.plain import entries_of
@@ -234,6 +235,32 @@ def test_the_history_does_not_grow_without_bounds(tmp_path: Path) -> None:
     path.write_text("".join(f'"{number}"\n' for number in range(2 * KEPT + 1)))
     assert next(iter(EnteredBefore(path).load_history_strings())) == str(2 * KEPT)
     assert len(path.read_text().splitlines()) == KEPT
+
+
+def test_what_is_entered_before_secrets_can_be_taken_out_is_kept_when_they_can(tmp_path: Path) -> None:
+    path = tmp_path / "prompt-history"
+    history = EnteredBefore(path, None)
+    history.store_string("login hunter2")
+    assert not path.exists()
+    history.redacts(lambda text: text.replace("hunter2", "[redacted]"))
+    history.store_string("second")
+    assert list(EnteredBefore(path).load_history_strings()) == ["second", "login [redacted]"]
+
+
+def test_a_line_that_was_half_written_costs_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "prompt-history"
+    path.write_text('"first"\n"half of a li')
+    EnteredBefore(path).store_string("second")
+    assert list(EnteredBefore(path).load_history_strings()) == ["second", "first"]
+
+
+def test_a_history_that_is_a_pipe_or_far_too_large_holds_up_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert list(EnteredBefore(path).load_history_strings()) == []
+    path = tmp_path / "large"
+    path.write_bytes(b'"first"\n"' + b"x" * READ + b'"\n"last"\n')
+    assert list(EnteredBefore(path).load_history_strings()) == ["last"]
 
 
 def test_a_history_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:

@@ -59,6 +59,21 @@ def test_a_terminal_that_takes_nothing_is_not_waited_for_once_we_are_to_stop() -
     assert gone == ["gone"]
 
 
+def test_a_terminal_that_blocks_is_not_waited_for_once_we_are_to_stop() -> None:
+    gone: list[str] = []
+    person, side = os.openpty()
+    try:
+        stream = Terminal(side, lambda: gone.append("gone"), stopped=lambda: True)
+        stream.write("shown\n")
+        assert os.read(person, 100) == b"shown\r\n"
+        stream.write(FLOOD)
+        assert os.get_blocking(side)
+    finally:
+        os.close(person)
+        os.close(side)
+    assert gone == ["gone"]
+
+
 def test_a_terminal_that_takes_nothing_for_long_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminals, "PATIENCE", 0.3)
     gone: list[str] = []

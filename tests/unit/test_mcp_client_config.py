@@ -43,6 +43,20 @@ def test_what_may_be_a_secret_is_not_in_the_repr() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"command": "git-mcp"}, "this machine (MCP server x)"),
+        ({"url": "http://127.0.0.1:8000/mcp"}, "this machine (MCP server x)"),
+        ({"url": "https://mcp.example/x?key=s3cret"}, "mcp.example (MCP server x)"),
+        ({"url": "https://${TENANT}.example/"}, "another machine (MCP server x)"),
+        ({"url": "${URL}"}, "another machine (MCP server x)"),
+    ],
+)
+def test_it_says_where_its_tools_do_their_work_and_shows_no_secret(values: dict[str, Any], place: str) -> None:
+    assert server_config("x", values, "file").place == place
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
         ({}, "give either command or url"),

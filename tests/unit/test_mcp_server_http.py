@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.mcp import http_server as module
 from harness.mcp.http_guard import Address, parse_address, refusal_of
-from harness.mcp.http_server import check_address, http_server, names_of
+from harness.mcp.http_server import check_address, check_names, http_server, names_of
 from harness.mcp.http_sessions import http_sessions
 from harness.mcp.http_token import VARIABLE, Token, default_token_path, deny_token_file, find_token
 from harness.toolkit.permissions.store import RuleFile
@@ -92,6 +92,13 @@ def test_names_that_were_asked_for_are_served_with_and_without_port() -> None:
     names = names_of(Address("0.0.0.0", 80), ["Harness.example", "proxy:443"])
     assert {"harness.example", "harness.example:80", "proxy:443"} <= names
     assert "127.0.0.1:80" not in names
+
+
+@pytest.mark.parametrize("name", ["http://gate.example", "gate.example/", "", "a b", "gate:port", "::1"])
+def test_a_name_under_which_no_request_could_come_is_refused(name: str) -> None:
+    check_names(["gate.example", "gate.example:443", "[::1]:80"])
+    with pytest.raises(ConfigError, match="is no name of a host"):
+        check_names([name])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
 from harness.mcp.client_lines import TooLong
-from harness.mcp.server_stdio import MAX_MESSAGE, Wire, encode_message, parse_message, stdio_streams
+from harness.mcp.server_stdio import MAX_MESSAGE, Refusal, Wire, encode_message, parse_message, stdio_streams
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -34,15 +34,36 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         (b"[]", -32600),
         (b'"x"', -32600),
         (b'{"id":1}', -32600),
-        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32600),
         (TooLong(MAX_MESSAGE + 1, None), -32600),
     ],
 )
 def test_what_is_no_message_is_answered_with_an_error_without_id(line: bytes | TooLong, code: int) -> None:
     refused = parse_message(line)
-    assert isinstance(refused, types.JSONRPCError)
-    assert (refused.id, refused.error.code) == (None, code)
-    assert json.loads(encode_message(refused))["id"] is None
+    assert isinstance(refused, Refusal)
+    assert (refused.answer.id, refused.answer.error.code) == (None, code)
+    assert json.loads(encode_message(refused.answer))["id"] is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"1.0","id":7,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":[1]}',
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"x":"\\ud83d"}}}',
+    ],
+)
+def test_whoever_waits_for_an_answer_to_what_is_no_message_gets_one(line: bytes) -> None:
+    refused = parse_message(line)
+    assert isinstance(refused, Refusal)
+    assert (refused.answer.id, refused.answer.error.code) == (7, -32600)
+
+
+@pytest.mark.parametrize("rest", [b'"result":"yes"', b'"result":null', b'"error":"no"', b'"result":{},"error":5'])
+def test_a_reply_that_is_none_is_an_error_and_is_not_waited_for(rest: bytes) -> None:
+    message = parse_message(b'{"jsonrpc":"2.0","id":3,' + rest + b"}")
+    assert isinstance(message, types.JSONRPCError | types.JSONRPCResponse)
+    assert message.id == 3
 
 
 def test_a_message_is_read_and_written_as_one_line() -> None:
@@ -148,6 +169,22 @@ async def test_the_end_does_not_wait_for_a_client_that_is_silent_or_reads_nothin
     with anyio.fail_after(5):
         async with opened() as (_, _, outgoing):
             await outgoing.send(SessionMessage(full))  # the writer now waits for room that never comes
+
+
+async def test_what_is_answered_while_a_signal_ends_the_server_is_still_sent() -> None:
+    with pipes() as client:
+        with anyio.CancelScope() as signalled:
+            async with stdio_streams(client.wire) as (incoming, outgoing):
+                client.say(PING + b"\n")
+                await incoming.receive()
+                signalled.cancel()
+                try:
+                    await incoming.receive()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await outgoing.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=7, result={})))
+        with anyio.fail_after(20):
+            assert (await client.hear())["id"] == 7
 
 
 async def test_what_was_answered_before_the_end_is_still_sent() -> None:

@@ -80,6 +80,18 @@ async def test_what_was_not_kept_is_passed_over_and_counted(target: JobTarget) -
     assert (await read(target, job)).stdout.data == b"x" * 50
 
 
+async def test_a_stream_that_somebody_removed_is_not_taken_for_an_empty_one(target: JobTarget) -> None:
+    empty, job = [(await target.run(command)).job_id or "" for command in ("true", "echo one")]
+    assert not (await read(target, empty)).stdout.gone
+    (target.state / "jobs" / f"{job}.out").unlink()
+    part = await read(target, job)
+    assert (part.stdout.data, part.stdout.gone, part.stderr.gone) == (b"", True, False)
+    running = (await target.run("sleep 4000", wait=False)).job_id or ""
+    (target.state / "jobs" / f"{running}.out").unlink(missing_ok=True)
+    assert not (await read(target, running)).stdout.gone
+    await target.jobs.kill(running, "KILL", 1)
+
+
 async def test_a_part_is_never_longer_than_what_a_frame_may_hold(target: JobTarget) -> None:
     job = (await target.run(f"head -c {INLINE + 5000} /dev/zero")).job_id or ""
     part = await read(target, job, limit=INLINE * 4)

@@ -269,6 +269,18 @@ async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> 
         subprocess.run(["umount", "-l", str(home / "state")], check=True)
 
 
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+async def test_a_command_in_a_directory_with_a_long_name_is_listed(tmp_path: Path, shell: str) -> None:
+    with anyio.fail_after(TIME):
+        async with open_job_target(shell, tmp_path) as target:
+            deep = target.home.joinpath(*["\u4e00" * 60] * 12)
+            deep.mkdir(parents=True)
+            done = await target.run("pwd", cwd=str(deep))
+            assert (done.exit_code, done.stdout) == (0, f"{deep}\n")
+            (job,) = await target.jobs.list()
+            assert (job.job_id, job.cwd, job.command) == (done.job_id, str(deep), "pwd")
+
+
 def test_a_listing_with_torn_lines_is_read_as_far_as_it_goes() -> None:
     record = render_record(JobRecord("2", "two\nlines", started=5.0, kind="pane", pane="%1", log="panes/u1/log.1"))
     body = "\n".join(f" {line}" for line in record.split("\n"))

@@ -107,6 +107,7 @@ async def test_a_turn_is_seen_ended_and_given_a_time(tmp_path: Path, monkeypatch
                 "prompt #2 is withdrawn\n! /kill: no prompt #9 is queued; /ps lists them"
             )
             assert "not while a turn runs" in await here.type("/session new", in_turn=True)
+            assert "not while prompts wait: /kill #3 takes" in await here.type("/session new")
             assert await here.type("/timeout 1h") == "the turn is ended in 1 h"
             assert await here.type("/timeout none") == "the turn has no deadline any more"
             assert await here.type("/kill turn") == "the turn is cancelled"

@@ -22,6 +22,7 @@ from harness_backends.tmux.naming import (
     target_label,
 )
 from harness_backends.tmux.output import OutputCollector, clip
+from harness_backends.tmux.pane import NestedShell, Pane
 from harness_backends.tmux.version import TmuxVersion, require
 
 # -- output
@@ -327,3 +328,14 @@ def test_targets_that_read_alike_have_labels_of_their_own() -> None:
     assert len(set(labels)) == len(labels)
     assert all(check_name(label, "session") and len(label) <= 40 for label in labels)
     assert labels[2].startswith("container-app-")
+
+
+async def test_marks_of_a_shell_that_was_left_change_nothing_also_when_they_come_with_the_leaving() -> None:
+    pane = Pane("%0", "@0", "main", "u", "bash", "a" * 20)
+    pane.push_shell(NestedShell("b" * 20, "bash"))
+    left, late = f"\x1b]133;D;0;{'a' * 20};0\x07", f"\x1b]133;D;7;{'b' * 20};5\x07\x1b]133;P;{'b' * 20}\x07"
+    told = f"\x1b]133;W;{'b' * 20};pid=12\x07"
+    pane.feed((left + late + told).encode())
+    assert ([shell.nonce[0] for shell in pane.shells], pane.phase, pane.last_ended) == (["a"], "ended", 0)
+    pane.pop_shell("b" * 20)
+    assert [shell.nonce[0] for shell in pane.shells] == ["a"]

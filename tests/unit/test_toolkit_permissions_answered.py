@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from tests.support.permits import Desk, Says, desk, says
 from harness import connect
 from harness.agent.gate import Gate, GatedApprover
 from harness.toolkit import ToolCall
+from harness.toolkit.context import CallNotes
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.rules import Action, Rule
@@ -31,7 +33,8 @@ def edits(arguments: dict[str, str]) -> Says:
 async def shell(made: Desk, command: str, *, session: str = "s1", call_id: str = "c1") -> Verdict:
     request = made.request("run_shell", command, arguments={"command": command})
     request = replace(request, call=replace(request.call, call_id=call_id))
-    return await made.policy.decide(request, replace(made.ctx, session_id=session))
+    notes = made.notes.setdefault((session, call_id), CallNotes())
+    return await made.policy.decide(request, replace(made.ctx, session_id=session, notes=notes))
 
 
 async def test_the_audit_says_of_each_call_that_was_changed_who_did_it() -> None:
@@ -67,6 +70,15 @@ async def test_a_change_that_a_rule_allowed_leaves_no_approval_behind() -> None:
     made.policy.end_session("s1")
     assert not (await shell(made, "touch b")).allowed
     assert len(approver.questions) == 2
+
+
+async def test_a_change_whose_call_is_over_before_it_is_judged_again_is_forgotten() -> None:
+    made = desk(edits(CHANGED))
+    assert (await shell(made, "touch a")).call is not None
+    assert len(made.policy._changed) == 1
+    made.notes.clear()
+    gc.collect()
+    assert len(made.policy._changed) == 0
 
 
 async def test_a_change_to_something_else_is_asked_about() -> None:

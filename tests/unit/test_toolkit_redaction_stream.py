@@ -76,6 +76,29 @@ def test_a_line_without_an_end_is_not_held_for_ever() -> None:
     assert len(shown + stream.flush()) == 100_000
 
 
+class Counted(PatternRedactor):
+    """Counts the characters that it looks at."""
+
+    seen = 0
+
+    def text(self, text: str) -> str:
+        self.seen += len(text)
+        return super().text(text)
+
+    def complete(self, text: str) -> int:
+        self.seen += len(text)
+        return super().complete(text)
+
+
+def test_a_word_of_any_length_is_looked_at_in_linear_time() -> None:
+    for begin in ("", "password=", "https://bob:", "-----BEGIN "):
+        redactor = Counted([KNOWN])
+        stream = StreamRedactor(redactor)
+        shown = "".join([stream.feed(begin), *(stream.feed("aB3/") for _ in range(20_000)), stream.flush()])
+        assert len(shown) >= 80_000 or begin == "password="
+        assert redactor.seen < 80_000 * 100  # with a look at each piece it is 1,000 times as many and more
+
+
 def test_a_secret_that_is_longer_than_what_is_held_leaves_nothing() -> None:
     stream = StreamRedactor(PatternRedactor())
     text = "ghp_" + "aB3" * 20_000 + " end\n"

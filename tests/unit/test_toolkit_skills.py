@@ -44,6 +44,11 @@ def library(*roots: Path) -> SkillLibrary:
         ("---\r\nname: a\r\ndescription: b\r\n---\r\nc\r\nd", Front("a", "b"), "c\nd"),
         ("\ufeff---\nname: a\ndescription: b\n---", Front("a", "b"), ""),
         ('---\nname: "a"\ndescription: >\n  long\n  text: here\n---\n', Front("a", "long text: here"), ""),
+        (
+            "---\nname: a\ndescription: \U0001f469\u200d\U0001f4bb é\n---\n",
+            Front("a", "\U0001f469\u200d\U0001f4bb é"),
+            "",
+        ),
         ("---\nname: a\ndescription: b\nmetadata:\n  x: [1, {y: z}]\n---\n---\n", Front("a", "b"), "---"),
     ],
 )
@@ -55,6 +60,9 @@ def test_what_people_write_is_read(text: str, front: Front, body: str) -> None:
     ("text", "problem"),
     [
         ("", "does not begin with a front matter"),
+        ('---\nname: a\ndescription: "a \\uD800 b"\n---\n', "which is no text"),
+        ('---\nname: a\ndescription: "\\e[2J"\n---\n', "which is no text"),
+        ('---\nname: a\ndescription: "\\u202Etxt.exe"\n---\n', "which is no text"),
         ("name: a\n", "does not begin with a front matter"),
         ("---\nname: a\ndescription: b\n", "does not begin with a front matter"),
         ("---\n---\n", "is no mapping"),

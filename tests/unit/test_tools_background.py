@@ -318,6 +318,34 @@ async def test_a_line_that_never_ends_is_shown_all_the_same(here: ExecutionConte
     assert "characters left out" in found[0]["stdout"]
 
 
+async def test_the_last_lines_are_shown_also_when_the_last_one_has_no_end_yet(here: ExecutionContext) -> None:
+    box = box_of(here)
+    job = await start(box, "echo one; printf half; sleep 4000")
+    assert (await read(box, job, filter="one", wait=60))["stdout"] == "one\n"
+    with anyio.fail_after(60):
+        while "half" not in (await read(box, job, tail=1, wait=1))["stdout"]:
+            pass
+    assert (await read(box, job, tail=1))["stdout"] == ""
+    await call(box.executor, "kill_shell", shell_id=job, signal="KILL")
+    long = await start(box, f"head -c {3 * PAGE} /dev/zero | tr '\\0' x; sleep 4000")
+    with anyio.fail_after(60):
+        while (await here.read_job(long)).stdout.size < 3 * PAGE:
+            pass
+    assert (await read(box, long, tail=1))["stdout"].startswith("xxx")
+    await call(box.executor, "kill_shell", shell_id=long, signal="KILL")
+
+
+async def test_a_log_that_was_removed_while_it_is_read_is_told(here: ExecutionContext, tmp_path: Path) -> None:
+    box = box_of(here)
+    job = await start(box, "echo one; sleep 4000")
+    assert (await read(box, job, wait=60))["stdout"] == "one\n"
+    (tmp_path / "state" / "harness" / "jobs" / f"{job}.out").unlink()
+    told = [(await read(box, job))["gone"] for _ in range(2)]
+    assert told == [True, False]
+    await call(box.executor, "kill_shell", shell_id=job, signal="KILL")
+    assert (await read(box, job))["gone"]
+
+
 async def test_calls_at_once_and_sessions_of_their_own_share_nothing(here: ExecutionContext) -> None:
     box = box_of(here)
     job = await start(box, "seq 1 4000")
@@ -359,6 +387,20 @@ async def test_the_list_shows_no_half_of_a_secret() -> None:
     listed = (await call(executor, "list_shells")).result
     assert TOKEN[:12] not in listed.text + str(listed.data)
     assert "x [redacted]" in listed.text
+
+
+async def test_the_work_of_tools_is_listed_only_on_demand(here: ExecutionContext) -> None:
+    box = box_of(here)
+    job = await start(box, "grep -c x /dev/null")
+    await here.wait(job)
+    await here.run_beside("grep -c x /dev/null")
+    listed = (await call(box.executor, "list_shells")).result
+    assert isinstance(listed.data, dict)
+    shown: Any = listed.data["shells"]
+    assert ([row["bash_id"] for row in shown], listed.data["count"]) == ([job], 1)
+    everything = (await call(box.executor, "list_shells", include_helpers=True)).result
+    assert isinstance(everything.data, dict)
+    assert everything.data["count"] == 2
 
 
 @pytest.mark.parametrize(

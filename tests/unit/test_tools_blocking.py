@@ -18,7 +18,6 @@ from harness.toolkit import CallOutcome, Executor, ToolCall
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.reads import ReadTracker
 from harness_tools.blocking import first_blocking
-from harness_tools.search import grepping
 
 PATIENCE = 50
 """Seconds: less than the tools' own limit, which is what would end the waiting."""
@@ -85,10 +84,7 @@ async def test_a_pipe_in_the_place_of_a_file_is_named_and_not_opened(here: Execu
         assert any(text in outcome.result.text for text in said), (name, outcome.result.text)
 
 
-async def test_pipes_in_a_tree_hold_no_search(
-    here: ExecutionContext, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grepping, "WATCHED", 0.2)
+async def test_pipes_in_a_tree_hold_no_search(here: ExecutionContext, tree: Path) -> None:
     places = {tree: 2, tree / "sub": 2, tree / "sub/deep": 1}
     for ignore in ("", "sub/deep/.gitignore", ".gitignore"):
         if ignore:

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ToolError
-from harness.toolkit import Registry, ToolResult
+from harness.toolkit import OutputLimit, Registry, ToolResult
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.contract import NAME
+from harness.toolkit.limits import cut
 from harness.toolkit.presets import schema_gaps
 from harness.toolkit.profiles import FacedTool, load_profile
 from harness.toolkit.providers import PROVIDERS
@@ -22,6 +23,7 @@ from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.values import Json
 from harness_tools.dev.cleandiff_parse import Change
 from harness_tools.dev.cleandiff_report import Differences, report
+from harness_tools.profiles.buddy import CAPTURE_PANE
 from harness_tools.profiles.forms import head, searched, tail
 from harness_tools.profiles.jsonforms import LIMIT, as_json
 
@@ -361,3 +363,14 @@ def test_no_face_belongs_to_a_tool_that_is_not_there() -> None:
     without = Registry(tool for tool in KNOWN.list() if tool.name != "grep")
     assert [tool.name for tool in PROFILES["hex"].over(without).list() if tool.name == "grep"] == []
     assert not re.search(r"\bgrep\b", " ".join(tool.name for tool in PROFILES["hex"].over(without).list()))
+
+
+@pytest.mark.parametrize("notice", ["", "[notice: there is no alternate screen; this is the screen itself]"])
+def test_the_end_of_a_long_screen_is_counted_in_what_was_on_it(notice: str) -> None:
+    screen = "".join(f"{line}\n" for line in range(50_000)) + "$ "
+    text = cut(screen, OutputLimit(16_000, 8_000))  # as a model of ours gets it
+    result = ToolResult.of(text, data={"screen": screen, "notice": notice})
+    found = CAPTURE_PANE.render(CAPTURE_PANE.arguments(), result)
+    whole = f"{screen.rstrip()}\n{notice}" if notice else screen
+    assert found is not None
+    assert found.text == f"[truncated {len(whole) - 8_000} chars from start]\n{whole[-8_000:]}"

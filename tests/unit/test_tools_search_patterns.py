@@ -52,6 +52,14 @@ def test_an_include_without_a_slash_is_of_the_last_name() -> None:
     assert not PathPattern.parse("*.c").matches("a/x.c")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "depth"), [("*", 1), ("./a//b", 2), ("{a/*/c,*}", 3), ("**", None), ("{a,b/**}", None), ("a**/b", 2)]
+)
+def test_how_deep_a_pattern_leads_is_known(pattern: str, depth: int | None) -> None:
+    assert PathPattern.parse(pattern).depth == depth
+    assert PathPattern.parse(pattern, only_name=True).depth == (None if "/" not in pattern else depth)
+
+
 NAMES = st.text(alphabet="ab.*?[]!-{},\\é\n", min_size=1, max_size=8)
 
 

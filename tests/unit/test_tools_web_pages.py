@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import re
 import shlex
+import time
 import zlib
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -118,6 +120,22 @@ def test_many_members_are_one_body_and_a_bomb_is_cut() -> None:
         with pytest.raises(WebFailure) as failure:
             Inflater(name).feed(packed, 10)
         assert failure.value.code == "encoding"
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x1f", b"\0" * 9, b"no gzip at all"])
+@given(cuts=st.lists(st.integers(0, 90), max_size=6))
+def test_members_may_be_cut_anywhere_and_what_is_none_is_passed_over(tail: bytes, cuts: list[int]) -> None:
+    data = gzip.compress(b"one") + gzip.compress(b"") + gzip.compress(b"two") + tail
+    inflater, at = Inflater("gzip"), [0, *sorted(cuts), len(data)]
+    assert b"".join(inflater.feed(data[start:end], 99) for start, end in pairwise(at)) == b"onetwo"
+    assert inflater.feed(b"", 99) == b""
+
+
+def test_a_body_of_ends_alone_is_read_in_time_that_grows_with_it() -> None:
+    ends = gzip.compress(b"") * 260_000  # what follows each was copied: half a minute, and nobody else's turn
+    began = time.process_time()
+    assert Inflater("gzip").feed(ends, 5 << 20) == b""
+    assert time.process_time() - began < 12
 
 
 # -- marks

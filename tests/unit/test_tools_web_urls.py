@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.toolkit.websettings import place_of
-from harness_tools.web.addresses import forbidden, may_connect
+from harness_tools.web.addresses import forbidden, is_never, may_connect
 from harness_tools.web.headers import check_headers, headers_for
 from harness_tools.web.urls import parse_url
 
@@ -200,11 +200,19 @@ def test_no_way_to_write_an_ipv4_address_in_ipv6_opens_it(address: ipaddress.IPv
         ("wiki.lan", "wiki.lan", "169.254.169.254", 80, False),
         ("wiki.lan", "wiki.lan", "64:ff9b::a9fe:a9fe", 80, False),
         ("169.254.169.254", "169.254.169.254", "169.254.169.254", 80, True),
+        ("localhost:8080", "localhost", "::1", 8080, True),
+        ("localhost:8080", "localhost", "127.0.0.1", 8080, True),
+        ("localhost", "localhost", "::", 80, False),
     ],
 )
 def test_the_operator_opens_places_and_no_more(entry: str, host: str, address: str, port: int, is_open: bool) -> None:
     why = may_connect(host, port, ipaddress.ip_address(address), [place_of(entry)])
     assert (why == "") is is_open
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1"])
+def test_no_way_round_is_shown_to_the_keys_of_a_cloud_however_their_address_is_written(address: str) -> None:
+    assert is_never(ipaddress.ip_address(address))
 
 
 # -- headers

@@ -147,6 +147,8 @@ def _notes(piece: Piece, ways: Sequence[str], *, filtered: bool) -> list[str]:
         notes.append(f"[{piece.skipped} bytes before this were passed over{to_passed}]")
     if piece.lost:
         notes.append(f"[{piece.lost} bytes were too much to be kept, and are lost]")
+    if piece.gone:
+        notes.append("[the target no longer has all of its output: the file was removed, or cut short]")
     if piece.unread:
         notes.append(f"[{piece.unread} bytes are unread: the next call goes on{to_unread}]")
     return notes
@@ -165,6 +167,7 @@ def _output_data(piece: Piece) -> Json:
         "unread": piece.unread,
         "skipped": piece.skipped,
         "lost": piece.lost,
+        "gone": piece.gone,
         "lines": piece.lines,
         "matches": piece.matched,
     }
@@ -217,6 +220,7 @@ def _killed(job: Job, *, already: bool) -> ToolResult:
 
 class _List(Arguments):
     include_finished: bool = Field(True, description="also those that have ended")
+    include_helpers: bool = Field(False, description="also what tools ran for their own work, such as a search")
 
 
 class ListShells(Tool[_List]):
@@ -233,7 +237,7 @@ class ListShells(Tool[_List]):
         super().__init__("list_shells", text, _List, traits)
 
     async def run(self, args: _List, ctx: ToolContext) -> ToolResult:
-        found = await ctx.execution.jobs()
+        found = [job for job in await ctx.execution.jobs() if args.include_helpers or not job.helper]
         running = [job for job in found if job.status is Status.RUNNING]
         wanted = found if args.include_finished else running
         clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a half secret is not known

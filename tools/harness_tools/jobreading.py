@@ -102,6 +102,8 @@ class Piece:
     lines: int = 0
     """Lines that a filter looked at."""
     matched: int = 0
+    gone: bool = False
+    """The target no longer has all of it."""
 
     @property
     def ended(self) -> bool:
@@ -121,6 +123,7 @@ class _Stream:
     skipped: int = 0
     lines: int = 0
     matched: int = 0
+    gone: bool = False
 
     def plus(self, later: _Stream) -> _Stream:
         """This and what follows it."""
@@ -143,17 +146,20 @@ async def read_on(job_id: str, asked: Asked, reading: Reading, ctx: ToolContext)
     until = anyio.current_time() + asked.wait
     start = asked.since if asked.since is not None else reading.position
     first = await _read(job_id, start, PAGE, 0, ctx)
+    shrunk = False
     if not reading.is_of(first):
+        shrunk = reading.command == _named(first.job)
         reading.begin()
         start = asked.since or reading.position
         first = await _read(job_id, start, PAGE, 0, ctx)
     if asked.matches is not None:
         job, out, err = await _chosen(job_id, asked, start, until, ctx)
     elif asked.tail is not None:
-        job, out, err = await _last(job_id, asked, start, until, ctx)
+        job, out, err = await _last(job_id, asked, start, until, reading, ctx)
     else:
         job, out, err = await _next_page(first, start, until, reading, ctx)
-    return _remembered(job, out, err, start, asked, reading, ctx)
+    piece = _remembered(job, out, err, start, asked, reading, ctx)
+    return replace(piece, gone=True) if shrunk else piece
 
 
 def _named(job: Job) -> str:
@@ -198,7 +204,7 @@ def _shown(part: OutputPart, room: int, seen: int, ctx: ToolContext, *, ended: b
     length = shown_length(data, ctx.redactor.complete, ended=settled)
     if not length and not last:  # one thing that is longer than a page: it has to go on
         length = len(data)
-    return _Stream(data[:length], part.start - part.lost, part.start + length, part.size, part.lost)
+    return _Stream(data[:length], part.start - part.lost, part.start + length, part.size, part.lost, gone=part.gone)
 
 
 async def _chosen(
@@ -232,11 +238,11 @@ def _matching(part: OutputPart, matches: Matcher, room: int, ctx: ToolContext, *
     last, full = ended and part.end >= part.size, len(part.data) >= SCAN
     chosen = choose(part.data, matches, room, ended=last, full=full, redact=ctx.redactor.text)
     used = _Stream(chosen.data, part.start - part.lost, part.start + chosen.used, part.size, part.lost)
-    return replace(used, lines=chosen.lines, matched=chosen.matched)
+    return replace(used, lines=chosen.lines, matched=chosen.matched, gone=part.gone)
 
 
 async def _last(
-    job_id: str, asked: Asked, start: Position, until: float, ctx: ToolContext
+    job_id: str, asked: Asked, start: Position, until: float, reading: Reading, ctx: ToolContext
 ) -> tuple[Job, _Stream, _Stream]:
     """The last lines of what is new: what stands before them is passed over, and said to be."""
     assert asked.tail is not None
@@ -245,18 +251,24 @@ async def _last(
     found = await ctx.execution.read_job(job_id, stdout=near.stdout, stderr=near.stderr, limit=2 * SCAN)
     parts = ((found.stdout, start.stdout), (found.stderr, start.stderr))
     ended = found.job.status is not Status.RUNNING
-    out, err = (_last_lines(_after_gap(part, begin, ctx, ended=ended), asked.tail) for part, begin in parts)
+    seen = (reading.seen.stdout, reading.seen.stderr)
+    out, err = (
+        _last_lines(_after_gap(part, begin, ctx, settled=ended or part.size <= old), asked.tail)
+        for (part, begin), old in zip(parts, seen, strict=True)
+    )
     return found.job, out, err
 
 
-def _after_gap(part: OutputPart, begin: int, ctx: ToolContext, *, ended: bool) -> _Stream:
+def _after_gap(part: OutputPart, begin: int, ctx: ToolContext, *, settled: bool) -> _Stream:
     """A part that begins somewhere behind ``begin``, from its first whole line on."""
-    length = shown_length(part.data, ctx.redactor.complete, ended=ended)
+    length = shown_length(part.data, ctx.redactor.complete, ended=settled)
+    if not length and len(part.data) > PAGE:  # one thing that is longer than a page
+        length = len(part.data)
     passed, first = part.start - part.lost - begin, 0
     if passed:
         first = part.data.find(b"\n", 0, length) + 1
     shown = part.data[first:length]
-    return _Stream(shown, begin, part.start + length, part.size, part.lost, passed + first)
+    return _Stream(shown, begin, part.start + length, part.size, part.lost, passed + first, gone=part.gone)
 
 
 def _last_lines(stream: _Stream, count: int) -> _Stream:
@@ -298,4 +310,5 @@ def _remembered(
         skipped=out.skipped + err.skipped,
         lines=out.lines + err.lines,
         matched=out.matched + err.matched,
+        gone=out.gone or err.gone,
     )

@@ -244,6 +244,7 @@ class DirectJobs(Jobs):
             ended=job.ended,
             owner=self._owner,
             cwd=job.command.cwd,
+            helper=job.command.helper,
         )
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:

@@ -9,6 +9,11 @@ container and outside it for example, exclude each other. It is held for a few m
 before, and only its stamp is compared under the lock) and counts as left behind after a minute. That it cannot be made
 is believed when it failed five times with no lock to be seen: once, others took it and left it. Only who appends to a
 file in a directory that they may not write to cannot make one; ``flock`` on the directory is the best that is left.
+
+The group's bits of a file with an access control list are the list's mask: without the list the group would be allowed
+what others were. A new file has the list that its directory gives to new files, and then no umask counts. So the old
+file's list, or that it has none, is kept by the ``cp`` of GNU, which goes with an ``ls`` that shows lists. The size is
+looked at again: the first versions of ``cp --attributes-only`` emptied the file.
 """
 
 from __future__ import annotations
@@ -174,7 +179,7 @@ hxf_current() {
 hxf_dress() {
   if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; fi
   if [ "$created" = 1 ]; then
-    [ -n "$permissions" ] || chmod =rw "$stage" || exit 1
+    [ -n "$permissions" ] || hxf_listed || chmod =rw "$stage" || exit 1
     return 0
   fi
   set -- $(hxf_stat "$real")
@@ -184,8 +189,23 @@ hxf_dress() {
     chgrp "${owner#*:}" "$stage" 2>/dev/null
     clear=1
   fi
-  chmod "${permissions:-$bits}" "$stage" || exit 1
+  if hxf_listed; then hxf_relist; else chmod "${permissions:-$bits}" "$stage" || exit 1; fi
   [ -z "$clear" ] || chmod ug-s "$stage"
+}
+hxf_listed() {
+  case "
+$(ls -ld "$real" "$stage" 2>/dev/null)" in *'
+-'?????????+*) return 0 ;; esac
+  return 1
+}
+hxf_relist() {
+  why=$(cp --attributes-only --preserve=mode "$real" "$stage" 2>&1) || {
+    ! cp --version >/dev/null 2>&1 || { printf '%s\n' "$why" >&2; exit 1; }
+    chmod "$bits" "$stage" || exit 1
+  }
+  set -- $(hxf_stat "$stage")
+  [ "$3" = "$size" ] || exit 84
+  [ -z "$permissions" ] || chmod "$permissions" "$stage" || exit 1
 }
 hxf_overwrite() {
   hxf_dress

@@ -110,6 +110,7 @@ hx_last=0
 case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
 [ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
 find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
+find . -name '[0-9]*.void' -mtime +1 -exec rm -f {} +
 hx_facts | awk -v limit=__KILOBYTES__ -v most=__JOBS__ '__JUDGE__' | while read -r kind name; do
   case $kind in
     job)

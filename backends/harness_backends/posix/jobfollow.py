@@ -270,13 +270,16 @@ class JobFollower:
         finally:
             ticket.forget()
 
-    async def pane_part(self, kept: KeptJob, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
+    async def pane_part(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncGenerator[bytes]:
         """What a pane's job wrote from byte ``offset`` on: so far, or with ``live`` until it ends.
+
+        Args:
+            log: a new one.
 
         Raises:
             UnsupportedOperation: the log of its pane is kept where it cannot be read from here.
         """
-        async for data in self._follow_pane(kept, PaneLog(kept.record), offset, live=live):
+        async for data in self._follow_pane(kept, log, offset, live=live):
             yield data
 
     async def _follow_pane(self, kept: KeptJob, log: PaneLog, offset: int, *, live: bool) -> AsyncIterator[bytes]:
@@ -339,6 +342,11 @@ class JobFollower:
     def can_read(self, record: JobRecord) -> bool:
         """The log of a pane's job is on the target, or on this machine."""
         return not record.host or record.host in self._store.log_places or is_here(record.host)
+
+    async def has_log(self, record: JobRecord) -> bool:
+        """Whether the log of a pane's job is there; it has to be one that can be read."""
+        async with self._log_place(record.host) as place:
+            return (await place.shell.call(f"[ -e {shlex.quote(f'{place.root}/{record.log}')} ]")).exit_code == 0
 
     @asynccontextmanager
     async def _log_place(self, name: str) -> AsyncIterator[LogPlace]:

@@ -14,15 +14,21 @@ from .jobfollow import JobFollower
 from .joboutput import INLINE
 from .jobscript import background_line
 from .jobtable import JobTable, KeptJob
+from .panelog import PaneLog
 from .shell import HeldShell
 from .state import JobStore, pane_uid
 
 __all__ = ["JobReader", "parse_parts", "parts_script", "until_more_script"]
 
-# hx_piece FILE BYTE LIMIT: the size, the byte that the part begins with, the bytes that are lost before it, a newline,
-# the part. Bytes $hx_hole to $hx_hole+$hx_lost were not kept; a part that begins before them ends there.
+# hx_piece FILE BYTE LIMIT EXIT: the size, the byte that the part begins with, the bytes that are lost before it, a
+# newline, the part; or "gone" when the job has ended and the file is not there. Bytes $hx_hole to $hx_hole+$hx_lost
+# were not kept; a part that begins before them ends there.
 _PIECE = r"""
 hx_piece() {
+  if [ -s "$4" ] && [ ! -e "$1" ]; then
+    echo gone
+    return
+  fi
   hx_s=$(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) hx_o=$2 hx_l=$3
   if [ "$hx_lost" -gt 0 ] && [ "$hx_s" -gt $((hx_hole + hx_lost)) ]; then
     if [ "$hx_o" -ge $((hx_hole + hx_lost)) ]; then :
@@ -63,8 +69,8 @@ def parts_script(job_id: str, wanted: Wanted) -> str:
     return (
         f"{_PIECE}\nhx_hole=0 hx_lost=0\n"
         f'{{ read -r hx_hole hx_lost <"$hx_jobs/{job_id}.cap"; }} 2>/dev/null || hx_hole=0 hx_lost=0\n'
-        f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit}\n'
-        f'hx_piece "$hx_jobs/{job_id}.err" {wanted.stderr} {wanted.limit} >&2\n'
+        f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit} "$hx_jobs/{job_id}.exit"\n'
+        f'hx_piece "$hx_jobs/{job_id}.err" {wanted.stderr} {wanted.limit} "$hx_jobs/{job_id}.exit" >&2\n'
     )
 
 
@@ -76,6 +82,8 @@ def parse_parts(stdout: bytes, stderr: bytes) -> tuple[OutputPart, OutputPart]:
 def _part(text: bytes) -> OutputPart:
     head, _, data = text.partition(b"\n")
     words = head.split()
+    if words == [b"gone"]:
+        return OutputPart(gone=True)
     if len(words) != 3:
         return OutputPart()
     size, start, lost = (int(word) for word in words)
@@ -139,13 +147,18 @@ class JobReader:
     async def _pane(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
         """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
         data, size = bytearray(), wanted.stdout
-        async for chunk in self._follower.pane_part(kept, wanted.stdout, live=False):
+        log = PaneLog(kept.record)
+        async for chunk in self._follower.pane_part(kept, log, wanted.stdout, live=False):
             size += len(chunk)
             data += chunk[: wanted.limit - len(data)]
-        return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size))
+        lacking = kept.job.ended is not None and not log.ended
+        gone = lacking and not await self._follower.has_log(kept.record)
+        return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size, gone=gone))
 
     async def _more_of_pane(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
         with anyio.move_on_after(seconds):
-            async with aclosing(self._follower.pane_part(kept, wanted.stdout, live=True)) as chunks:
+            async with aclosing(
+                self._follower.pane_part(kept, PaneLog(kept.record), wanted.stdout, live=True)
+            ) as chunks:
                 async for _ in chunks:
                     return

@@ -124,6 +124,11 @@ class PosixJobs(Jobs):
                 return result
         if command.user is not None and self._changes_user(command):
             await self._check_user(command.user)
+        while True:
+            with suppress(NotTakenError):  # the id was asked for before it was used: another one is taken
+                return await self._run_cold(command)
+
+    async def _run_cold(self, command: Command) -> ShellResult:
         job_id = await self._store.claim()
         try:
             launch = await self._prepare(job_id, command)
@@ -222,6 +227,7 @@ class PosixJobs(Jobs):
             owner=self._owner,
             cwd=command.cwd or "",
             user=command.user or "",
+            helper=command.helper,
         )
 
     def _directory(self, cwd: str | None) -> str:
@@ -340,10 +346,12 @@ class PosixJobs(Jobs):
         return await self._partial(run, Outcome(Status.RUNNING), "it was killed at its deadline and is still there")
 
     async def _interrupt(self, job_id: str) -> None:
-        try:
-            await self._end(job_id, Status.INTERRUPTED, ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE))
-        except HarnessError:
-            return  # the caller is leaving; the job's record says how it ended
+        ladder = ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE)
+        with suppress(HarnessError):  # the caller is leaving; the job's record says how it ended
+            try:
+                await self._end(job_id, Status.INTERRUPTED, *ladder)
+            except ConnectionLost:  # a new connection may be had at once
+                await self._end(job_id, Status.INTERRUPTED, *ladder)
 
     async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> bool:
         """End a job's process group; True when nothing is left of it."""
@@ -456,7 +464,7 @@ def _user() -> str:
 
 
 class NotTakenError(Exception):
-    """The waiting shell was gone before it took the order: nothing ran."""
+    """Nothing ran: the waiting shell was gone before it took the order, or the id had been asked for before."""
 
 
 def _fault_error(fault: Fault, command: Command, target: str) -> HarnessError:

@@ -42,6 +42,7 @@ class Fault(IntEnum):
     NO_SPACE = 1004
     NO_GROUP = 1005
     NOT_TAKEN = 1006
+    """No shell took the order, or somebody asked for the job before it came and was told that it will not run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ hx_reply() {
 """
 
 # hx_run ID JOB RECORD CWD START FEED LIMIT ACK . : the dot proves that the line came whole. The record is written here,
-# so that whatever follows in the held shell finds it. Where printf is a program (pdksh), print is a builtin.
+# so that whatever follows in the held shell finds it. Where printf is a program (pdksh), print is a builtin. Who asked
+# for the job before its line came made N.void, then found the record empty: one of the two is seen by the other.
 _RUN = r"""
 case $(command -v printf) in
   /*) hx_put() { print -rn -- "$1"; } ;;
@@ -116,6 +117,7 @@ hx_run() {
   umask 077
   hx_code=0
   { hx_put "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
+  [ ! -e "$hx_jobs/$2.void" ] || hx_code=1006
   umask "$hx_umask"
   hx_work "$@" </dev/null &
 }
@@ -229,6 +231,7 @@ hx_fire() {
   umask 077
   hx_order=$3
   { hx_put "$2" >"$hx_jobs/$1.cmd" && eval "$4"; } 2>/dev/null || hx_order='exit 95'
+  [ ! -e "$hx_jobs/$1.void" ] || hx_order='exit 96'
   umask "$hx_umask"
   case $5 in
     a) [ "$hx_warm_a" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&8 ;;

@@ -19,8 +19,14 @@ __all__ = ["JobTable", "KeptJob", "list_script", "parse_table"]
 
 LISTED_LINES = 50
 LISTED_COLUMNS = 2000
+LISTED_HEADER = 32_000
+"""Columns of a record's first line, which means nothing unless it is whole: a directory may be three times as long."""
 SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
+NOT_BEGUN = (
+    "a command that was lost on its way there under this number has not run, and will not, "
+    "unless it was for a pane and the harness that sent it has ended"
+)
 
 # For each record: "job N STATE CODE STATUS", STATE being ended, unwritten, alive, gone or pane; then "pane UID" for
 # each that is there; then times; then the records.
@@ -62,9 +68,19 @@ hx_times() {
 cd "$hx_jobs" || exit 0
 """
 
+# An id that was claimed and has no record: its command was not sent yet, or is lost on the way, perhaps to come later.
+# From here on it does not run under this number: see hx_run.
+VOID = """\
+if [ ! -s {0}.cmd ]; then
+  [ -e {0}.cmd ] || exit 0
+  ( umask 077; command : >{0}.void ) 2>/dev/null || exit 0
+  [ -s {0}.cmd ] || {{ echo void; exit 0; }}
+fi
+"""
+
 _RECORDS = (
     'awk \'FNR == 1 { print "record " FILENAME }'
-    f' FNR <= {LISTED_LINES} {{ print " " substr($0, 1, {LISTED_COLUMNS}) }}\''
+    f' FNR <= {LISTED_LINES} {{ print " " substr($0, 1, FNR == 1 ? {LISTED_HEADER} : {LISTED_COLUMNS}) }}\''
 )
 
 
@@ -84,7 +100,7 @@ def list_script(socket: str, job_id: str | None = None) -> str:
         names = f"hx_names={job_id}.cmd\n"
         show = f"printf 'record %s\\n' {job_id}.cmd; head -c {SHOWN_BYTES} {job_id}.cmd | sed 's/^/ /'"
         times = f"ls {job_id}.cmd {job_id}.exit 2>/dev/null | hx_times"
-        return f"{head}{names}[ -s {job_id}.cmd ] || exit 0\nhx_each\nhx_panes\n{times}\n{show}\n"
+        return f"{head}{VOID.format(job_id)}{names}hx_each\nhx_panes\n{times}\n{show}\n"
     names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p")\n'
     times = "ls | sed -n '/^[0-9]*\\.\\(cmd\\|exit\\)$/p' | hx_times"
     return f'{head}{names}hx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
@@ -148,6 +164,7 @@ class _Table:
             pane=record.pane or None,
             owner=record.owner or None,
             cwd=record.cwd or None,
+            helper=record.helper,
         )
 
     def _unended(self, state: list[str], record: JobRecord) -> Status:
@@ -180,6 +197,8 @@ class JobTable:
             reply = await self._shell.call(list_script(self._config.tmux_socket, str(int(job_id))))
             for kept in parse_table(reply.text):
                 return kept
+            if reply.text == "void\n":
+                raise JobNotFound(f"no job {job_id!r}", target=self._transport.target, hint=NOT_BEGUN)
         raise JobNotFound(
             f"no job {job_id!r}", target=self._transport.target, hint="'harness jobs' lists those that are kept"
         )

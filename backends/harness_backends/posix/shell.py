@@ -19,6 +19,8 @@ from harness.target import Target
 from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Process, Transport
 
+from .formershell import WHO, end_script, who_is
+
 __all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "call_line", "open_held_shell"]
 
 CALL_TIMEOUT = 30.0
@@ -123,6 +125,7 @@ class _Channel:
         self.alive = True
         self.ended = anyio.Event()
         self.pending: dict[int, _Pending] = {}
+        self.who: Ticket | None = None
         self._lost = anyio.Event()
         self._said = anyio.Event()
         self._words = b""
@@ -207,6 +210,11 @@ class Ticket:
         """True when the reply is here, or can no longer come."""
         return self._entry.done.is_set()
 
+    @property
+    def text(self) -> str:
+        """What is here of the reply's standard output."""
+        return (self._entry.stdout or b"").decode("utf-8", "replace")
+
     async def reply(self) -> Reply:
         """Wait for the reply. Cancelling loses nothing.
 
@@ -240,6 +248,8 @@ class HeldShell:
     """Runs scripts on the target through one long-lived ``sh``; opens it anew after a loss.
 
     Scripts run one after the other, in the order in which they were given; callers need not wait for each other.
+    What a lost one had not carried out yet, it never will: the next one ends it first, where
+    there is ``/proc`` to tell it from a later process of its number.
     """
 
     def __init__(self, transport: Transport, tasks: BackgroundTasks) -> None:
@@ -250,6 +260,7 @@ class HeldShell:
         self._sending = anyio.Lock()
         self._numbers = 0
         self._prologue: deque[str] = deque()
+        self._former: list[tuple[str, str, str]] = []
 
     def define(self, source: str) -> None:
         """Shell functions that every life of the held shell starts with. Call it before the first :meth:`call`."""
@@ -310,17 +321,42 @@ class HeldShell:
 
     async def _open(self) -> _Channel:
         async with self._opening:
-            if self._channel is not None and self._channel.alive:
-                return self._channel
-            if self._channel is not None:
-                await self._channel.process.aclose()
-            process = await self.transport.open_process(["sh"])
-            channel = self._channel = _Channel(process, os.urandom(12).hex(), self.transport.target)
-            self._tasks.start_soon(channel.pump, process.receive, "stdout")
-            self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
-            prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"
-            await self._send(channel, prologue.encode())
+            if self._channel is not None and not self._channel.alive:
+                await self._give_up(self._channel)
+            channel = self._channel or await self._begin()
+            if self._former:
+                await self._end_former(channel)
             return channel
+
+    async def _begin(self) -> _Channel:
+        process = await self.transport.open_process(["sh"])
+        channel = self._channel = _Channel(process, os.urandom(12).hex(), self.transport.target)
+        self._tasks.start_soon(channel.pump, process.receive, "stdout")
+        self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
+        prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"
+        with anyio.CancelScope(shield=True):
+            await self._send(channel, prologue.encode())
+            channel.who = await self._ask(channel, WHO)
+        return channel
+
+    async def _give_up(self, channel: _Channel) -> None:
+        who = who_is(channel.who.text) if channel.who else None
+        if who is not None and who not in self._former:
+            self._former.append(who)
+        await channel.process.aclose()
+        self._channel = None
+
+    async def _end_former(self, channel: _Channel) -> None:
+        """End those who may still be sent what we know to be lost. Raises what :meth:`call` does."""
+        ticket = await self._ask(channel, end_script(self._former))
+        await self.reply_to(ticket)
+        self._former.clear()
+
+    async def _ask(self, channel: _Channel, script: str) -> Ticket:
+        self._numbers += 1
+        entry = channel.pending[self._numbers] = _Pending()
+        await self._send(channel, call_line(script)(self._numbers).encode())
+        return Ticket(self._numbers, entry, entry, channel)
 
     async def _drop(self, channel: _Channel) -> None:
         channel.lose()

@@ -132,7 +132,7 @@ RELEASE = r"""
 cd {jobs} || exit 1
 n=; {{ read -r n <last; }} 2>/dev/null
 set --
-for k in {ids}; do [ -s "$k.cmd" ] || set -- "$@" "$k.cmd"; done
+for k in {ids}; do [ -s "$k.cmd" ] || set -- "$@" "$k.cmd" "$k.void"; done
 rm -f "$@"
 for k in {ids}; do if [ "$k" = "$n" ] && [ ! -e "$k.cmd" ]; then n=$((n - 1)); fi; done
 [ -z "$n" ] || printf '%s\n' "$n" >last
@@ -186,6 +186,7 @@ class JobRecord:
     user: str = ""
     host: str = ""
     """Where the log is, when tmux does not run on the target: see :attr:`LogPlace.name`."""
+    helper: bool = False
 
 
 def render_record(record: JobRecord, shown: str = "") -> str:
@@ -205,6 +206,7 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("nonce", record.nonce),
         ("user", record.user),
         ("host", record.host),
+        ("helper", "yes" if record.helper else ""),
     )
     lines = [f"#% {key}: {_encode(value)}" for key, value in fields if value]
     header = " ".join(lines)  # a shell reads this file: one line of ours, so that its messages count lines well
@@ -247,6 +249,7 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
         nonce=fields.get("nonce", ""),
         user=fields.get("user", ""),
         host=fields.get("host", ""),
+        helper=fields.get("helper") == "yes",
     )
 
 

@@ -24,12 +24,20 @@ async def until_prompt(pane: Pane, timeout: float) -> bool:
 
 
 async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
-    """Teach the markers to the shell in front. False when nothing answered."""
-    nonce = link.token()
+    """Teach the markers to the shell in front. False when nothing answered.
+
+    That may be the shell that is known already, when its log was removed and nothing was seen of it: it must keep its
+    own markers. It shows them with its prompt, so that the answer to a second question comes after them.
+    """
+    nonce, is_sure = link.token(), bool(pane.shell.pid)
     pane.push_shell(NestedShell(nonce, "?"))
     kind = await _ask_kind(link, pane, nonce, front)
+    if kind is not None and not is_sure:
+        kind = await _ask_kind(link, pane, nonce, front)
+    if pane.shell.nonce != nonce:  # the shell that is known already has read what was typed
+        return await until_prompt(pane, ADOPT_TIMEOUT)
     if kind is None:
-        pane.pop_shell()
+        pane.pop_shell(nonce)
         return False
     pane.shells[-1] = NestedShell(nonce, kind)
     pane.phase = "starting"  # before the last line is typed: its prompt may come with the answer
@@ -46,9 +54,9 @@ async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> st
     for probe in probes:
         await _type_line(link, pane, probe)
         with anyio.move_on_after(ADOPT_TIMEOUT):
-            while pane.kind is None:
+            while pane.kind is None and pane.shell.nonce == nonce:
                 await pane.changed.wait()
-        if pane.kind is not None:
+        if pane.kind is not None or pane.shell.nonce != nonce:
             break
     return pane.kind
 

@@ -13,7 +13,7 @@ import anyio
 from harness.errors import ConnectionLost, TerminalError
 from harness.transport import Process
 
-from .protocol import Block, ControlParser, Notification, Output, control_line
+from .protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
 
 __all__ = ["REPLY_TIMEOUT", "AnswerLost", "ControlClient", "Event"]
 
@@ -54,6 +54,8 @@ class ControlClient:
         self._sending = anyio.Lock()
         self.closed = anyio.Event()
         self.last_error = b""
+        self.pid = ""
+        """Its process id on the target, which it says before anything else; empty when it did not come to that."""
 
     async def pump(self) -> None:
         """Read until the client ends. The owner runs this in a task."""
@@ -63,6 +65,8 @@ class ControlClient:
                 for event in parser.feed(data):
                     if isinstance(event, Block):
                         self._answer(event)
+                    elif isinstance(event, Notification) and event.name == OWN_PID:
+                        self.pid = self.pid or " ".join(event.args)
                     else:
                         self._on_event(event)
         finally:

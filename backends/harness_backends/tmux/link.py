@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import chain, repeat
 
 import anyio
 
 from harness.errors import ConnectionLost, HarnessError, PaneGone, TargetGone
+from harness.target import Target
 from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
@@ -21,12 +22,14 @@ from .protocol import Block
 from .refusals import session_refusal
 from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
-__all__ = ["READY_TIMEOUT", "Link"]
+__all__ = ["MY_PID", "READY_TIMEOUT", "Link"]
 
 news = logging.getLogger("harness_backends.links")
 """What is logged here, with these two arguments, is counted and traced."""
 BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
+MY_PID = "#{client_pid}"
+"""tmux itself may still name another client when it reads this, because ours has not attached yet."""
 READY_TIMEOUT = 30.0
 ATTEMPTS = 3
 
@@ -51,17 +54,21 @@ class Link:
         self._tasks = tasks
         self._on_event = on_event
         self._client: ControlClient | None = None
-        self._client_pid = ""
         self._changed = anyio.Event()
         self._wanted = anyio.Event()
         self._settled = False
         self.greeting: list[tuple[str, ...]] = []
-        """Further commands that each control client begins with."""
+        """Further commands that each control client begins with; see :meth:`greet`."""
         self.failed: HarnessError | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the client has gone, before another one attaches: from here on the stream has a hole."""
         self.on_gone: Callable[[TargetGone], None] = lambda _: None
         """Called when the target itself has ended, and with it all that ran there."""
+
+    @property
+    def target(self) -> Target:
+        """What the panes' shells work on, also when tmux runs on this machine for it."""
+        return self.shells.transport.target
 
     async def open(self, new_pane: Callable[[], NewPane]) -> bool:
         """Prepare the target and attach. Returns True when the session was made just now.
@@ -95,22 +102,23 @@ class Link:
         process = await self.transport.open_process(control_argv(self.setup))
         client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
         self._tasks.start_soon(self._hold, client)
-        commands: list[tuple[str, ...]] = [("display-message", "-p", "#{client_pid}")]
+        commands: list[tuple[str, ...]] = [("display-message", "-p", "")]
         if not self.setup.version.window_size:
             size = f"{self.setup.config.width},{self.setup.config.height}"
             commands.append(("refresh-client", "-C", size))
-        commands += self.greeting
         try:
-            blocks = await client.request(*commands, timeout=ATTACH_TIMEOUT)
+            await client.request(*commands, timeout=ATTACH_TIMEOUT)
+            if self.greeting:
+                await client.request(*_said_by(client, self.greeting), timeout=ATTACH_TIMEOUT)
         except BaseException:
             await client.aclose()
             raise
         await self._end_old_client()
-        self._client, self._client_pid, self.failed = client, blocks[0].text, None
+        self._client, self.failed = client, None
 
     async def _end_old_client(self) -> None:
         """Kill the client that we lost, if it is still there: nothing that it still holds may be carried out now."""
-        pid = self._client_pid
+        pid = self._client.pid if self._client is not None else ""
         if pid.isdecimal():
             listed = f"{self.setup.tmux} list-clients -F '#{{client_pid}} #{{client_control_mode}}'"
             turn = f"{TURNS}turn {shlex.quote(self.setup.root)}\n"
@@ -230,6 +238,13 @@ class Link:
                 return await self.request(*commands)
         return await self.request(*commands)
 
+    async def greet(self, *commands: tuple[str, ...]) -> None:
+        """Have this client and each later one run these commands. The word :data:`MY_PID` becomes its process id."""
+        self.greeting += commands
+        client = await self.ready()
+        with suppress(ConnectionLost):  # the next client says it
+            await client.request(*_said_by(client, commands))
+
     async def keep_drainer(self) -> None:
         """Start the always-attached reader again if it has died."""
         script = drainer_script(self.setup)
@@ -241,3 +256,7 @@ class Link:
     def token() -> str:
         """A name or nonce that nobody can guess."""
         return secrets.token_hex(10)
+
+
+def _said_by(client: ControlClient, commands: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [tuple((client.pid or word) if word == MY_PID else word for word in command) for command in commands]

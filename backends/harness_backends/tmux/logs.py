@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-__all__ = ["TAIL", "LogReader", "log_end_script", "start_mark", "take_up_script"]
+__all__ = ["NEWEST_LOG", "TAIL", "LogReader", "log_end_script", "start_mark", "take_up_script"]
 
 TAIL = 1 << 16
+NEWEST_LOG = 'k=0; for l in log.[0-9]*; do l=${l#log.}; [ "$l" -gt "$k" ] && k=$l; done 2>/dev/null;'
+"""Sets ``k`` to the number of the newest log in the current directory. The oldest of them are removed in time."""
 
 
 def start_mark(nonce: str, job: int) -> bytes:
@@ -16,8 +18,7 @@ def start_mark(nonce: str, job: int) -> bytes:
 
 def take_up_script(folder: str) -> str:
     """Print a pane's nonce, and the number of its newest log."""
-    count = "n=0; while [ -e log.$((n + 1)) ]; do n=$((n + 1)); done; echo $n"
-    return f"cd {shlex.quote(folder)} && cat nonce && {{ {count}; }}"
+    return f"cd {shlex.quote(folder)} && cat nonce && {{ {NEWEST_LOG} echo $k; }}"
 
 
 def log_end_script(path: str, start: int) -> str:

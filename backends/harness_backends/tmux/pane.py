@@ -103,7 +103,7 @@ class Pane:
                 job = self.job
                 if job is not None and job.takes_output and job.nonce == self.shell.nonce:
                     job.feed(piece)
-            else:
+            elif any(shell.nonce == piece.nonce for shell in self.shells):  # none of one that was left just now
                 self.apply(piece)
 
     def pause(self) -> None:
@@ -134,10 +134,11 @@ class Pane:
         self.shells.append(shell)
         self.restart_scan()
 
-    def pop_shell(self) -> None:
-        """The nested shell did not answer."""
-        self.shells.pop()
-        self.restart_scan()
+    def pop_shell(self, nonce: str) -> None:
+        """The nested shell did not answer; it may have been left already."""
+        if len(self.shells) > 1 and self.shell.nonce == nonce:
+            self.shells.pop()
+            self.restart_scan()
 
     def notify(self) -> None:
         """Wake those who wait for a change."""

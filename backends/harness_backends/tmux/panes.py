@@ -25,7 +25,7 @@ from .output import OutputCollector
 from .pane import Pane
 from .refusals import files_gone
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, window_commands
+from .setup import NewPane, log_files, pane_files, window_commands, window_removal
 
 __all__ = ["PaneTable"]
 
@@ -114,7 +114,7 @@ class PaneTable:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
         nonce, _, number = reply.text.partition("\n")
         if reply.exit_code != 0 or not nonce:
-            raise files_gone(row.name, self._link.setup, self._link.transport.target)
+            raise files_gone(row.name, self._link.setup, self._link.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce)
         pane.log_number = int(number or 0)
@@ -160,7 +160,7 @@ class PaneTable:
             raise PaneGone(
                 f"there is no pane {name!r} in session {self._link.setup.session!r}; "
                 + listed(pane.name for pane in self.by_id.values()),
-                target=self._link.transport.target,
+                target=self._link.target,
                 hint="harness panes shows them",
             )
         return await self.create(name, None)
@@ -184,7 +184,7 @@ class PaneTable:
                     return
         raise PaneBusy(
             "every background pane is busy",
-            target=self._link.transport.target,
+            target=self._link.target,
             hint="wait for a job or end one (harness jobs), or raise max_panes",
         )
 
@@ -214,7 +214,7 @@ class PaneTable:
                 pane = self.by_name(name)
                 if pane is not None and name == DEFAULT_PANE:
                     return pane
-                raise PaneTaken(f"there is a pane {name!r} already", target=self._link.transport.target)
+                raise PaneTaken(f"there is a pane {name!r} already", target=self._link.target)
             if len(rows) >= limit:
                 raise self._full(limit)
             pane = await self._create(self.new_pane(name, cwd))
@@ -223,7 +223,7 @@ class PaneTable:
     def _full(self, limit: int) -> PaneBusy:
         return PaneBusy(
             f"the limit of {limit} managed panes is reached",
-            target=self._link.transport.target,
+            target=self._link.target,
             hint="end one (harness panes kill NAME), or raise max_panes",
         )
 
@@ -241,7 +241,7 @@ class PaneTable:
         await self.refresh()
         pane = self.by_name(made.name)
         if pane is None or made.name not in self.kept:
-            raise PaneTaken(f"there is a pane {made.name!r} already", target=self._link.transport.target)
+            raise PaneTaken(f"there is a pane {made.name!r} already", target=self._link.target)
         return pane
 
     async def _create(self, new: NewPane) -> Pane:
@@ -249,7 +249,12 @@ class PaneTable:
         await self._shell.call(f"umask 077\n{pane_files(setup, new)}")
         reply = await self._link.shell.call(f'umask 077\n{log_files(setup, new)}echo "$hx_umask"')
         commands = window_commands(setup, new, reply.text.strip(), "#{window_id} #{pane_id}")
-        blocks = await self._link.request(*commands)
+        try:
+            blocks = await self._link.request(*commands)
+        except TerminalError:
+            with suppress(HarnessError):
+                await self._link.request(window_removal(setup, new))
+            raise
         window, pane_id = blocks[0].text.split()
         pane = Pane(
             pane_id, window, new.name, new.uid, new.shell.rpartition("/")[2].replace("busybox", "ash"), new.nonce
@@ -402,7 +407,7 @@ class PaneTable:
         reply = await self._shell.call(f"cat {shlex.quote(self._store.path(job_id, 'cmd'))} 2>/dev/null")
         record = parse_record(reply.text)
         if record is None:
-            raise JobNotFound(f"no job {job_id}", target=self._link.transport.target, hint="harness jobs lists them")
+            raise JobNotFound(f"no job {job_id}", target=self._link.target, hint="harness jobs lists them")
         return record
 
     async def literal(self, pane: Pane, text: str) -> list[tuple[str, ...]]:

@@ -12,7 +12,7 @@ from harness.errors import HarnessError, UnsupportedOperation
 from harness.operators import Listener, OperatorActivity, Operators, ScreenMark
 from harness.tasks import BackgroundTasks
 
-from .link import Link
+from .link import MY_PID, Link
 from .naming import DEFAULT_PANE
 from .pane import Pane
 from .panes import PaneTable
@@ -58,7 +58,7 @@ def activity_commands(session: str) -> list[tuple[str, ...]]:
     forget = _line(("set-option", "-u", *where, AGENT), ("set-option", "-u", *where, TAKEN))
     gone = _line(("if-shell", "-F", f"#{{==:#{{hook_client}},client-#{{{CLIENT}}}}}", forget))
     return [
-        ("set-option", "-F", *where, CLIENT, "#{client_pid}"),
+        ("set-option", "-F", *where, CLIENT, MY_PID),
         ("set-option", *where, "status-right", STATUS),
         ("set-hook", *where, HOOK, gone),
         ("bind-key", "-n", "F12", "if-shell", "-F", f"#{{{AGENT}}}", _line(toggle, *unlock), _line(*unlock)),
@@ -208,13 +208,13 @@ async def watching(
         )
     people = PeopleAtSession(link, table, tasks, listener)
     commands = activity_commands(link.setup.session)
-    link.greeting += commands
     watch(people)
     try:
-        await link.ask(*commands)
+        await link.greet(*commands)
         yield people
     finally:
         watch(None)
         for command in commands:
-            link.greeting.remove(command)
+            if command in link.greeting:
+                link.greeting.remove(command)
         await people.leave()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
 
-from harness.errors import PaneBusy, PaneGone, ShellNotReady, TerminalError
+from harness.errors import HarnessError, PaneBusy, PaneGone, ShellNotReady, TerminalError
 from harness.results import PaneInfo
 
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
@@ -15,7 +16,7 @@ from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
 from .refusals import files_gone, session_refusal
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, setup_script, window_commands
+from .setup import NewPane, log_files, pane_files, setup_script, window_commands, window_removal
 from .tagged import PaneFacts, facts_script, parse_facts
 
 __all__ = ["PlainPane", "PlainPanes"]
@@ -177,7 +178,12 @@ class PlainPanes:
         reply = await self.tmux.shell.call(
             f'umask 077\n{pane_files(setup, new)}{log_files(setup, new)}echo "$hx_umask"'
         )
-        await self.tmux.request(*window_commands(setup, new, reply.text.strip(), "#{window_id}"))
+        try:
+            await self.tmux.request(*window_commands(setup, new, reply.text.strip(), "#{window_id}"))
+        except TerminalError:
+            with suppress(HarnessError):
+                await self.tmux.request(window_removal(setup, new))
+            raise
 
     async def kill(self, known: PlainPane) -> None:
         """End a pane and what runs in it."""

@@ -11,7 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Block", "ControlParser", "Notification", "Output", "control_line", "quote", "unescape"]
+__all__ = ["OWN_PID", "Block", "ControlParser", "Notification", "Output", "control_line", "quote", "unescape"]
+
+OWN_PID = "harness-pid"
+"""The notification that the program which becomes a control client begins with."""
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _BYTES = {b"%03o" % value: bytes([value]) for value in range(256)}

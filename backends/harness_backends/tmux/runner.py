@@ -121,7 +121,7 @@ class PaneRunner:
 
     @property
     def _target(self) -> object:
-        return self.link.transport.target
+        return self.link.target
 
     # -- before
 

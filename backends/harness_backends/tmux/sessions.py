@@ -20,6 +20,7 @@ from harness.transport import Transport
 from ..posix.shell import HeldShell, Reply
 from ..posix.state import JobStore
 from .naming import DEFAULT_PANE, PANE_FORMAT, check_name, listed, pane_info, parse_panes
+from .paneshell import pane_shell
 from .refusals import session_refusal
 from .setup import SESSION_FORMAT, NewPane, Setup, setup_script, shells_script
 from .where import session_here, tmux_place
@@ -128,5 +129,5 @@ async def open_sessions(
         UnsupportedOperation: there is no usable tmux.
     """
     async with tmux_place(transport, shell, store, capabilities, config, session) as place:
-        login_shell = config.shell or capabilities.shell or "/bin/sh"
+        login_shell = pane_shell(config.shell, capabilities)
         yield SessionTable(place.setup, place.shell, shell, login_shell, transport.target)

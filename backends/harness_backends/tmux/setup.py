@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.config import Config
 
+from .protocol import OWN_PID
 from .version import TmuxVersion
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "setup_script",
     "shells_script",
     "window_commands",
+    "window_removal",
 ]
 
 HOOKS = {
@@ -232,6 +234,11 @@ def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list
     ]
 
 
+def window_removal(setup: Setup, pane: NewPane) -> tuple[str, ...]:
+    """What removes the window when tmux has refused one of :func:`window_commands`; refused when none was made."""
+    return "kill-window", "-t", f"={setup.session}:hx{pane.uid}"
+
+
 def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ...]]:
     """What marks a new window's pane as ours, sizes it and starts its log.
 
@@ -244,11 +251,10 @@ def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ..
         ("set-option", "-w", "-t", target, "@harness_uid", pane.uid),
         ("set-option", "-F", "-w", "-t", target, "@harness_pane_id", "#{pane_id}"),
     ]
+    if setup.version.window_size:
+        commands.append(("resize-window", "-t", target, "-x", str(config.width), "-y", str(config.height)))
     if setup.logs:
         commands.append(("pipe-pane", "-t", target, setup.log_command(pane.uid, 0)))
-    if setup.version.window_size:
-        size = ("-x", str(config.width), "-y", str(config.height))
-        commands.insert(0, ("resize-window", "-t", target, *size))
     return commands
 
 
@@ -269,8 +275,16 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
         f"( hx_locale; unset TMUX; exec {setup.tmux} -f /dev/null start-server \\; {options} \\; {unlock} \\; "
         f"new-session -d -s {setup.session} -x {config.width} -y {config.height} -n {pane.name} "
         f'"umask $hx_umask; "{shlex.quote(setup.pane_command(pane))} \\; {then} ) '
-        "</dev/null >/dev/null 9>&- && echo created=1\n"
+        "</dev/null >/dev/null 9>&- && echo created=1 || {\n"
+        f"{_end_half_made(setup, pane)}}}\n"
     )
+
+
+def _end_half_made(setup: Setup, pane: NewPane) -> str:
+    """Remove a session of which tmux refused a part, for one a pane without a log; another's is left alone."""
+    exact = f"={setup.session}"
+    uid = f"$({setup.tmux} display-message -p -t {exact}: '#{{@harness_uid}}' 2>/dev/null)"
+    return f'if [ "{uid}" = {pane.uid} ]; then {setup.tmux} kill-session -t {exact}; echo failed=; exit 0; fi\n'
 
 
 def drainer_script(setup: Setup) -> str:
@@ -333,6 +347,8 @@ def control_argv(setup: Setup) -> list[str]:
     Its input is relayed, so that a client whose owner is gone is killed even when tmux still has output for it: such a
     client would otherwise stay for ever and keep ``kill-server`` from ending. The relay also sees to it that no client
     of ours comes while another one goes; see :data:`TURNS`.
+
+    It says its process id first: asked for it before it has attached, tmux gives that of another client.
     """
     flags = f"-f ignore-size,pause-after={PAUSE_AFTER}" if setup.version.client_flags else ""
     listed = f"{setup.tmux} list-clients -F '#{{client_pid}}'"
@@ -343,6 +359,7 @@ def control_argv(setup: Setup) -> list[str]:
         "exec 9>&-; cat <&3 >&4\n"
         'turn "$1"; exec 4>&-; n=0; while kill -0 $$ && [ $n -lt 50 ]; do n=$((n + 1)); nap; done; kill -9 $$\n'
         f"{listed} ) >/dev/null 2>&1 &\n"
-        f'exec 3<&-; exec {setup.tmux} -C attach-session -t ={setup.session} {flags} <"$f"'
+        f'printf "%%{OWN_PID} %s\\n" "$$"; exec 3<&-\n'
+        f'exec {setup.tmux} -C attach-session -t ={setup.session} {flags} <"$f"'
     )
     return ["sh", "-c", script, "sh", setup.root]

@@ -11,6 +11,7 @@ from ..posix.joboutput import read_range
 from ..posix.markers import MarkerScanner
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from .job import PaneJob
+from .logs import NEWEST_LOG
 from .naming import PaneRow
 from .output import OutputCollector
 from .plain import PlainTmux, until_script
@@ -63,8 +64,8 @@ def facts_script(folder: str, tmux: str, pane: str) -> str:
     """Print what :func:`parse_facts` reads."""
     return (
         f"cd {shlex.quote(folder)} || exit 1\n"
-        "n= p= k=0; read -r n <nonce; [ -e starting ] || read -r p <pid\n"
-        "while [ -e log.$((k + 1)) ]; do k=$((k + 1)); done\n"
+        "n= p=; read -r n <nonce; [ -e starting ] || read -r p <pid\n"
+        f"{NEWEST_LOG}\n"
         f's=-; [ "$({tmux} display-message -p -t {pane} "#{{pane_pipe}}")" != 1 ] || s=$(wc -c <log.$k)\n'
         'echo "${n:--} ${p:-0} $k" $s\n'
     )

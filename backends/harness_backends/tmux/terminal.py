@@ -34,6 +34,7 @@ from .link import READY_TIMEOUT, Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
 from .panes import PaneTable
+from .paneshell import pane_shell, replaced
 from .people import PeopleAtSession, watching
 from .protocol import Notification, Output
 from .runner import PaneRunner
@@ -60,7 +61,7 @@ class TmuxTerminal(Terminal):
         self._table = table
         self._runner = runner
         self._tasks = tasks
-        self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.transport.target)
+        self._sessions = SessionTable(link.setup, link.shell, link.shells, table.login_shell, link.target)
         self._jobs: dict[str, tuple[Pane, PaneJob]] = {}
         self._people: PeopleAtSession | None = None
 
@@ -167,10 +168,10 @@ class TmuxTerminal(Terminal):
         record = await self._table.record(job_id)
         if record.kind != "pane":
             why, hint = "ran without a terminal, so no screen shows it", f"harness jobs show {job_id} has its output"
-            raise TerminalError(f"job {job_id} {why}", target=self._link.transport.target, hint=hint)
+            raise TerminalError(f"job {job_id} {why}", target=self._link.target, hint=hint)
         panes = [known[0]] if known else [pane for pane in self._table.by_id.values() if pane.pane_id == record.pane]
         if not panes:
-            raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.transport.target)
+            raise PaneGone(f"the pane of job {job_id} no longer exists", target=self._link.target)
         await self._runner.settle(panes[0])
         request = Capture(start="-", end="-")
         text, width = await self._captured(panes[0], request), self._link.setup.config.width
@@ -179,13 +180,13 @@ class TmuxTerminal(Terminal):
             untagged = "" if self._link.setup.config.prompt_tag else "; prompt_tag = true makes jobs findable there"
             raise TerminalError(
                 f"job {job_id} is not in the scrollback of its pane (any more)",
-                target=self._link.transport.target,
+                target=self._link.target,
                 hint=f"harness jobs show {job_id} has its output{untagged}",
             )
         return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
     async def send_keys(self, request: Keys) -> None:
-        check_keys(request.keys, self._link.transport.target)
+        check_keys(request.keys, self._link.target)
         pane = await self._target_pane(request.pane or request.target)
         await self._runner.settle(pane)
         pane.typed = anyio.current_time()
@@ -226,7 +227,7 @@ class TmuxTerminal(Terminal):
         if pane.name == DEFAULT_PANE and not force:
             raise TerminalError(
                 "the default pane is protected",
-                target=self._link.transport.target,
+                target=self._link.target,
                 hint="--force, or force=True, ends it all the same; the next command gets a new one",
             )
         await self._link.request(("kill-window", "-t", pane.window_id))
@@ -241,7 +242,7 @@ class TmuxTerminal(Terminal):
         if name == self.session:
             raise TerminalError(
                 "the session in use is protected",
-                target=self._link.transport.target,
+                target=self._link.target,
                 hint="harness sessions kill NAME ends any session",
             )
         await self._sessions.kill(name)
@@ -300,7 +301,7 @@ async def open_terminal(
     """
     check_name(session, "session")
     _refuse_inside(transport, config)
-    login_shell = config.shell or capabilities.shell or "/bin/sh"
+    login_shell = pane_shell(config.shell, capabilities)
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
         tasks = await stack.enter_async_context(background_tasks())
@@ -318,7 +319,9 @@ async def open_terminal(
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:
             table.tell(DEFAULT_PANE, place.notice)
-        plain = await _open_link(link, table, store, tasks)
+        stranger = replaced(config.shell, capabilities)
+        told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
+        plain = await _open_link(link, table, store, tasks, told)
         if plain is not None:
             yield plain
             return
@@ -331,8 +334,14 @@ async def open_terminal(
                 await runner.release_idle(table.by_id.values())
 
 
-async def _open_link(link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks) -> PlainTerminal | None:
-    """Attach the control client; where that cannot be had, the terminal that does without."""
+async def _open_link(
+    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, told: str
+) -> PlainTerminal | None:
+    """Attach the control client; where that cannot be had, the terminal that does without.
+
+    Args:
+        told: what the first caller is to know of a session that is made just now.
+    """
     setup = link.setup
     parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name())
     if setup.config.control_mode == "never":
@@ -340,7 +349,8 @@ async def _open_link(link: Link, table: PaneTable, store: JobStore, tasks: Backg
 
         return await open_plain(*parts, 'control_mode = "never"')
     try:
-        await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd))
+        if await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd)) and told:
+            table.tell(DEFAULT_PANE, told)
     except PaneGone:
         raise
     except (ConnectionLost, TerminalError) as error:

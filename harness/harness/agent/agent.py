@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -47,9 +47,10 @@ from .gate import Gate
 from .models import ModelProfile, OpenModel
 from .sessions import ConversationLog
 from .settings import AgentSettings
+from .spending import SPENT, note_of
 from .transcript import Transcript
 from .turn import Surroundings, Turn, TurnResult
-from .usage import Spent, spent_on
+from .usage import Spent, over_limit, spent_on
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -128,6 +129,7 @@ class Agent:
         self._profile = profile
         self._open_model = open_model
         self._spent = spent or Spent()
+        self._of_turn = Spent()
         self._context = 0
         self._limit = profile.context_limit
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
@@ -237,10 +239,11 @@ class Agent:
             if self.before_turn is not None:
                 await self.before_turn()
             turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
+            self._of_turn = Spent()
             result = TurnResult("cancelled", failure="harness was ended")
             started = anyio.current_time()
             try:
-                result = await self._logged(turn, queued)
+                result = self._told(await self._logged(turn, queued))
                 return result
             finally:
                 self._turn = None
@@ -266,22 +269,28 @@ class Agent:
 
     async def _keep_end(self, turn: Turn, result: TurnResult) -> None:
         try:
-            await self._log.turn_ended(turn.turn_id, result.status, result.spent.json())
+            await self._log.turn_ended(turn.turn_id, result.status, turn.spent.json())
         except HarnessError as error:
-            self.events.publish(Notice(text=f"the end of the turn could not be kept: {error}"))
+            self._notice(f"the end of the turn could not be kept: {error}")
+
+    def _told(self, result: TurnResult) -> TurnResult:
+        redact = self.executor.services.redactor.text
+        return replace(result, text=redact(result.text), failure=redact(result.failure))
 
     def _ended(self, turn: Turn, result: TurnResult, seconds: float) -> None:
-        redact = self.executor.services.redactor.text
         self.events.publish(
             TurnCompleted(
                 turn_id=turn.turn_id,
                 status=result.status,
-                text=redact(result.text),
-                failure=redact(result.failure),
+                text=result.text,
+                failure=result.failure,
                 steps=result.steps,
                 seconds=seconds,
             )
         )
+
+    def _notice(self, text: str) -> None:
+        self.events.publish(Notice(text=self.executor.services.redactor.text(text)))
 
     def _surroundings(self) -> Surroundings:
         return Surroundings(
@@ -294,7 +303,8 @@ class Agent:
             news=self._take_news,
             situation=self._situation,
             shorten=self._shorten,
-            spent=self._count,
+            charge=self._count,
+            over=lambda steps: self.over(self.settings, steps),
         )
 
     # -- what may be done to it
@@ -402,25 +412,36 @@ class Agent:
     async def _situation(self) -> str:
         return await situation(self.executor, self.jobs)
 
-    def _count(self, spent: Spent) -> Spent:
-        if spent.answers:
-            self._context = spent.tokens
-        return self.charge(spent)
+    def _count(self, spent: Spent, turn_id: str) -> None:
+        self._context = spent.tokens
+        self.charge(spent, turn_id)
 
-    def charge(self, spent: Spent) -> Spent:
-        """Count what was used, also by a sub-agent; returns what the whole conversation has used."""
-        if spent.answers:
-            self._spent += spent
-            self.events.publish(
-                UsageChanged(
-                    input_tokens=self._spent.input_tokens,
-                    output_tokens=self._spent.output_tokens,
-                    context=self._context,
-                    limit=self._limit,
-                    cost=self._spent.known_cost,
-                )
+    def charge(self, spent: Spent, turn_id: str = "") -> None:
+        """Count what was used, also by a sub-agent, and keep it with whatever is kept next.
+
+        Args:
+            turn_id: the turn, of this conversation or of a sub-agent, with whose end it is kept once more; empty: none.
+        """
+        self._spent += spent
+        self._of_turn += spent
+        self._log.note(SPENT, note_of(spent, turn_id))
+        self.events.publish(
+            UsageChanged(
+                input_tokens=self._spent.input_tokens,
+                output_tokens=self._spent.output_tokens,
+                context=self._context,
+                limit=self._limit,
+                cost=self._spent.known_cost,
             )
-        return self._spent
+        )
+
+    def over(self, settings: AgentSettings, steps: int) -> str:
+        """Why no further answer may be asked for in the turn that runs, by it or by a sub-agent; empty: one may.
+
+        Args:
+            settings: the limits that hold for whoever asks, who has had so many ``steps``.
+        """
+        return over_limit(settings, steps, self._of_turn, self._spent)
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         if used and not needed(self.transcript.messages, used, opened.context_limit, self.settings.compact_at):
@@ -428,26 +449,30 @@ class Agent:
         try:
             return await self._compacted(opened) is not None
         except HarnessError as error:
-            self.events.publish(Notice(text=f"the conversation could not be made shorter: {error}"))
+            self._notice(f"the conversation could not be made shorter: {error}")
             return False
 
     async def _compacted(self, opened: OpenModel) -> Compaction | None:
         def as_it_is() -> AbstractAsyncContextManager[OpenModel]:
             return nullcontext(opened)
 
-        def count(response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
-            self.charge(spent_on(response, opened, asked))
-
-        done = await Compacting(as_it_is, count).compact(self.transcript.messages, opened.context_limit)
+        compacting = Compacting(as_it_is, self._count_notes, self.executor.services.redactor.text)
+        done = await compacting.compact(self.transcript.messages, opened.context_limit)
         if done is None:
             return None
         await self.transcript.replace(done.messages, done.summary)
         self._context = estimate(done.messages)
         if done.failure:
-            self.events.publish(Notice(text=f"the older messages were put together without the model: {done.failure}"))
+            self._notice(f"the older messages were put together without the model: {done.failure}")
         summary = self.executor.services.redactor.text(done.summary)
         self.events.publish(ConversationCompacted(before=done.before, after=done.after, summary=summary))
         return Compaction(done.before, done.after, summary)
+
+    def _count_notes(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        spent, turn = spent_on(response, opened, asked), self._turn
+        if turn is not None:
+            turn.spent += spent
+        self.charge(spent, turn.turn_id if turn is not None else "")
 
     # -- what it hears
 

@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from ..context import ExecutionContext
-from ..errors import ConfigError
+from ..errors import ConfigError, HarnessError
 from ..toolkit.assembly import Toolkit
 from ..toolkit.middleware import StuckLoop
 from ..toolkit.permissions.approver import Approver
@@ -125,7 +125,7 @@ async def open_agent(
 
     Raises:
         ConfigError: a setting is wrong.
-        HarnessError: the target is gone.
+        HarnessError: the target is gone, or a message that is taken up is damaged.
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
@@ -163,9 +163,8 @@ async def open_agent(
             open_model=models.open,
             spent=taken.spent,
         )
-        introduce(
-            spawner, Parent(lambda: agent.profile, models.open, agent.charge, gate, log, lambda: agent.settings, mode)
-        )
+        of_agent = (lambda: agent.profile, models.open, agent.charge, agent.over)
+        introduce(spawner, Parent(*of_agent, gate, log, lambda: agent.settings, mode))
         with _heard(agent, log, observers):
             yield agent
 
@@ -174,7 +173,14 @@ def _transcript(log: ConversationLog, toolkit: Toolkit, taken: Taken) -> Transcr
     from .conversation.history import loaded
     from .transcript import Transcript
 
-    return Transcript(log, toolkit.redactor, [loaded(text) for text in taken.messages])
+    try:
+        messages = [loaded(text) for text in taken.messages]
+    except ValueError as error:
+        what = "a message of the stored conversation is damaged: no model could be given it"
+        raise HarnessError(
+            what, hint="harness resume ID --export FILE keeps what is there, --delete removes it"
+        ) from error
+    return Transcript(log, toolkit.redactor, messages)
 
 
 def _instructions(executor: Executor, mode: Mode, settings: AgentSettings) -> str:

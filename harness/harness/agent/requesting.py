@@ -5,11 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
-import anyio.lowlevel
-from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
@@ -27,6 +24,8 @@ from pydantic_ai.tools import ToolDefinition
 from ..toolkit.events import EventBus
 from ..toolkit.seams import Redactor
 from ..toolkit.secrets_stream import StreamRedactor
+from .conversation.counted import Counting, Request
+from .conversation.history import checked
 from .conversation.tokens import estimate, overhead
 from .events import AnswerDelta, ModelRetry, ReasoningDelta
 from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
@@ -52,13 +51,6 @@ class Wanted:
     def size(self) -> int:
         """Tokens, estimated."""
         return overhead(self.instructions, self.tools) + estimate(self.messages)
-
-
-class Counting(Protocol):
-    """Counts what a request has used: its answer, as far as it came, the model, and its own tokens, estimated."""
-
-    def __call__(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
-        """Count it."""
 
 
 @dataclass(slots=True)
@@ -90,6 +82,7 @@ class Requester:
             try:
                 return await self._once(opened, wanted)
             except Exception as error:  # every provider has errors of its own
+                self.partial = None
                 failure = error if isinstance(error, ModelFailure) else model_failure(error, opened.profile)
                 attempt += 1
                 seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
@@ -100,31 +93,18 @@ class Requester:
             await anyio.sleep(seconds)
 
     async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
-        """One request. Refused before it is answered, it costs nothing; cancelled or cut off it does."""
+        """One request; an answer that is not whole is a failure."""
         self.partial = None
-        await anyio.lowlevel.checkpoint()  # a cancel before it is sent costs nothing either
-        stream: StreamedResponse | None = None
-        try:
-            async with model_request_stream(
-                opened.model,
-                wanted.messages,
-                model_settings=opened.settings,
-                model_request_parameters=wanted.parameters,
-            ) as stream:
-                await self._publish(stream)
-        except anyio.get_cancelled_exc_class():
-            self.partial = stream.get() if stream is not None else None
-            self.count(self.partial, opened, wanted.size)
-            raise
-        except Exception:
-            if stream is not None:
-                self.count(stream.get(), opened, wanted.size)
-            raise
-        response = stream.get()
-        self.count(response, opened, wanted.size)
+        request = Request(wanted.messages, wanted.parameters, wanted.size)
+        response = await request.answer(opened, self._counted, self._publish)
+        checked(response)
         if failure := unfinished(response, opened.profile):
             raise failure
         return response
+
+    def _counted(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        self.partial = response
+        self.count(response, opened, asked)
 
     async def _publish(self, stream: StreamedResponse) -> None:
         """Show what comes, redacted: a model may say a secret that its user told it."""

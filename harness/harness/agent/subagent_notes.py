@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..toolkit.values import Json, JsonObject
 from .events import Origin, TurnStatus
 from .sessions import ConversationLog, SessionNote, StoredConversation
-from .usage import Spent
 
-__all__ = ["SubagentLog", "at_work", "spent_in", "texts_of"]
+__all__ = ["SubagentLog", "at_work", "texts_of", "usages_of"]
 
 KIND = "subagent"
 """Of the notes."""
@@ -71,11 +70,12 @@ def at_work(stored: StoredConversation) -> Mapping[str, str]:
     return open_turns
 
 
-def spent_in(stored: StoredConversation) -> Spent:
-    """What a stored conversation has used, with its sub-agents. Pure."""
-    usages: list[Json] = [dict(turn.usage) for turn in stored.turns]
-    usages += [facts.get("usage") for facts in _facts(stored.notes) if facts["what"] == "turn_ended"]
-    return sum((Spent.of(usage) for usage in usages if isinstance(usage, dict)), Spent())
+def usages_of(notes: Iterable[SessionNote]) -> Iterator[tuple[str, JsonObject]]:
+    """The turns of sub-agents that have an end, and what each took. Pure."""
+    for facts in _facts(notes):
+        usage = facts.get("usage")
+        if facts["what"] == "turn_ended" and isinstance(usage, dict):
+            yield str(facts.get("turn_id")), usage
 
 
 def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:

@@ -50,8 +50,10 @@ class Parent:
 
     profile: Callable[[], ModelProfile]
     open_model: Callable[[ModelProfile], Awaitable[OpenModel]]
-    charge: Callable[[Spent], Spent]
-    """Count what was used; returns what the whole conversation, sub-agents included, has used."""
+    charge: Callable[[Spent, str], None]
+    """Count what was used in a turn of a sub-agent, which has that id."""
+    over: Callable[[AgentSettings, int], str]
+    """Why, with these limits and after so many answers, no further one may be asked for; empty when one may."""
     gate: Gate
     log: ConversationLog
     settings: Callable[[], AgentSettings]
@@ -152,18 +154,18 @@ class _SharedGate(Gate):
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a sub-agent, and what it has used."""
+    """One run of a sub-agent."""
 
     parent: Parent
     request: SpawnRequest
     executor: Executor
     transcript: Transcript
     profile: ModelProfile
-    spent: Spent = field(default_factory=Spent)
+    _turn: Turn = field(init=False)
 
     async def to_its_end(self, log: ConversationLog) -> SpawnResult:
         """Work on the prompt, between a beginning and an end in the log."""
-        turn = Turn(uuid.uuid4().hex, self._surroundings())
+        turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
         redact = self.executor.services.redactor.text
         await log.turn_started(turn.turn_id, redact(self.request.prompt), "agent")
         result = TurnResult("cancelled")
@@ -171,44 +173,46 @@ class _Run:
             result = await turn.run(self.request.prompt)
         finally:
             with anyio.CancelScope(shield=True):
-                await log.turn_ended(turn.turn_id, result.status, self.spent.json())
-        return said(result, self.spent)
+                await log.turn_ended(turn.turn_id, result.status, turn.spent.json())
+        return said(result, turn.spent)
 
     def _surroundings(self) -> Surroundings:
         parent, executor, settings = self.parent, self.executor, self.parent.settings()
+        own = replace(settings, max_steps=self.request.rounds)
         extra = "\n\n".join(part for part in (settings.instructions, RULES, self.request.system) if part)
         return Surroundings(
             executor=executor,
             transcript=self.transcript,
             gate=_SharedGate(parent.gate),
-            settings=replace(settings, max_steps=self.request.rounds, turn_budget=None),
+            settings=own,
             instructions=instructions(executor.execution, executor.registry, parent.mode, extra),
             model=lambda: parent.open_model(self.profile),
             news=tuple,
             situation=lambda: situation(executor),
             shorten=self._shorten,
-            spent=self._count,
+            charge=parent.charge,
+            over=lambda steps: parent.over(own, steps),
         )
 
-    def _count(self, spent: Spent) -> Spent:
-        self.spent += spent
-        return self.parent.charge(spent)
-
     def _count_notes(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
-        self._count(spent_on(response, opened, asked))
+        spent = spent_on(response, opened, asked)
+        self._turn.spent += spent
+        self.parent.charge(spent, self._turn.turn_id)
 
     async def _shorten(self, opened: OpenModel, used: int) -> bool:
         limit = opened.context_limit
         if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compact_at):
             return False
         try:
-            done = await Compacting(lambda: nullcontext(opened), self._count_notes).compact(
-                self.transcript.messages, limit
+            compacting = Compacting(
+                lambda: nullcontext(opened), self._count_notes, self.executor.services.redactor.text
             )
+            done = await compacting.compact(self.transcript.messages, limit)
             if done is not None:
                 await self.transcript.replace(done.messages, done.summary)
         except HarnessError as error:
-            self.executor.events.publish(Notice(text=f"the conversation could not be made shorter: {error}"))
+            text = self.executor.services.redactor.text(f"the conversation could not be made shorter: {error}")
+            self.executor.events.publish(Notice(text=text))
             return False
         return done is not None
 

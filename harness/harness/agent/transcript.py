@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import anyio
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 
-from ..toolkit.redaction import redact_object
 from ..toolkit.seams import Redactor
 from .conversation.history import dumped
+from .conversation.secretless import without_secrets
 from .sessions import ConversationLog
 
-__all__ = ["Transcript", "text_of", "without_secrets"]
+__all__ = ["Transcript", "text_of"]
 
 
 class Transcript:
@@ -57,40 +45,6 @@ class Transcript:
 
     def _kept(self, message: ModelMessage) -> str:
         return dumped(without_secrets(message, self._redactor.text))
-
-
-def without_secrets(message: ModelMessage, redact: Callable[[str], str]) -> ModelMessage:
-    """A message as it may be kept. Pure, as far as ``redact`` is.
-
-    Reasoning that holds a secret loses its signature, which was for other words.
-    """
-    if isinstance(message, ModelRequest):
-        return replace(message, parts=[_request_part(part, redact) for part in message.parts])
-    return replace(message, parts=[_response_part(part, redact) for part in message.parts])
-
-
-def _request_part(part: ModelRequestPart, redact: Callable[[str], str]) -> ModelRequestPart:
-    if isinstance(part, UserPromptPart) and isinstance(part.content, str):
-        return replace(part, content=redact(part.content))
-    return part  # results come redacted
-
-
-def _response_part(part: ModelResponsePart, redact: Callable[[str], str]) -> ModelResponsePart:
-    if isinstance(part, TextPart):
-        return replace(part, content=redact(part.content))
-    if isinstance(part, ThinkingPart):
-        clean = redact(part.content)
-        return part if clean == part.content else replace(part, content=clean, signature=None)
-    if isinstance(part, ToolCallPart):
-        return replace(part, args=_arguments(part.args, redact))
-    return part
-
-
-def _arguments(value: Any, redact: Callable[[str], str]) -> Any:
-    """Arguments, as the text or the object that the provider sent."""
-    if isinstance(value, str):
-        return redact(value)
-    return redact_object(value, redact) if isinstance(value, dict) else value
 
 
 def text_of(response: ModelResponse) -> str:

@@ -13,14 +13,14 @@ from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, 
 from ..errors import HarnessError
 from ..toolkit.executor import Executor
 from ..toolkit.values import CallOutcome, ToolCall
-from .conversation import history, situation, tokens, tooling
+from .conversation import history, secretless, situation, tokens, tooling
 from .events import AnswerCompleted, RequestStarted, TurnStatus
 from .gate import Gate
 from .models import ModelFailure, OpenModel
 from .requesting import Requester, Wanted
 from .settings import AgentSettings
 from .transcript import Transcript, text_of
-from .usage import Spent, over_limit, spent_on
+from .usage import Spent, spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,8 +64,10 @@ class Surroundings:
     situation: Callable[[], Awaitable[str]]
     shorten: Callable[[OpenModel, int], Awaitable[bool]]
     """Make the conversation shorter when a request of so many tokens is too long; 0 makes it so in any case."""
-    spent: Callable[[Spent], Spent]
-    """Count what was used; returns what the whole conversation has used."""
+    charge: Callable[[Spent, str], None]
+    """Count what a request of the turn of that id has used."""
+    over: Callable[[int], str]
+    """Why, after so many answers of the turn, no further one may be asked for; empty when one may."""
 
 
 class Turn:
@@ -79,7 +81,8 @@ class Turn:
         )
         self._asking: anyio.CancelScope | None = None
         self._steps = 0
-        self._spent = Spent()
+        self.spent = Spent()
+        """What its answers and its compactions have used so far."""
         self._context = 0
         self.calling = False
         """Calls are running."""
@@ -132,13 +135,13 @@ class Turn:
             await self._say([*tooling.returns_of(outcomes, self._around.executor.registry), *self._news()])
 
     def _over(self) -> str:
-        return over_limit(self._around.settings, self._steps, self._spent, self._around.spent(Spent()))
+        return self._around.over(self._steps)
 
     def _count(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
         spent = spent_on(response, opened, asked)
-        self._spent += spent
+        self.spent += spent
         self._context = spent.tokens
-        self._around.spent(spent)
+        self._around.charge(spent, self.turn_id)
 
     async def _pause(self) -> None:
         """Wait until the agent is not paused; a cancel gets through."""
@@ -162,6 +165,9 @@ class Turn:
         if response is None:
             await self._keep_partial()
             return None
+        executor = self._around.executor
+        known = [tool.name for tool in executor.registry.list()]
+        response = secretless.without_secret_names(response, executor.services.redactor.text, known)
         await self._answered(opened, response, anyio.current_time() - started)
         return response
 
@@ -227,4 +233,4 @@ class Turn:
     def _result(
         self, status: TurnStatus, text: str = "", *, failure: str = "", error: HarnessError | None = None
     ) -> TurnResult:
-        return TurnResult(status, text, failure, self._steps, self._spent, error)
+        return TurnResult(status, text, failure, self._steps, self.spent, error)

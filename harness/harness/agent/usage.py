@@ -11,10 +11,14 @@ from .settings import AgentSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
 
     from .models import OpenModel
 
 __all__ = ["Spent", "over_limit", "spent_on"]
+
+MOST = 1 << 40
+"""Tokens of one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
     from .conversation.tokens import estimate
 
     response = response or ModelResponse(parts=[])
-    counted = response.usage
+    counted = _sane(response.usage)
     usage = replace(counted, input_tokens=counted.input_tokens or asked)
     ended = response.state == "complete" or response.finish_reason is not None
     if not (ended and (counted.input_tokens or counted.output_tokens)):
@@ -145,3 +149,9 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
         answers=1,
         estimated=estimated,
     )
+
+
+def _sane(usage: RequestUsage) -> RequestUsage:
+    """What a provider counted, where it is a number of tokens: it may send anything."""
+    named = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    return replace(usage, **{name: min(max(0, getattr(usage, name)), MOST) for name in named})

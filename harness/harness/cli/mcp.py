@@ -96,11 +96,12 @@ def _http(
     allow_remote: bool,
 ) -> int:
     from ..mcp.http_guard import parse_address
-    from ..mcp.http_server import check_address
+    from ..mcp.http_server import check_address, check_names
     from ..mcp.http_token import VARIABLE, deny_token_file, find_token
 
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
+    check_names(names)
     token = find_token(token_file)
     os.environ.pop(VARIABLE, None)  # commands on this machine inherit the rest
 

@@ -16,7 +16,7 @@ import click
 from ..errors import ConfigError, HarnessError
 from .commands import command
 from .options import Invocation, invocation_of
-from .output import note, print_json, read_stdin, readable, table
+from .output import note, print_json, read_stdin, readable, table, warn
 from .runtime import Session, session_of
 from .streams import Interruption, run_async
 
@@ -174,11 +174,13 @@ def _model_of(session: Session, summary: SessionSummary) -> str:
 
 
 async def _list(store: SessionStore, ctx: click.Context, limit: int) -> int:
-    target = _target(ctx)
-    found = [one for one in await store.list() if target in ("", one.target)]
+    target, listed = _target(ctx), await store.listed()
+    found = [one for one in listed.found if target in ("", one.target)]
+    for damaged in listed.damaged:
+        warn(str(damaged), as_json_document=invocation_of(ctx).json)
     if invocation_of(ctx).json:
         print_json([_readable(one) for one in found[:limit]])
-    elif not found:
+    elif not found and not listed.damaged:
         note(NONE)
     else:
         table(("ID", "CHANGED", "TARGET", "TMUX", "MODEL", "TURNS", "WHAT"), [_row(one) for one in found[:limit]])
@@ -202,10 +204,26 @@ async def _rename(store: SessionStore, ctx: click.Context, session_id: str, name
 
 
 async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> int:
-    summary = await _chosen(store, ctx, session_id)
+    from ..agent.sessions import SessionDamaged
+
+    try:
+        summary = await _chosen(store, ctx, session_id)
+    except SessionDamaged as damaged:
+        if not session_id:
+            raise
+        await store.delete(damaged.session_id)
+        _say_id(invocation_of(ctx), "deleted", damaged.session_id)
+        return 0
     await store.delete(summary.session_id)
     _say(invocation_of(ctx), "deleted", summary)
     return 0
+
+
+def _say_id(invocation: Invocation, what: str, session_id: str) -> None:
+    if invocation.json:
+        print_json({what: {"session_id": session_id}})
+    else:
+        click.echo(f"{what}: {session_id}")
 
 
 def _say(invocation: Invocation, what: str, summary: SessionSummary) -> None:

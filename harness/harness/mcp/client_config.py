@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ConfigError, ToolError
 from ..toolkit.arguments import parse_arguments
-from ..toolkit.contract import Arguments
+from ..toolkit.contract import HERE, Arguments
 from ..toolkit.values import Category, Json
 from .client_values import Template
 
@@ -78,6 +78,25 @@ class ServerConfig:
         else:
             parts = ["http", self.reach.url.text]
         return hashlib.sha256(json.dumps([self.name, parts]).encode()).hexdigest()
+
+    @property
+    def place(self) -> str:
+        """Where its tools do their work, for people: it is never the target."""
+        if isinstance(self.reach, StdioLaunch):
+            return f"{HERE} (MCP server {self.name})"
+        return f"{_public_host(self.reach.url)} (MCP server {self.name})"
+
+
+def _public_host(url: Template) -> str:
+    """The host of a URL, where the settings themselves name it: what is filled in later may be a secret."""
+    try:
+        parts = urlsplit(url.text)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if not host or "$" in parts.netloc:
+        return "another machine"
+    return HERE if host in LOOPBACK else host
 
 
 class ServerTable(Arguments):

@@ -92,6 +92,9 @@ class RemoteTool(Tool[RemoteArguments]):
         values = json.dumps(args.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return (Subject("other", f"{self.server}/{self.remote_name} {values}"),)
 
+    def place(self, args: RemoteArguments) -> str:
+        return self._config.place
+
     async def run(self, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
         try:
             connection = await self._supervisor.connection()
@@ -156,6 +159,7 @@ class DisabledTool(Tool[Arguments]):
             f"[{config.name}] This tool is another than the one that was accepted, and disabled until it is accepted."
         )
         super().__init__(name, text, Arguments, _traits(config, definition))
+        self._place = config.place
         self.remote_name = definition.name
         self.server = config.name
 
@@ -164,6 +168,9 @@ class DisabledTool(Tool[Arguments]):
 
     def subjects(self, args: Arguments) -> tuple[Subject, ...]:
         return (Subject("other", f"{self.server}/{self.remote_name} disabled"),)
+
+    def place(self, args: Arguments) -> str:
+        return self._place
 
     async def run(self, args: Arguments, ctx: ToolContext) -> ToolResult:
         return _changed(self.server, self.remote_name)

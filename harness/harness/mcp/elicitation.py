@@ -13,6 +13,8 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
@@ -58,8 +60,14 @@ class ClientApprover(Approver):
             reason = f"this client cannot ask its user, and {no_approver(question.scopes, broken=question.broken)}"
             return Answer(Scope.DENY_ONCE, "policy", reason)
         scopes = offered(question)
-        schema = form_of(scopes)
-        result = await ctx.session.elicit_form(message_of(question), schema, related_request_id=ctx.request_id)
+        message, form = message_of(question), form_of(scopes)
+        try:
+            result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+        except MCPError as error:  # it said that it can, and cannot show this one
+            why = _cut(one_line(str(error)))
+            return Answer(Scope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
+        except ValidationError:  # whose words may hold what the user has typed
+            return Answer(Scope.DENY_ONCE, "approver", "the client's answer is none that the protocol knows")
         return answer_of(result.action, result.content, scopes, _name(ctx.session.client_params))
 
 

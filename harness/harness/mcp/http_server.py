@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -22,7 +23,7 @@ from .http_token import Token
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["BODY_LIMIT", "check_address", "http_server", "names_of"]
+__all__ = ["BODY_LIMIT", "check_address", "check_names", "http_server", "names_of"]
 
 BODY_LIMIT = 4 << 20
 """Bytes of one request."""
@@ -31,6 +32,7 @@ HEAD_LIMIT = 10.0
 """Seconds within which a connection must have sent the head of its request, which holds the token."""
 GRACE = 2
 """Seconds that running requests get when the server ends."""
+NAME = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 log = logging.getLogger("harness.mcp")
 
@@ -46,6 +48,17 @@ def check_address(address: Address, *, allow_remote: bool) -> None:
             f"{address.host} can be reached from other machines, and there is no encryption on this port",
             hint="listen on 127.0.0.1, and forward it with ssh -L; --allow-remote does it all the same",
         )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse what no request could ever come under.
+
+    Raises:
+        ConfigError: one is no name of a host, with or without a port.
+    """
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name of a host", hint="write NAME or NAME:PORT, without http://")
 
 
 def names_of(address: Address, more: Sequence[str] = ()) -> frozenset[str]:

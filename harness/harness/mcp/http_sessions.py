@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +17,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..errors import HarnessError
+from .http_requests import Answering, AnswersSeen, request_id_of
 from .server import ClientSession
 
 if TYPE_CHECKING:
@@ -32,6 +34,29 @@ log = logging.getLogger("harness.mcp")
 OpenSession = Callable[[], AbstractAsyncContextManager[ClientSession]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One client's transport, and what it waits for."""
+
+    transport: StreamableHTTPServerTransport
+    answering: Answering = field(default_factory=Answering)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, unless one with its id is still being answered."""
+        first = await receive()  # the whole body: the limit of its length has gathered it
+        request_id = request_id_of(first.get("body", b"")) if scope["method"] == "POST" else None
+        if request_id is not None and not self.answering.begin(request_id):
+            reason = "a request with this id is still being answered; nothing was run"
+            await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, reason)
+            return
+        status = _Status(send)
+        try:
+            await self.transport.handle_request(_from_now_on(scope), _after(first, receive), status)
+        finally:
+            if request_id is not None and status.bad:
+                self.answering.end(request_id)
+
+
 class HttpSessions:
     """An ASGI application: streamable HTTP, with a session for each client that begins one.
 
@@ -43,7 +68,7 @@ class HttpSessions:
         self._tasks = tasks
         self._limit = limit
         self._idle_limit = idle_limit
-        self._sessions: dict[str, StreamableHTTPServerTransport] = {}
+        self._sessions: dict[str, _Session] = {}
         self._ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,9 +80,9 @@ class HttpSessions:
             await _refuse(scope, receive, send, 400, *_unsupported(version))
         elif session_id is None:
             await self._begin(scope, receive, send)
-        elif (transport := self._sessions.get(session_id)) is not None:
-            await transport.handle_request(_from_now_on(scope), receive, send)
-            if transport.is_terminated:
+        elif (session := self._sessions.get(session_id)) is not None:
+            await session.handle(scope, receive, send)
+            if session.transport.is_terminated:
                 self._sessions.pop(session_id, None)
         else:
             await _refuse(scope, receive, send, 404, types.INVALID_REQUEST, "there is no such session, or it has ended")
@@ -65,8 +90,8 @@ class HttpSessions:
     async def close(self) -> None:
         """End all sessions, and take no more."""
         self._ending = True
-        for transport in list(self._sessions.values()):
-            await transport.terminate()
+        for session in list(self._sessions.values()):
+            await session.transport.terminate()
 
     async def _begin(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ending or len(self._sessions) >= self._limit:
@@ -75,11 +100,11 @@ class HttpSessions:
             return
         transport = StreamableHTTPServerTransport(secrets.token_hex(16), idle_timeout=self._idle_limit)
         session_id = str(transport.mcp_session_id)
-        self._sessions[session_id] = transport  # from here on it counts
+        self._sessions[session_id] = opened = _Session(transport)  # from here on it counts
         status = _Status(send)
         try:
             try:
-                await self._tasks.start(self._serve, transport, session_id)
+                await self._tasks.start(self._serve, opened, session_id)
             except HarnessError as error:
                 log.error("a session could not be opened: %s", error)
                 reason = "the session could not be opened; the server's log says why"
@@ -90,17 +115,15 @@ class HttpSessions:
             if not status.good:
                 await self._discard(session_id)
 
-    async def _serve(
-        self, transport: StreamableHTTPServerTransport, session_id: str, *, task_status: TaskStatus[None]
-    ) -> None:
-        started = False
+    async def _serve(self, opened: _Session, session_id: str, *, task_status: TaskStatus[None]) -> None:
+        started, transport = False, opened.transport
         try:
             async with self._open_session() as session, transport.connect() as (incoming, outgoing):
                 started = True
                 task_status.started()
                 log.info("a session begins; there are %d", len(self._sessions))
                 with transport.idle_scope or anyio.CancelScope():
-                    await session.serve(incoming, outgoing, session_id)
+                    await session.serve(incoming, AnswersSeen(outgoing, opened.answering), session_id)
         except Exception:
             if not started:
                 raise  # to whoever waits for the session
@@ -109,10 +132,10 @@ class HttpSessions:
             await self._discard(session_id)
 
     async def _discard(self, session_id: str) -> None:
-        transport = self._sessions.pop(session_id, None)
-        if transport is not None and not transport.is_terminated:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and not session.transport.is_terminated:
             with anyio.CancelScope(shield=True):
-                await transport.terminate()
+                await session.transport.terminate()
 
 
 @asynccontextmanager
@@ -136,11 +159,23 @@ class _Status:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.good = False
+        self.bad = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.good = message["status"] < 400
+            self.bad = not self.good
         await self._send(message)
+
+
+def _after(first: Message, receive: Receive) -> Receive:
+    """What gives ``first``, which has been received already, and then the rest."""
+    kept = [first]
+
+    async def replay() -> Message:
+        return kept.pop() if kept else await receive()
+
+    return replay
 
 
 def _from_now_on(scope: Scope) -> Scope:

@@ -112,7 +112,7 @@ class Calls:
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         call = ToolCall(params.name, params.arguments or {}, call_id=uuid.uuid4().hex)
-        if not (ctx.meta or {}).get("progress_token"):
+        if (ctx.meta or {}).get("progress_token") is None:
             return self._result(await self._executor.call(call))
         with self._progress(call.call_id, ctx.session) as progress:
             async with background_tasks() as tasks:

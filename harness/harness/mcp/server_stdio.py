@@ -22,10 +22,11 @@ import mcp_types as types
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from .client_lines import LineSplitter, TooLong
 
-__all__ = ["MAX_MESSAGE", "Wire", "claimed_stdio", "stdio_streams"]
+__all__ = ["MAX_MESSAGE", "Refusal", "Wire", "claimed_stdio", "stdio_streams"]
 
 MAX_MESSAGE = 16 << 20
 """Bytes of one message from the client; a longer one is refused and the next one read."""
@@ -37,6 +38,13 @@ INVALID_REQUEST = -32600
 
 Incoming = SessionMessage | Exception
 log = logging.getLogger("harness.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the sender of a line is told that holds no message."""
+
+    answer: types.JSONRPCError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +84,17 @@ async def stdio_streams(
     finished = anyio.Event()
 
     async def write() -> None:
-        await _write_all(wire.outgoing, out_of)
+        with writing:
+            await _write_all(wire.outgoing, out_of)
         finished.set()
         reading.cancel()  # nobody hears our answers any more
 
     async def read() -> None:
-        with reading:
+        with into, reading:
             await _read_all(wire.incoming, into, outgoing.clone())
-        await into.aclose()
 
     reading = anyio.CancelScope()
+    writing = anyio.CancelScope(shield=True)  # a signal ends the server, and the last answers are still sent
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         tasks.start_soon(read)
@@ -97,6 +106,7 @@ async def stdio_streams(
             with anyio.CancelScope(shield=True), anyio.move_on_after(FLUSH_LIMIT):
                 await outgoing.aclose()
                 await finished.wait()
+            writing.cancel()
             tasks.cancel_scope.cancel()
 
 
@@ -119,29 +129,44 @@ async def _hand_on(
         return
     message = parse_message(line)
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the server is ending
-        if isinstance(message, types.JSONRPCError) and message.id is None:
-            await answers.send(SessionMessage(message))
+        if isinstance(message, Refusal):
+            await answers.send(SessionMessage(message.answer))
         else:
             await into.send(SessionMessage(message))
 
 
-def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage:
-    """A message, or the error that answers what is none. Pure."""
+def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
+    """A message, or what answers one that is none. Pure.
+
+    A reply to a question of ours that is none becomes an error that says so: nobody waits for it any longer.
+    """
     if isinstance(line, TooLong):
         return _refusal(INVALID_REQUEST, f"a message of {line.size} bytes is too long; {MAX_MESSAGE} are the most")
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError as error:
         try:
-            json.loads(line)
+            found = json.loads(line)
         except (ValueError, RecursionError):
             return _refusal(PARSE_ERROR, "this is not JSON")
-        log.debug("not a message: %s", error)
-        return _refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
+        log.debug("not a message: %d mistakes", error.error_count() if isinstance(error, ValidationError) else 1)
+        return _none(found)
 
 
-def _refusal(code: int, message: str) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))
+def _none(found: object) -> types.JSONRPCMessage | Refusal:
+    """What becomes of JSON that is no message: who waits for an answer to it gets one."""
+    values = found if isinstance(found, dict) else {}
+    number = values.get("id")
+    sender = number if isinstance(number, str | int) and not isinstance(number, bool) else None
+    if sender is not None and "method" not in values and ("result" in values or "error" in values):
+        return _refusal(INVALID_REQUEST, "the reply is none that the protocol knows", sender).answer
+    if isinstance(sender, str) and not sender.isprintable():
+        sender = None  # half a character cannot be sent back
+    return _refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", sender if "method" in values else None)
+
+
+def _refusal(code: int, message: str, sender: str | int | None = None) -> Refusal:
+    return Refusal(types.JSONRPCError(jsonrpc="2.0", id=sender, error=types.ErrorData(code=code, message=message)))
 
 
 async def _write_all(descriptor: int, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:

@@ -87,6 +87,13 @@ async def _server(home: Path) -> AsyncIterator[tuple[str, Config]]:
 async def _kill_tmux(socket: str) -> None:
     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
         await anyio.run_process(["tmux", "-L", socket, "kill-server"], check=False)
+    _remove_socket(socket)
+
+
+def _remove_socket(name: str) -> None:
+    """tmux leaves it behind when its server ends."""
+    folder = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108  # tmux's own place
+    (folder / name).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -80,6 +80,7 @@ class _MemoryJobs(Jobs):
         self._target = target
         self._reply = reply
         self._results: dict[str, ShellResult] = {}
+        self._helpers: set[str] = set()
 
     async def run(self, command: Command) -> ShellResult:
         reply = self._reply(command)
@@ -90,6 +91,8 @@ class _MemoryJobs(Jobs):
             command.command, reply.status, reply.exit_code if ended else None, stdout, stderr, job_id=job_id
         )
         self._results[job_id] = result
+        if command.helper:
+            self._helpers.add(job_id)
         if not command.wait:
             return replace(result, status=Status.RUNNING, exit_code=None, stdout_bytes=b"", stderr_bytes=b"")
         if command.on_output is not None and stdout:
@@ -97,10 +100,10 @@ class _MemoryJobs(Jobs):
         return _cut(result, command.max_output)
 
     async def list(self) -> list[Job]:
-        return [_job(result) for result in self._results.values()]
+        return [self._job(job_id) for job_id in self._results]
 
     async def get(self, job_id: str) -> Job:
-        return _job(self._find(job_id))
+        return self._job(job_id)
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult:
         return _cut(self._find(job_id), max_output)
@@ -115,10 +118,14 @@ class _MemoryJobs(Jobs):
         result = self._find(job_id)
         if result.status is Status.RUNNING:
             self._results[job_id] = replace(result, status=Status.INTERRUPTED)
-        return _job(self._results[job_id])
+        return self._job(job_id)
 
     async def clean(self) -> int:
         return 0
+
+    def _job(self, job_id: str) -> Job:
+        found = self._find(job_id)
+        return Job(job_id, found.command, found.status, found.exit_code, helper=job_id in self._helpers)
 
     def _find(self, job_id: str) -> ShellResult:
         if job_id not in self._results:
@@ -144,10 +151,6 @@ class _NoTransport(Transport):
 
 def _bytes(output: str | bytes) -> bytes:
     return output.encode("utf-8", "surrogateescape") if isinstance(output, str) else output
-
-
-def _job(result: ShellResult) -> Job:
-    return Job(result.job_id or "", result.command, result.status, result.exit_code)
 
 
 def _cut(result: ShellResult, max_output: int) -> ShellResult:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .context import ToolContext
-    from .contract import Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, Traits, tool
+    from .contract import HERE, Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, Traits, tool
     from .executor import Executor
     from .registry import Registry
     from .services import Services
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "HERE",
     "Arguments",
     "Block",
     "CallOutcome",
@@ -51,7 +52,7 @@ __all__ = [
 
 _NAMES = {
     "context": ("ToolContext",),
-    "contract": ("Arguments", "FunctionTool", "MutatingArguments", "OutputLimit", "Tool", "Traits", "tool"),
+    "contract": ("HERE", "Arguments", "FunctionTool", "MutatingArguments", "OutputLimit", "Tool", "Traits", "tool"),
     "executor": ("Executor",),
     "registry": ("Registry",),
     "services": ("Services",),

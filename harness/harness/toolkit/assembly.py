@@ -107,6 +107,8 @@ class Toolkit:
     problems: tuple[str, ...] = ()
     """One sentence for each plugin or declaration that could not be had."""
     notebook: Notebook | None = None
+    told: set[int] = field(default_factory=set)
+    """The calls of which the log has said that nobody knows what came of them."""
 
     @asynccontextmanager
     async def executor(
@@ -215,11 +217,10 @@ class Toolkit:
         except HarnessError as error:
             log.warning("what came of earlier calls could not be found out: %s", error)
             return
-        if found.unclear:
-            log.warning(
-                "nobody knows what came of %d earlier call(s) on this target (harness audit orphans)",
-                len(found.unclear),
-            )
+        new = {one.number for one in found.unclear} - self.told
+        self.told.update(new)
+        if new:
+            log.warning("nobody knows what came of %d earlier call(s) on this target (harness audit orphans)", len(new))
 
 
 @asynccontextmanager

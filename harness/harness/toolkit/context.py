@@ -29,7 +29,7 @@ PARTIAL_KEPT = 32 << 10
 """Characters of progress that are kept for a call that does not come to its result."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class CallNotes:
     """What a running tool tells the executor beside its result."""
 

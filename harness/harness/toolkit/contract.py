@@ -30,10 +30,23 @@ from .values import Category, JsonObject, Subject, ToolResult
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["NAME", "Arguments", "FunctionTool", "Intent", "MutatingArguments", "OutputLimit", "Tool", "Traits", "tool"]
+__all__ = [
+    "HERE",
+    "NAME",
+    "Arguments",
+    "FunctionTool",
+    "Intent",
+    "MutatingArguments",
+    "OutputLimit",
+    "Tool",
+    "Traits",
+    "tool",
+]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider takes as a tool's name."""
+HERE = "this machine"
+"""Where harness runs, in the words of a question."""
 
 
 class Arguments(BaseModel):
@@ -152,6 +165,13 @@ class Tool(ABC, Generic[A]):
         It is redacted and cut where it is shown. A lasting answer does not cover it: rules know the subjects alone.
         """
         return None
+
+    def place(self, args: A) -> str:
+        """Where the work is done when that is not the target, such as :data:`HERE`: people who are asked have to know.
+
+        The default is the target.
+        """
+        return ""
 
     def requires_approval(self, args: A) -> bool:
         """Whether the call asks when no rule decides."""

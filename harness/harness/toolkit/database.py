@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import sqlite3
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from ..errors import HarnessError
+from .private import check_private, make_private
 
 __all__ = ["BUSY_LIMIT", "Content", "PrivateDatabase", "transaction"]
 
@@ -140,10 +140,7 @@ class PrivateDatabase:
     # -- opening
 
     def _prepare(self) -> None:
-        self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.directory.mkdir(mode=0o700, exist_ok=True)
-        self._check(self.directory.lstat())
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        make_private(self.directory, self.content.file, failure=self.failure)
         if not self.path.stat().st_size:
             self._check_log()
 
@@ -152,14 +149,6 @@ class PrivateDatabase:
         log = self.directory / f"{self.content.file}-wal"
         if log.exists() and log.stat().st_size and not self.path.stat().st_size:
             raise self.damaged("it is empty, and its log is not")
-
-    def _check(self, info: os.stat_result) -> None:
-        if not stat.S_ISDIR(info.st_mode):
-            raise self.failure("it is no directory")
-        if info.st_uid != os.geteuid():
-            raise self.failure("it belongs to another user")
-        if info.st_mode & 0o077:
-            raise self.failure("other users may look into it", f"chmod 700 {self.directory}")
 
     def _connect(self, how: str) -> sqlite3.Connection:
         uri = f"file:{quote(str(self.path))}?{how}"
@@ -203,7 +192,7 @@ class PrivateDatabase:
     # -- reading
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._check(self.directory.lstat())
+        check_private(self.directory, failure=self.failure)
         try:
             with closing(self._connect("mode=rw" if os.access(self.directory, os.W_OK) else "mode=ro")) as db:
                 return _patiently(lambda: _consistent(db, work))

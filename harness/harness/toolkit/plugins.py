@@ -196,6 +196,12 @@ class _Adopted(Tool[Any]):
     def told(self) -> frozenset[str]:
         return self._inner.told()
 
+    def preview(self, args: Any) -> str | None:
+        return self._inner.preview(args)
+
+    def place(self, args: Any) -> str:
+        return self._inner.place(args)
+
     def requires_approval(self, args: Any) -> bool:
         return self.traits_of(args).mutating or self._inner.requires_approval(args)
 

@@ -173,7 +173,9 @@ class Registry:
         from difflib import get_close_matches  # for mistakes only
 
         close = get_close_matches(name, sorted(table.names), n=1)
-        return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(table.entries)) or 'none'}"
+        if close:
+            return f"did you mean {table.names[close[0]]!r}?"  # an alias is not advertised
+        return f"there are: {', '.join(sorted(table.entries)) or 'none'}"
 
     def list(self) -> list[Tool[Any]]:
         """All tools, by name."""

@@ -54,6 +54,8 @@ class PermissionRequest:
     """The target's URL and identity; a grant for one target says nothing of another."""
     preview: str | None = None
     """What :meth:`Tool.preview` shows of it."""
+    place: str = ""
+    """Where it would run when that is not the target; see :meth:`Tool.place`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ CONTEXT = 2 << 10
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff"
 _BEFORE_UNSPACED = re.compile(rf"[A-Za-z0-9_.,!?{_UNSPACED}-]*[{_UNSPACED}]")
 """The beginning of a word up to its last sign of a script that writes no spaces, and before anything such as ``://``."""
+_BREAK = re.compile(rf"[ \t\r\n{_UNSPACED}]")
+"""What may end a word."""
+SHORT, LONG = 64, 1 << 10
+"""Held characters up to which each piece is looked at, without and with the end of a word in it."""
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]*\Z")
 
 
@@ -58,17 +62,33 @@ class StreamRedactor:
         self._done = 0
         """How much of it was shown."""
         self._swallow = False
+        self._enough = 0
+        """So many characters are held when it is looked again whether some can be shown."""
 
     def feed(self, text: str) -> str:
         """The next piece; returns what can be shown now, redacted."""
-        self._raw += self._after_secret(text)
-        end = self._redactor.complete(self._raw)
+        text = self._after_secret(text)
+        self._raw += text
         limit = KEY_HELD if "-----BEGIN" in self._raw else HELD
+        if not self._may_show(text, limit):
+            return ""
+        end = self._redactor.complete(self._raw)
         if len(self._raw) - max(end, self._done) > limit:
             end = self._forced()
         if end <= self._done:
+            held = len(self._raw) - self._done
+            self._enough = held + held // 16
             return ""
+        self._enough = 0
         return self._show(end)
+
+    def _may_show(self, text: str, limit: int) -> bool:
+        """Whether to look: at each piece of a word of megabytes it would be a long look, and for nothing."""
+        held = len(self._raw) - self._done
+        if not text or held > limit or "\n" in text:
+            return bool(text)
+        short = LONG if _BREAK.search(text) else SHORT
+        return held <= short or held > self._enough
 
     @property
     def rest(self) -> str:
@@ -79,7 +99,7 @@ class StreamRedactor:
         """The same, as the end of the stream: nothing is held any more."""
         rest = self.rest
         self._raw = self._shown = ""
-        self._done = 0
+        self._done = self._enough = 0
         self._swallow = False
         return rest
 

@@ -5,6 +5,7 @@ Anchors and aliases are refused, and so is what is nested deeply: with them a fe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,8 @@ FRONT_LIMIT = 16 << 10
 """Characters of the front matter."""
 DESCRIPTION_LIMIT = 1_024
 DEPTH_LIMIT = 16
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What YAML can escape: control characters, changes of direction, halves of a surrogate pair."""
 
 
 class SkillError(HarnessError):
@@ -60,7 +63,10 @@ def _front(text: str) -> Front:
     name, description = (_text(values, key) for key in ("name", "description"))
     if len(description) > DESCRIPTION_LIMIT:
         raise SkillError(f"its description is longer than {DESCRIPTION_LIMIT} characters")
-    return Front(name, " ".join(description.split()))
+    line = " ".join(description.split())
+    if odd := _ODD.search(line):  # the list of tools, which models and people get, holds every description
+        raise SkillError(f"its description holds {odd[0]!a}, which is no text")
+    return Front(name, line)
 
 
 def _values(text: str) -> Any:

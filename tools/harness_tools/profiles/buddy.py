@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail
+from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail, text_of
 
 __all__ = ["profile"]
 
@@ -183,7 +183,13 @@ class _Capture(Arguments):
 
 
 def _screen(args: _Capture, result: ToolResult) -> Shown | None:
-    return None if result.is_error else Shown(tail(result.text, BODY, "[truncated {} chars from start]\n"))
+    if result.is_error:
+        return None
+    screen, notice = (text_of(facts(result), name) for name in ("screen", "notice"))
+    shown = result.text
+    if len(screen) > BODY:  # of a long result's text, something was left out already
+        shown = f"{screen.rstrip()}\n{notice}" if notice else screen
+    return Shown(tail(shown, BODY, "[truncated {} chars from start]\n"))
 
 
 CAPTURE_PANE = Face(

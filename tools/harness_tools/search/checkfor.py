@@ -10,7 +10,7 @@ from typing import Annotated
 from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
-from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
 from ..texts import Line, SomeContent
 from .checkscripts import Place, check_script, look_here, read_places
@@ -18,7 +18,7 @@ from .contents import FILE_BYTES
 from .frames import plain
 from .grepresults import clipped
 from .literals import Hit, Literal, find_hits
-from .notes import plural, shown_path
+from .notes import LIMIT, plural, shown_path
 from .target import absolute, ask, can_search
 from .words import PathText, Word
 
@@ -76,7 +76,7 @@ class Checkfor(Tool[_Arguments]):
             parallelizable=True,
             cacheable=True,
             timeout=90.0,
-            limit=OutputLimit(30_000, 0),
+            limit=LIMIT,
             packs=("search", "dev"),
         )
         super().__init__("checkfor", DESCRIPTION, _Arguments, traits)

@@ -16,9 +16,19 @@ from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
 
 from .frames import Tree, count_of, plain, read_tree, text_of
+from .halves import in_halves
 from .ignoring import Ignored, parse_ignore
 from .target import ask, can_search
-from .treescripts import EXCLUDED, IGNORE_LIMIT, TreeQuery, enter, find_words, framed_errors, ignore_above
+from .treescripts import (
+    EXCLUDED,
+    IGNORE_LIMIT,
+    TreeQuery,
+    enter,
+    find_expression,
+    find_words,
+    framed_errors,
+    ignore_above,
+)
 
 __all__ = ["CAP", "Entry", "Listing", "entries_script", "known_size", "list_tree", "owner_of", "read_entries"]
 
@@ -79,7 +89,8 @@ def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> st
     printf = r"%y:%s:%T@:%m:%u:%g:%p\0" if details else r"%y:%s:%T@:%m:-:-:%p\0"
     types = " -o ".join(f"-type {kind}" for kind in kinds)
     below = "! -name . " if "d" in kinds else ""  # the top itself is a directory
-    words = find_words(query, [(f"{below}\\( {types} \\)", f"-printf {shlex.quote(printf)}")])
+    described = [(f"{below}\\( {types} \\)", f"-printf {shlex.quote(printf)}")]
+    words = in_halves(find_expression(query, described)) if query.depth is None else find_words(query, described)
     stats = [(f"{below}-type {kind}", f"-exec sh -c {shlex.quote(stat)} sh {kind} {{}} +") for kind in kinds]
     portable = find_words(query, stats)
     links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if details else ""
@@ -237,11 +248,13 @@ def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) ->
         names = entry.name.split("/")
         above = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
         out = next((path for path in above if query.excludes and path in directories and _is_excluded(path)), None)
+        if query.depth is not None and (out or entry.name).count("/") >= query.depth:
+            continue
         if out is not None:
             skipped.add(out)
         elif query.hidden or not any(name.startswith(".") for name in names):
             kind = letters.get(entry.type, "o")
-            if kind in kinds and (query.depth is None or len(names) <= query.depth):
+            if kind in kinds:
                 yield Entry(entry.name, kind, known_size(entry))
     tree.skipped = sorted(skipped)
 

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
 from ..texts import Line
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
-from .notes import plural, shown_path, tree_data, tree_notes
+from .notes import LIMIT, plural, shown_path, tree_data, tree_notes
 from .patterns import PathPattern
 from .target import absolute
 from .treescripts import TreeQuery
@@ -75,7 +75,7 @@ class Glob(Tool[_Arguments]):
             parallelizable=True,
             cacheable=True,
             timeout=90.0,
-            limit=OutputLimit(30_000, 0),
+            limit=LIMIT,
             packs=("search",),
         )
         super().__init__("glob", DESCRIPTION, _Arguments, traits)
@@ -90,6 +90,7 @@ class Glob(Tool[_Arguments]):
             hidden=args.include_hidden or pattern.hidden,
             excludes=not args.no_default_excludes,
             rough_names=pattern.rough_names,
+            depth=pattern.depth,
         )
         listing = await list_tree(ctx, query, "fl")
         if listing.tree.refusal or listing.is_file:

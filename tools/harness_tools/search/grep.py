@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from harness.toolkit import Arguments, Category, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Subject, Tool, ToolContext, ToolResult, Traits
 
 from ..texts import Line as Text
 from ..texts import SomeContent
@@ -16,6 +16,7 @@ from .grephere import search_here
 from .grepping import Found, Wanted, find_lines
 from .grepresults import Mode, grep_result
 from .grepscripts import GrepQuery
+from .notes import LIMIT
 from .patterns import PathPattern
 from .regexes import Expression, parse
 from .target import absolute
@@ -112,7 +113,7 @@ class Grep(Tool[_Arguments]):
             parallelizable=True,
             cacheable=True,
             timeout=180.0,
-            limit=OutputLimit(30_000, 0),
+            limit=LIMIT,
             packs=("search",),
         )
         super().__init__("grep", DESCRIPTION, _Arguments, traits)

@@ -17,11 +17,13 @@ from .greplines import Counted, Line
 from .grepping import Found, Wanted
 from .grepscripts import GrepQuery
 from .linear import Matcher
+from .target import can_search
 
 __all__ = ["matching_lines", "search_here"]
 
 MOST_FILES = 5_000
 """Files that are fetched."""
+UNALIKE = "no_default_excludes (ripgrep is there, and would read an ignore file otherwise than git)"
 
 
 async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | ToolResult:
@@ -37,7 +39,8 @@ async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Fou
     paths = [entry.path for entry in listing.entries if listing.is_file or wanted(entry.path)]
     if len(paths) > MOST_FILES:
         text = f"{len(paths)} files would have to be fetched and searched here, {MOST_FILES} at most: give a smaller "
-        return ToolResult.failure("too_many_files", f"{text}path, an include or a type, or install ripgrep there")
+        more = UNALIKE if can_search(ctx, "rg") else "install ripgrep there"
+        return ToolResult.failure("too_many_files", f"{text}path, an include or a type, or {more}")
     holders = [posixpath.join(listing.tree.real, path) for path in paths]
     kept_back = await ctx.withheld(holders, top=listing.tree.real)
     kept = [path for path, real in zip(paths, holders, strict=True) if real not in kept_back]

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import anyio
-
-from harness.errors import HarnessError
 from harness.toolkit import ToolContext
 
-from ..blocking import first_blocking
 from .frames import Tree, plain, read_tree, text_of
 from .greplines import Counted, Line, counts_of, lines_of, stdin_of
 from .grepscripts import LISTED, GrepQuery, grep_script, lines_limit
@@ -20,8 +15,6 @@ from .target import ask, can_search
 
 __all__ = ["Found", "Wanted", "find_lines"]
 
-WATCHED = 5.0
-"""Seconds after which it is asked what a search may be waiting for."""
 Wanted = Callable[[str], bool]
 """Whether a path, relative to the top, is meant."""
 
@@ -59,8 +52,7 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
     """
     if not can_search(ctx, "rg") and not can_search(ctx, "find", "grep"):
         return None
-    query, answer = await _counted(ctx, query)
-    tree = read_tree(answer)
+    tree = read_tree(await ask(ctx, grep_script(query)))
     if tree.refusal == "engine":
         return None
     engine = text_of(tree.other.get("V", [b""])[0])
@@ -76,43 +68,6 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
         lines |= lines_of(second.other.get("C", [b""])[0], limit)
     found.lines = {file.path: lines.get(file.path, []) for file in _needed(files, query)}
     return found
-
-
-async def _counted(ctx: ToolContext, query: GrepQuery) -> tuple[GrepQuery, bytes]:
-    """The answer of the first pass, and the query as it was asked in the end.
-
-    ``rg`` opens every ``.gitignore`` (old ones ``.rgignore``, too): where one of them is a pipe it would wait for ever,
-    and the others are asked.
-    """
-    if not query.tree.excludes or query.without_rg or not can_search(ctx, "rg"):
-        return query, await ask(ctx, grep_script(query))
-    answer: list[bytes | HarnessError] = []
-    async with anyio.create_task_group() as tasks:
-
-        async def watch() -> None:
-            await anyio.sleep(WATCHED)
-            if await _is_blocked(ctx, query.tree.directory):
-                tasks.cancel_scope.cancel()
-
-        tasks.start_soon(watch)
-        try:
-            answer.append(await ask(ctx, grep_script(query)))
-        except HarnessError as error:  # a task group would put it into a group
-            answer.append(error)
-        tasks.cancel_scope.cancel()
-    if answer and isinstance(answer[0], HarnessError):
-        raise answer[0]
-    if answer and isinstance(answer[0], bytes):
-        return query, answer[0]
-    query = replace(query, without_rg=True)
-    return query, await ask(ctx, grep_script(query))
-
-
-async def _is_blocked(ctx: ToolContext, directory: str) -> bool:
-    try:
-        return await ask(ctx, first_blocking(f"{shlex.quote(directory)}/", ".[gr]*ignore")) != b""
-    except HarnessError:  # the search itself will tell
-        return False
 
 
 def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str) -> list[Counted]:

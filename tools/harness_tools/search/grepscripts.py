@@ -15,6 +15,7 @@ from .dialects import extended, rust
 from .patterns import rough_name
 from .regexes import Expression
 from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, ignore_above
+from .unalike import find_unalike
 
 __all__ = ["LINE", "LISTED", "GrepQuery", "grep_script", "lines_limit"]
 
@@ -32,13 +33,6 @@ _TEXTS_ONLY = (
 """Over several lines ``rg`` looks for NUL at the beginning of a file alone."""
 
 
-_BLOCKED_ABOVE = """\
-blocked= p=$PWD
-while for n in .gitignore .rgignore; do if [ -e "$p/$n" ] && [ ! -f "$p/$n" ]; then blocked=1; fi; done; [ -n "$p" ]
-do p=${p%/*}; done"""
-"""``rg`` would open these, whatever they are; old ones open the second without being asked to."""
-
-
 @dataclass(frozen=True, slots=True)
 class GrepQuery:
     """What is looked for, and where. ``most``: how many lines, or files, are shown. ``lines``: they are wanted."""
@@ -49,7 +43,6 @@ class GrepQuery:
     before: int = 0
     after: int = 0
     lines: bool = True
-    without_rg: bool = False
 
 
 def lines_limit(query: GrepQuery) -> int:
@@ -71,10 +64,11 @@ def _engine(query: GrepQuery) -> str:
     """Choose what searches: what understands the expression, and the options."""
     folds = " -i" if query.expression.folds else ""
     edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
+    words = f"{_rg_options(query)} {_rg_walk(query)}"
     rg = (
-        f"{_BLOCKED_ABOVE if query.tree.excludes else 'blocked='}\n"
-        f'if [ -z "$only$blocked" ] && command -v rg >/dev/null 2>&1; then\n'
-        f'  rg {_rg_options(query)} -c -e "$rgp" -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && engine=rg; fi\n'
+        f'if [ -z "$only" ] && command -v rg >/dev/null 2>&1; then\n{find_unalike(query.tree)}'
+        f'  if [ -z "$blocked" ]; then rg {words} -c -e "$rgp" -- /dev/null >/dev/null 2>&1\n'
+        "    [ $? -eq 1 ] && engine=rg; fi; fi\n"
     )
     grep = (
         f'if [ -z "$engine" ]; then grep -E{folds} -e "$P" </dev/null >/dev/null 2>&1\n'
@@ -84,7 +78,7 @@ def _engine(query: GrepQuery) -> str:
     return (
         f"rgp={shlex.quote(rust(query.expression))} P={shlex.quote(_extended(query))}; export P\n"
         "engine= null= A=$(printf '\\001') B=$(printf '\\002')\n"
-        f"{'' if query.without_rg else rg}{'' if query.expression.multiline else grep}"
+        f"{rg}{'' if query.expression.multiline else grep}"
         "[ -n \"$engine\" ] || { printf 'Xengine\\0'; exit 0; }\n"
         "printf 'V%s\\0' \"$engine\"\n"
         "if [ -n \"$only\" ]; then printf 'O\\0'\n"

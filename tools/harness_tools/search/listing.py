@@ -9,11 +9,11 @@ from pydantic import AliasChoices, Field
 
 from harness.errors import NotADirectory
 from harness.results import DirEntry, FileStat
-from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
 from .entries import Entry, Kind, known_size, list_tree, owner_of
 from .frames import refusal_of
-from .notes import plural
+from .notes import LIMIT, plural
 from .target import absolute, can_search
 from .treescripts import TreeQuery
 from .words import PathText
@@ -46,7 +46,7 @@ class Ls(Tool[_Arguments]):
             parallelizable=True,
             cacheable=True,
             timeout=60.0,
-            limit=OutputLimit(30_000, 0),
+            limit=LIMIT,
             aliases=("list_directory", "list_dir"),
             packs=("core",),
         )

@@ -6,12 +6,14 @@ import posixpath
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.toolkit import Json
+from harness.toolkit import Json, OutputLimit
 
 from .frames import Tree
 
-__all__ = ["plural", "shown_path", "skipped_note", "tree_data", "tree_notes"]
+__all__ = ["LIMIT", "plural", "shown_path", "skipped_note", "tree_data", "tree_notes"]
 
+LIMIT = OutputLimit(30_000, 1_500)
+"""Of a long result the notes at its end are shown, too: they say what is missing."""
 NAMED = 100
 """Directories that are named in the data."""
 

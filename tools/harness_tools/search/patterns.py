@@ -220,6 +220,13 @@ class PathPattern:
             all(names[:-1] == [ANY_NAMES] and rough_name(names[-1]) == names[-1] for names in parts),
         )
 
+    @property
+    def depth(self) -> int | None:
+        """How many names a path has at most that matches; None is any number."""
+        if self.only_name or any(None in names for names in self.alternatives):
+            return None
+        return max(map(len, self.alternatives))
+
     def matches(self, path: str) -> bool:
         """Whether a path, relative and without ``./``, matches."""
         names = path.split("/")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pydantic import AliasChoices, Field
 
-from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
-from .notes import plural, tree_data, tree_notes
+from .notes import LIMIT, plural, tree_data, tree_notes
 from .target import absolute
 from .treescripts import TreeQuery
 from .words import PathText, Word
@@ -46,7 +46,7 @@ class Stump(Tool[_Arguments]):
             parallelizable=True,
             cacheable=True,
             timeout=90.0,
-            limit=OutputLimit(30_000, 0),
+            limit=LIMIT,
             packs=("search",),
         )
         super().__init__("stump", DESCRIPTION, _Arguments, traits)

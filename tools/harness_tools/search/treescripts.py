@@ -14,7 +14,16 @@ from dataclasses import dataclass
 
 from .patterns import rough_name
 
-__all__ = ["EXCLUDED", "IGNORE_LIMIT", "TreeQuery", "enter", "find_words", "framed_errors", "ignore_above"]
+__all__ = [
+    "EXCLUDED",
+    "IGNORE_LIMIT",
+    "TreeQuery",
+    "enter",
+    "find_expression",
+    "find_words",
+    "framed_errors",
+    "ignore_above",
+]
 
 EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")
 """Directories that nobody means to search."""
@@ -82,14 +91,21 @@ fi
 
 
 def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
-    """``find`` with its expression: ``actions`` are expressions of types, and what is done with what they match.
+    """``find`` with its expression, as in ``find_expression``."""
+    depth = "" if query.depth is None else f"-maxdepth {query.depth} "
+    return f"find . {depth}{find_expression(query, actions, first=first, frames_to=frames_to)}"
+
+
+def find_expression(
+    query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1
+) -> str:
+    """What ``find`` is to look for: ``actions`` are expressions of types, and what is done with what they match.
 
     ``first`` is an expression that goes before them. No ``-exec ... +`` is in parentheses: the ``find`` of busybox
     would forget it.
     """
-    depth = "" if query.depth is None else f"-maxdepth {query.depth} "
     matching = _matching(query, actions, first=first)
-    words = [f"find . {depth}"]
+    words = []
     if query.excludes and "-exec" not in matching:
         words.append(f"{_ordinary(query, actions, first=first)} -o ")
     if query.excludes:

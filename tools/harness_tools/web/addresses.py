@@ -61,7 +61,7 @@ def _inner(address: Address) -> Iterator[ipaddress.IPv4Address]:
     if isinstance(address, ipaddress.IPv4Address):
         return
     number = int(address)
-    if any(address in network for network in _MAPPED):
+    if any(address in network for network in _MAPPED) and number > 1:  # :: and ::1 are themselves
         yield ipaddress.IPv4Address(number & FOUR_BYTES)
     if (number >> 32) & FOUR_BYTES in _ISATAP:
         yield ipaddress.IPv4Address(number & FOUR_BYTES)
@@ -100,9 +100,10 @@ def _covers(place: Place, host: str, port: int, address: Address) -> bool:
         return False
     if place.network is not None:
         return any(one in place.network for one in (address, *_inner(address)) if one.version == place.network.version)
-    return place.name == host and not any(is_never(one) for one in (address, *_inner(address)))
+    return place.name == host and not is_never(address)
 
 
 def is_never(address: Address) -> bool:
     """Whether no name may lead there: the keys of cloud machines are there, or nothing that can be fetched."""
-    return any(address in network for network in _NEVER if network.version == address.version)
+    ways = (address, *_inner(address))
+    return any(one in network for one in ways for network in _NEVER if network.version == one.version)

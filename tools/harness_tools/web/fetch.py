@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from harness.context import ExecutionContext
 from harness.errors import ToolError
-from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import HERE, Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import Advice
 from harness.toolkit.websettings import WebSettings
 
@@ -81,6 +81,9 @@ class FetchUrl(Tool[_Arguments]):
             sent = headers_for(url, args.headers, ())
             return request_subjects(url, sent, args.max_bytes)
         return (Subject("url", args.url),)
+
+    def place(self, args: _Arguments) -> str:
+        return HERE if args.via == "harness" else ""
 
     def told(self) -> frozenset[str]:
         return frozenset(_Arguments.model_fields)

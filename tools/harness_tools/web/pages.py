@@ -73,6 +73,9 @@ LATIN = "cp1252"
 """What a page is in that says nothing and is no UTF-8."""
 AS_BROWSERS = {"ascii": LATIN, "iso8859-1": LATIN, "utf-16": "utf-16-le"}
 """As which charset every browser reads another."""
+GZIP = b"\x1f\x8b"
+WINDOW = 4 << 10
+"""Bytes that are decompressed at once: at each end of a gzip member, and there may be thousands, the rest is copied."""
 BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -157,6 +160,8 @@ class Inflater:
         self._bits = 47 if "gzip" in packed else 15
         self._object = None if self._plain else zlib.decompressobj(self._bits)
         self._begun = False
+        self._fresh = True
+        self._over = False
         self._held = b""
 
     def feed(self, data: bytes, room: int) -> bytes:
@@ -168,12 +173,25 @@ class Inflater:
         if self._object is None:
             return data[:room]
         parts, made = [], 0
+        for start in range(0, len(data), WINDOW):
+            if made >= room or self._over:
+                break
+            part = self._window(data[start : start + WINDOW], room - made)
+            parts.append(part)
+            made += len(part)
+        return b"".join(parts)
+
+    def _window(self, data: bytes, room: int) -> bytes:
+        parts, made = [], 0
         data, self._held = self._held + data, b""
-        if not self._begun and len(data) < 2:
-            self._held = data  # one byte does not tell a header from the lack of it
-            return b""
         try:
             while data and made < room:
+                if self._fresh and len(data) < len(GZIP):
+                    self._held = data  # one byte does not tell a header from the lack of it
+                    break
+                if self._fresh and self._begun and not data.startswith(GZIP):
+                    self._over = True
+                    break
                 part = self._inflate(data, room - made)
                 parts.append(part)
                 made += len(part)
@@ -191,14 +209,15 @@ class Inflater:
                 raise
             self._object = zlib.decompressobj(-15)  # many servers send it so, and call it deflate
             part = self._object.decompress(data, room)
-        self._begun = True
+        self._begun, self._fresh = True, False
         return part
 
     def _rest(self) -> bytes:
         """What follows the end of one gzip member: another one."""
         assert self._object is not None
-        if not self._object.eof or not self._object.unused_data or self._bits != 47:
+        if not self._object.eof:
             return b""
-        rest = self._object.unused_data
-        self._object = zlib.decompressobj(self._bits)
-        return rest if rest.startswith(b"\x1f\x8b") else b""
+        self._over = self._bits != 47
+        rest = b"" if self._over else self._object.unused_data
+        self._object, self._fresh = zlib.decompressobj(self._bits), True
+        return rest

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from harness.toolkit import Arguments, Category, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import HERE, Arguments, Category, Tool, ToolContext, ToolResult, Traits
 
 from .engines import engine_for
 from .fetch import EXTRA
@@ -52,6 +52,9 @@ class WebSearch(Tool[_Arguments]):
         libraries = ("ddgs", "httpx", "httpcore")
         traits = Traits(Category.NETWORK, parallelizable=True, packs=("web",), libraries=libraries, extra=EXTRA)
         super().__init__("web_search", DESCRIPTION, _Arguments, traits)
+
+    def place(self, args: _Arguments) -> str:
+        return HERE
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         engine = engine_for(ctx.web)

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Any
 
 import anyio
-from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
@@ -29,7 +28,9 @@ from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
 from ...errors import HarnessError
 from ..models import ModelFailure, OpenModel, model_failure, unfinished
+from .counted import Counting, Request
 from .history import repaired
+from .secretless import without_secrets
 from .summarizing import (
     ASK,
     CANCELLED,
@@ -149,15 +150,19 @@ class Compacting:
         open_model: opens the model that writes the notes.
         count: is called with what was answered, as far as it came, by whom, and the tokens of the request, estimated;
             also when the answer is cancelled or of no use.
+        redact: takes secrets out of the older messages before they are shortened: half of one would not be known any
+            more.
     """
 
     def __init__(
         self,
         open_model: Callable[[], AbstractAsyncContextManager[OpenModel]],
-        count: Callable[[ModelResponse | None, OpenModel, int], object] = lambda *_: None,
+        count: Counting = lambda response, opened, asked: None,
+        redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._open_model = open_model
         self._count = count
+        self._redact = redact
 
     async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> Compacted | None:
         """The conversation, shorter; None when there is nothing that could go.
@@ -173,7 +178,7 @@ class Compacting:
             shorter = trimmed(messages, int(MOST * limit)) if limit else list(messages)
             same = estimate(shorter) == estimate(messages)
             return None if same else Compacted(tuple(shorter), TRIMMED, len(messages), len(shorter))
-        older, later = repaired(messages[:place]), messages[place:]
+        older, later = [without_secrets(one, self._redact) for one in repaired(messages[:place])], messages[place:]
         answer, failure = await self._asked(older, limit)
         prompts, now = prompts_in(older), _worked_on(messages[:place], later)
         mark = os.urandom(4).hex()
@@ -193,7 +198,7 @@ class Compacting:
         except TimeoutError:
             return None, f"it took longer than {PATIENCE:g} s"
         except HarnessError as error:
-            log.debug("no notes could be had: %s", error)
+            log.debug("no notes could be had: %s", self._redact(str(error)))
             return None, error.message
 
     async def _answer(self, opened: OpenModel, prompt: str) -> ModelResponse:
@@ -215,24 +220,13 @@ class Compacting:
     async def _whole(self, opened: OpenModel, prompt: str) -> ModelResponse:
         parameters = ModelRequestParameters(instruction_parts=[InstructionPart(content=RULES)])
         asked = [ModelRequest([UserPromptPart(prompt)])]
-        size = estimate(RULES) + estimate(asked)
-        stream: StreamedResponse | None = None
-        try:
-            async with model_request_stream(
-                opened.model, asked, model_settings=opened.settings, model_request_parameters=parameters
-            ) as stream:
-                async for _ in stream:
-                    pass
-        except anyio.get_cancelled_exc_class():
-            self._count(stream.get() if stream is not None else None, opened, size)
-            raise
-        except Exception:
-            if stream is not None:
-                self._count(stream.get(), opened, size)
-            raise
-        answer = stream.get()
-        self._count(answer, opened, size)
-        return answer
+        request = Request(asked, parameters, estimate(RULES) + estimate(asked))
+        return await request.answer(opened, self._count, _read)
+
+
+async def _read(stream: StreamedResponse) -> None:
+    async for _ in stream:
+        pass
 
 
 def trimmed(messages: Sequence[ModelMessage], budget: int) -> list[ModelMessage]:

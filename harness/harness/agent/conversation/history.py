@@ -27,7 +27,7 @@ from pydantic_core import PydanticSerializationError
 from .cleaning import FOREIGN, cleaned_request, cleaned_response, has_ended, same, settled_parts
 from .escapes import MARK, escaped, unescaped
 
-__all__ = ["answered_by", "dumped", "loaded", "repaired", "suited"]
+__all__ = ["answered_by", "checked", "dumped", "loaded", "repaired", "suited"]
 
 NO_RESULT = (
     "[harness: no result of this call was kept, because harness was ended. What is known of it stands further below, "
@@ -317,11 +317,11 @@ def _portable(part: TextPart | ToolCallPart) -> TextPart | ToolCallPart:
 def dumped(message: ModelMessage) -> str:
     """A message as JSON text; :func:`loaded` makes the same of it again."""
     try:
-        text = _MESSAGE.dump_json(message).decode()
+        text = _MESSAGE.dump_json(message, warnings=False).decode()
     except PydanticSerializationError:  # a text holds bytes that were no UTF-8
-        return _MESSAGE.dump_json(escaped(message)).decode()
+        return _MESSAGE.dump_json(escaped(message), warnings=False).decode()
     if MARK in text or "\ufffd" in text:  # names of arguments come so that held such bytes
-        return _MESSAGE.dump_json(escaped(message)).decode()
+        return _MESSAGE.dump_json(escaped(message), warnings=False).decode()
     return text
 
 
@@ -333,3 +333,12 @@ def loaded(text: str) -> ModelMessage:
     """
     message = _MESSAGE.validate_json(text)
     return unescaped(message) if MARK in text else message
+
+
+def checked(response: ModelResponse) -> None:
+    """Look whether an answer is one that can be kept: some providers' libraries pass on numbers where a text belongs.
+
+    Raises:
+        ValueError: it is not.
+    """
+    loaded(dumped(response))

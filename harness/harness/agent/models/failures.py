@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ...errors import HarnessError
 from .keys import known_keys
 from .profiles import ModelProfile
+from .sent import causes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -244,26 +245,16 @@ def _connection(error: Exception, found: _Verdict, profile: ModelProfile) -> _Ve
     import socket
     import ssl
 
-    causes = tuple(_causes(error))
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+    found_in = tuple(causes(error))
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in found_in):
         hint = "SSL_CERT_FILE names the certificates of your own authority"
         return _Verdict("connection", False, "the server's certificate is not trusted", hint)
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
+    if any(isinstance(cause, socket.gaierror) for cause in found_in):
         return _Verdict("connection", True, "the server's name is not found", found.hint)
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+    if any(isinstance(cause, ConnectionRefusedError) for cause in found_in):
         where = profile.base_url or "its usual address"
         return _Verdict("connection", True, f"nothing listens at {where}", "check base_url, and whether it runs")
     return found
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            yield from error.exceptions
-        error = error.__cause__ or error.__context__
 
 
 def _about_key(profile: ModelProfile) -> str:
@@ -320,10 +311,13 @@ def _parsed(text: str) -> dict[str, object] | list[object] | None:
 
 def _clean(text: str) -> str:
     """One line of it, without keys."""
+    import os
+
     from ...toolkit.redaction import PatternRedactor
 
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:LOOKED_AT]).split())
-    return PatternRedactor(known_keys()).text(line)[:SAID].rstrip(". ")
+    redactor = PatternRedactor.with_environment(os.environ, secrets=known_keys())  # now: half a secret is not known
+    return redactor.text(line)[:SAID].rstrip(". ")
 
 
 # -- when it wants to be asked again

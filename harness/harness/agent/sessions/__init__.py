@@ -19,7 +19,9 @@ from .store import SessionStore
 from .stored import StoredLog
 from .values import (
     InvalidDocument,
+    Listed,
     NewSession,
+    SessionDamaged,
     SessionInUse,
     SessionNote,
     SessionNotFound,
@@ -32,8 +34,10 @@ __all__ = [
     "ConversationLog",
     "InvalidDocument",
     "JobNotes",
+    "Listed",
     "MemoryLog",
     "NewSession",
+    "SessionDamaged",
     "SessionInUse",
     "SessionNotFound",
     "SessionNote",

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
@@ -33,6 +33,8 @@ SHOWN = 60
 """Characters of what an error quotes."""
 SUBAGENT = "subagent"
 """The notes of :mod:`..subagent_notes`."""
+SPENT = "spent"
+"""The notes of :mod:`..spending`."""
 
 
 # -- values
@@ -159,6 +161,16 @@ class _Subagent(_Strict):
     text: Text = ""
 
 
+Said = TypeVar("Said", bound=_Strict)
+
+
+class _Spent(_Strict):
+    """What a note of a request says."""
+
+    turn: Literal[""] | Word
+    usage: Usage
+
+
 class Note(_Strict):
     """Something else that happened."""
 
@@ -174,6 +186,8 @@ class Note(_Strict):
             raise ValueError("the id of a job is expected")
         if self.kind == SUBAGENT:
             self.subagent_messages()
+        if self.kind == SPENT:
+            _said_in(_Spent, self.text)
         return self
 
     def subagent_messages(self) -> list[str]:
@@ -182,12 +196,21 @@ class Note(_Strict):
         Raises:
             ValueError: it is no note of a sub-agent.
         """
-        try:
-            return _Subagent.model_validate(read_json(self.text)).messages if self.kind == SUBAGENT else []
-        except ValidationError as error:
-            raise ValueError(_first(error)) from None
-        except InvalidDocument as error:
-            raise ValueError(error.message) from None
+        return _said_in(_Subagent, self.text).messages if self.kind == SUBAGENT else []
+
+
+def _said_in(kind: type[Said], text: str) -> Said:
+    """What the text of a note says.
+
+    Raises:
+        ValueError: it is of another kind.
+    """
+    try:
+        return kind.model_validate(read_json(text))
+    except ValidationError as error:
+        raise ValueError(_first(error)) from None
+    except InvalidDocument as error:
+        raise ValueError(error.message) from None
 
 
 class Document(_Strict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -62,6 +62,8 @@ async def in_flight(
     ledger: SqliteLedger | NoRoomLedger,
     execution: ExecutionContext,
     agents: Mapping[str, str] = NO_AGENTS,
+    *,
+    redact: Callable[[str], str],
 ) -> InFlight:
     """What was running in a conversation when its harness died, and what is known of it now.
 
@@ -70,6 +72,7 @@ async def in_flight(
 
     Args:
         agents: the turns of sub-agents that were at work, by their sessions.
+        redact: takes secrets out of commands, which the target has as they were given.
 
     Raises:
         HarnessError: the ledger or the target could not be asked.
@@ -82,6 +85,7 @@ async def in_flight(
     here = [call for call in theirs if call.call.get("backend") == execution.identity]
     left, begun = jobs_left(notes), {_job_of(call) for call in (*(calls or ()), *here)} - {""}
     jobs = [job for job in await execution.jobs() if job.job_id in left | begun] if left | begun else []
+    jobs = [replace(job, command=redact(job.command)) for job in jobs]
     running = tuple(job for job in jobs if job.status is Status.RUNNING)
     listed = [job for job in jobs if job.job_id in left - begun]
     fates = None if calls is None else [*_fates(stored, calls), *_fates_of_agents(theirs, execution.identity)]

@@ -25,7 +25,11 @@ class SessionRetention:
 
 def outdated(db: sqlite3.Connection, limits: SessionRetention, now: float) -> tuple[str, ...]:
     """The conversations that are to go: those that are too old, and the oldest ones while there is too much."""
-    rows = db.execute("SELECT session_id, changed, bytes FROM sessions ORDER BY changed DESC, number DESC")
+    rows = db.execute(
+        "SELECT session_id, changed, bytes FROM sessions"
+        " WHERE typeof(changed) = 'real' AND typeof(bytes) = 'integer'"  # what is damaged is left for who looks into it
+        " ORDER BY changed DESC, number DESC"
+    )
     kept, going = 0, []
     for place, (session_id, changed, size) in enumerate(rows):
         kept += size

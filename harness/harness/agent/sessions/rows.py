@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast, get_args
 
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
-from .values import NewSession, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from .values import Listed, NewSession, SessionDamaged, SessionNote, SessionSummary, StoredConversation, StoredTurn
 
 __all__ = [
     "LATEST",
@@ -22,19 +23,20 @@ __all__ = [
     "end_turn",
     "insert",
     "last",
+    "listed",
     "move",
     "named",
     "number_of",
     "rename",
     "replace_messages",
     "start_turn",
-    "summaries",
     "summary_of",
     "title_of",
     "touch",
 ]
 
 T = TypeVar("T")
+Values = Sequence[object] | Mapping[str, object]
 ORIGINS: Sequence[Origin] = get_args(Origin)
 STATUSES: Sequence[TurnStatus] = get_args(TurnStatus)
 LATEST = 253_402_300_799.0
@@ -215,21 +217,25 @@ def delete(db: sqlite3.Connection, session_id: str) -> bool:
 
 def summary_of(db: sqlite3.Connection, session_id: str) -> SessionSummary | None:
     """One conversation."""
-    row = db.execute(f"{SELECT} WHERE session_id = ?", (session_id,)).fetchone()
-    return _summary(row) if row else None
+    return next(iter(_found(db, "WHERE session_id = ?", (session_id,))), None)
 
 
-def summaries(
-    db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = ""
-) -> tuple[SessionSummary, ...]:
-    """Conversations, the one that was changed last first."""
+def listed(db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = "") -> Listed:
+    """Conversations, the one that was changed last first, and those that cannot be read."""
     where = (
-        "(:identity IS NULL OR identity = :identity)"
+        "WHERE (:identity IS NULL OR identity = :identity)"
         " AND (:text = '' OR instr(lower(name), :text) OR instr(lower(title), :text))"
+        " ORDER BY changed DESC, number DESC LIMIT :limit"
     )
-    query = f"{SELECT} WHERE {where} ORDER BY changed DESC, number DESC LIMIT :limit"
     values = {"identity": identity, "text": text.lower(), "limit": -1 if limit is None else limit}
-    return tuple(_summary(row) for row in db.execute(query, values))
+    found: list[SessionSummary] = []
+    damaged: list[SessionDamaged] = []
+    for number in _numbers(db, where, values):
+        try:
+            found.append(_at(db, number))
+        except SessionDamaged as error:
+            damaged.append(error)
+    return Listed(tuple(found), tuple(damaged))
 
 
 def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "") -> SessionSummary | None:
@@ -237,21 +243,51 @@ def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "
     values = {"identity": identity, "target": target}
     where = "(:identity IS NULL OR identity = :identity) AND (:target = '' OR target = :target)"
     latest = "(SELECT max(number) FROM turns WHERE session = sessions.number)"
-    query = f"{SELECT} WHERE {where} ORDER BY {latest} DESC, number DESC LIMIT 1"
-    row = db.execute(query, values).fetchone()
-    return _summary(row) if row else None
+    return next(iter(_found(db, f"WHERE {where} ORDER BY {latest} DESC, number DESC LIMIT 1", values)), None)
 
 
 def named(db: sqlite3.Connection, name: str) -> tuple[SessionSummary, ...]:
     """The conversations of that name."""
-    query = f"{SELECT} WHERE name = ? ORDER BY changed DESC, number DESC"
-    return tuple(_summary(row) for row in db.execute(query, (_in(name),)))
+    return _found(db, "WHERE name = ? ORDER BY changed DESC, number DESC", (_in(name),))
 
 
 def begun_with(db: sqlite3.Connection, prefix: str) -> tuple[SessionSummary, ...]:
     """The conversations whose ids begin so."""
-    query = f"{SELECT} WHERE session_id >= ? AND session_id < ? ORDER BY changed DESC, number DESC"
-    return tuple(_summary(row) for row in db.execute(query, (prefix, f"{prefix}~")))
+    where = "WHERE session_id >= ? AND session_id < ? ORDER BY changed DESC, number DESC"
+    return _found(db, where, (prefix, f"{prefix}~"))
+
+
+def _numbers(db: sqlite3.Connection, where: str, values: Values) -> list[int]:
+    query = f"SELECT number FROM sessions {where}"  # noqa: S608  # texts of this module
+    return [int(number) for (number,) in db.execute(query, values)]
+
+
+def _found(db: sqlite3.Connection, where: str, values: Values) -> tuple[SessionSummary, ...]:
+    """Raises :class:`SessionDamaged` for the first that cannot be read."""
+    return tuple(_at(db, number) for number in _numbers(db, where, values))
+
+
+def _at(db: sqlite3.Connection, number: int) -> SessionSummary:
+    with _damage_of(db, number):
+        return _summary(db.execute(f"{SELECT} WHERE number = ?", (number,)).fetchone())
+
+
+@contextmanager
+def _damage_of(db: sqlite3.Connection, number: int) -> Iterator[None]:
+    """Name the conversation whose rows hold what nobody wrote; damage of the file is another matter."""
+    try:
+        yield
+    except (DamagedRow, UnicodeError, sqlite3.OperationalError) as error:
+        if isinstance(error, sqlite3.OperationalError) and not str(error).startswith("Could not decode"):
+            raise
+        what = error if isinstance(error, DamagedRow) else "a text in it is none"
+        raise SessionDamaged(_id_at(db, number), what) from error
+
+
+def _id_at(db: sqlite3.Connection, number: int) -> str:
+    """Its id, whatever that is by now."""
+    (found,) = db.execute("SELECT CAST(session_id AS BLOB) FROM sessions WHERE number = ?", (number,)).fetchone()
+    return bytes(found).decode("utf-8", "backslashreplace")
 
 
 def _summary(row: tuple[Any, ...]) -> SessionSummary:
@@ -276,11 +312,16 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
 
 
 def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation | None:
-    """Everything that counts of one conversation."""
+    """Everything that counts of one conversation. Raises :class:`SessionDamaged`."""
     session = summary_of(db, session_id)
     number = number_of(db, session_id)
     if session is None or number is None:
         return None
+    with _damage_of(db, number):
+        return _conversation(db, session, number)
+
+
+def _conversation(db: sqlite3.Connection, session: SessionSummary, number: int) -> StoredConversation:
     messages = db.execute(
         "SELECT body FROM messages WHERE session = :number"
         " AND epoch = (SELECT epoch FROM sessions WHERE number = :number) ORDER BY number",

@@ -21,7 +21,7 @@ from .ids import is_session_id, new_session_id, prefix_of
 from .locking import locked
 from .retention import SessionRetention, freed, outdated
 from .stored import CLOSE_LIMIT, StoredLog
-from .values import NewSession, SessionInUse, SessionNotFound, SessionSummary, StoredConversation
+from .values import Listed, NewSession, SessionInUse, SessionNotFound, SessionSummary, StoredConversation
 
 if TYPE_CHECKING:
     from .portable import Imported
@@ -112,20 +112,25 @@ class SessionStore:
     async def list(
         self, *, identity: str | None = None, limit: int | None = None, text: str = ""
     ) -> tuple[SessionSummary, ...]:
-        """Conversations, the one that was changed last first.
+        """Conversations that can be read, as :meth:`listed` has them."""
+        return (await self.listed(identity=identity, limit=limit, text=text)).found
+
+    async def listed(self, *, identity: str | None = None, limit: int | None = None, text: str = "") -> Listed:
+        """Conversations, the one that was changed last first, and which cannot be read.
 
         Args:
             identity: only those on that target (``ExecutionContext.identity``).
             limit: as many at most.
             text: only those with this text in their name or title.
         """
-        return await self._read(partial(rows.summaries, identity=identity, limit=limit, text=text), ())
+        return await self._read(partial(rows.listed, identity=identity, limit=limit, text=text), Listed())
 
     async def find(self, text: str) -> SessionSummary:
         """The conversation of that name, or whose id is, or begins with, ``text``.
 
         Raises:
             SessionNotFound: there is none, or there are several.
+            SessionDamaged: it cannot be read.
         """
         nothing: tuple[SessionSummary, ...] = ()
         found, name, prefix = nothing, text.strip(), prefix_of(text)
@@ -148,6 +153,7 @@ class SessionStore:
 
         Raises:
             SessionNotFound: there is none of that id.
+            SessionDamaged: it cannot be read.
         """
         found = await self._read(lambda db: rows.conversation(db, session_id), None)
         if found is None:

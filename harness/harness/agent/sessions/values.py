@@ -11,7 +11,9 @@ from ..events import Origin, TurnStatus
 __all__ = [
     "IMPORTED",
     "InvalidDocument",
+    "Listed",
     "NewSession",
+    "SessionDamaged",
     "SessionInUse",
     "SessionNotFound",
     "SessionNote",
@@ -30,6 +32,18 @@ class SessionNotFound(HarnessError):
 
 class SessionInUse(HarnessError):
     """Another process goes on with that conversation."""
+
+
+class SessionDamaged(HarnessError):
+    """A stored conversation holds what nobody wrote. The others are not harmed."""
+
+    def __init__(self, session_id: str, what: object) -> None:
+        said = " ".join(str(what).split())
+        super().__init__(
+            f"the conversation {session_id} is damaged ({said})",
+            hint=f"harness resume {session_id} --delete removes it",
+        )
+        self.session_id = session_id
 
 
 class InvalidDocument(HarnessError):
@@ -76,6 +90,14 @@ class SessionSummary:
     unfinished: bool = False
     """Its last turn has no end: it runs, or the harness that ran it is gone."""
     options: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Conversations, the one that was changed last first; ``damaged`` says which cannot be read, and why."""
+
+    found: tuple[SessionSummary, ...] = ()
+    damaged: tuple[SessionDamaged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

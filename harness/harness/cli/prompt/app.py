@@ -7,6 +7,7 @@ loaded behind it; what is entered before they are there waits for them.
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
@@ -27,6 +28,7 @@ from ..output import note
 from ..runtime import Needs, Session
 from ..streams import Interruption, run_async
 from .logins import PromptPrompter
+from .logs import logs_shown
 
 if TYPE_CHECKING:
     from .facing import Facing
@@ -66,8 +68,17 @@ def run_prompt(session: Session, wanted: Wanted | None = None) -> int:
             raise _missing(library) from error
         raise
     for text in prompt.last_words:
-        note(text)
+        if _takes_words():
+            note(text)
     return code
+
+
+def _takes_words() -> bool:
+    """Whether standard error takes something at once: a terminal that takes nothing must not keep us."""
+    try:
+        return bool(select.select([], [2], [], 0)[1])
+    except OSError:  # it is closed
+        return False
 
 
 def _library_missing(error: Exception) -> str:
@@ -117,21 +128,29 @@ class _Prompt:
         return 0
 
     async def _serve(self, execution: ExecutionContext, interruption: Interruption) -> None:
-        from .facing import Facing
-
-        plain = self._wanted.plain or os.environ.get("TERM", "") in DUMB
-        color = self._session.invocation.color is not False
-        facing = Facing(execution, self._terminal, plain=plain, color=color, stopped=lambda: interruption.tripped)
-        facing.greet()
-        async with facing.surface.serve():
-            self._prompter.surface = facing.surface
-            try:
-                async with anyio.create_task_group() as tasks:
+        facing = self._facing(execution, interruption)
+        await self._prompter.give_terminal_to(facing.surface)  # a link may be lost while it is drawn
+        try:
+            with logs_shown(facing.warned):
+                facing.greet()
+                async with facing.surface.serve(), anyio.create_task_group() as tasks:
                     tasks.start_soon(self._prompter.leave_when_cancelled)
                     await self._work(execution, facing)
                     tasks.cancel_scope.cancel()
-            finally:
-                self._prompter.surface = None
+        finally:
+            self._prompter.leave()
+
+    def _facing(self, execution: ExecutionContext, interruption: Interruption) -> Facing:
+        from .facing import Facing
+
+        return Facing(
+            execution,
+            self._terminal,
+            plain=self._wanted.plain or os.environ.get("TERM", "") in DUMB,
+            color=self._session.invocation.color is not False,
+            stopped=lambda: interruption.tripped,
+            takes_blind=lambda: not self._prompter.has_asked,
+        )
 
     async def _work(self, execution: ExecutionContext, facing: Facing) -> None:
         """Load what works behind the surface, which takes in meanwhile what is entered."""

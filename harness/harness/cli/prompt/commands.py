@@ -32,6 +32,7 @@ __all__ = [
     "Mistake",
     "Parsed",
     "SlashCommand",
+    "changes_conversation",
     "completions",
     "is_command",
     "parse",
@@ -124,6 +125,12 @@ def is_command(line: str) -> bool:
     return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
 
 
+def changes_conversation(line: str) -> bool:
+    """Whether a command leaves the conversation: what is entered before and after it is for different ones. Pure."""
+    parsed = parse(line)
+    return isinstance(parsed, Parsed) and parsed.command.refused_in_turn(parsed.args)
+
+
 def parse(line: str) -> Parsed | Mistake:
     """Read a line that begins with a slash. Pure."""
     word, _, args = line[1:].strip().replace("\t", " ").partition(" ")
@@ -149,10 +156,8 @@ async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_tu
         context.output.warn(parsed.message)
         return False
     command = parsed.command
-    busy = in_turn or (context.agent is not None and context.agent.is_compacting)
-    if busy and command.refused_in_turn(parsed.args):
-        what = "a turn runs: C-c or /kill turn ends it" if in_turn else "/compact works: C-c cancels it"
-        context.output.warn(f"/{command.name}: not while {what}")
+    if command.refused_in_turn(parsed.args) and (reason := _reason_to_stay(context, in_turn=in_turn)):
+        context.output.warn(f"/{command.name}: not while {reason}")
         return False
     try:
         await command.run(context, parsed.args)
@@ -166,6 +171,18 @@ async def run_command(parsed: Parsed | Mistake, context: PromptContext, *, in_tu
     else:
         return True
     return False
+
+
+def _reason_to_stay(context: PromptContext, *, in_turn: bool) -> str:
+    """Why the conversation cannot be left now; empty when it can."""
+    agent = context.agent
+    if in_turn:
+        return "a turn runs: C-c or /kill turn ends it"
+    if agent is not None and agent.is_compacting:
+        return "/compact works: C-c cancels it"
+    if agent is not None and agent.state.queue:
+        return f"prompts wait: /kill #{agent.state.queue[0].place} takes the first one back"
+    return ""
 
 
 # -- completing

@@ -67,7 +67,10 @@ class SessionCommand(SlashCommand):
         )
 
     async def _list(self, context: PromptContext, text: str) -> None:
-        found = await _store(context).list(identity=context.execution.identity, limit=LISTED, text=text)
+        listed = await _store(context).listed(identity=context.execution.identity, limit=LISTED, text=text)
+        found = listed.found
+        for damaged in listed.damaged:
+            context.output.warn(str(damaged))
         if not found:
             context.output.say("there are no conversations with this target")
             return

@@ -51,6 +51,7 @@ class Conversations:
         self._tasks = tasks
         self._changed = changed
         self._one = anyio.Lock()
+        self._opening: anyio.CancelScope | None = None
         self._events: Subscription | None = None
         self.current: Conversation | None = None
 
@@ -61,12 +62,29 @@ class Conversations:
             HarnessError: it cannot be opened; the one before goes on.
         """
         async with self._one:
-            new: Conversation = await self._tasks.start(self._keep, begun)
+            new = await self._begun(begun)
             old, self.current = self.current, new
             if old is not None:
                 await _closed(old)
             self._changed()
             return new
+
+    async def _begun(self, begun: Begun) -> Conversation:
+        with anyio.CancelScope() as scope:
+            self._opening = scope
+            try:
+                conversation: Conversation = await self._tasks.start(self._keep, begun)
+                return conversation
+            finally:
+                self._opening = None
+        raise HarnessError("cancelled; no other conversation was opened")
+
+    def give_up_opening(self) -> bool:
+        """Let :meth:`open` fail, which a lost link may hold up; False when nothing is being opened."""
+        if self._opening is None:
+            return False
+        self._opening.cancel()
+        return True
 
     async def close(self) -> None:
         """Close the one that is open; a turn that runs in it is cancelled."""

@@ -86,7 +86,7 @@ async def open_conversation(
     from ...agent.opening import Taken, open_agent
     from ...agent.operators import watched_by_operators
     from ...agent.sessions import MemoryLog
-    from ...agent.subagent_notes import spent_in
+    from ...agent.spending import spent_in
     from ...agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
@@ -187,7 +187,8 @@ async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: 
     from ...agent.subagent_notes import at_work
 
     try:
-        found = await in_flight(stored, toolkit.ledger, agent.execution, at_work(stored))
+        redact = toolkit.redactor.text
+        found = await in_flight(stored, toolkit.ledger, agent.execution, at_work(stored), redact=redact)
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}"
     if stored.session.identity != agent.execution.identity:

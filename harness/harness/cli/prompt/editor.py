@@ -136,6 +136,8 @@ class Editor:
 
     def question(self, asking: Asking | None) -> None:
         """Let the keys go to the answer of a question; None: to the line again."""
+        if self._shown.asking is not None and self._shown.asking.secret:
+            self.app.clipboard.set_text("")  # what was cut out of a password must not be put into the line
         self._shown.asking = asking
         self._answer.reset()
         if asking is not None:
@@ -155,6 +157,15 @@ class Editor:
             self.app.renderer.erase(leave_alternate_screen=False)
         output.write_raw(text.replace("\n", "\r\n"))
         output.flush()
+        self.app.invalidate()
+
+    def draw_again(self) -> None:
+        """Draw all of it as soon as there is time, where the cursor is then. May be called by a signal handler."""
+        if self.app.loop is not None:
+            self.app.loop.call_soon_threadsafe(self._draw_again)
+
+    def _draw_again(self) -> None:
+        self.app.renderer.reset()
         self.app.invalidate()
 
     # -- the layout
@@ -256,7 +267,11 @@ class Editor:
             self._accept()
 
     def _accept(self) -> None:
-        text = self.line.text
+        self.entered(self.line.text)
+
+    def entered(self, text: str) -> None:
+        """Take a text as if it had been typed and entered."""
+        self.line.text = text
         self.line.append_to_history()
         self.line.reset()
         self._happened(Entered(text))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...context import ExecutionContext
 from .history import EnteredBefore, history_path
+from .printable import printable
 from .statusline import Standing, status_line
 from .surface import Surface
 from .themes import Span, line, theme_for
@@ -35,12 +36,14 @@ class Facing:
         plain: bool,
         color: bool,
         stopped: Callable[[], bool] = lambda: False,
+        takes_blind: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execution = execution
         self.terminal = terminal
         self.color = color
         self._stopped = stopped
-        self.history = EnteredBefore(history_path(), lambda text: "")  # nothing can be taken out of it yet
+        self._takes_blind = takes_blind
+        self.history = EnteredBefore(history_path(), None)
         self.commands: Callable[[str], Iterable[Suggested]] = lambda text: ()
         self.listing: BackgroundTasks | None = None
         self.surface: Surface = self._plain() if plain else self._screen()
@@ -56,10 +59,21 @@ class Facing:
 
         completer = PromptCompleter(self._completions, self._execution.list_dir, lambda: self.listing)
         theme = theme_for("", color=self.color)
-        return Screen(self.terminal, theme=theme, history=self.history, completer=completer, stopped=self._stopped)
+        return Screen(
+            self.terminal,
+            theme=theme,
+            history=self.history,
+            completer=completer,
+            stopped=self._stopped,
+            takes_blind=self._takes_blind,
+        )
 
     def _completions(self, text: str) -> Iterable[Suggested]:
         return self.commands(text)
+
+    def warned(self, text: str) -> None:
+        """Show a warning of the log."""
+        self.surface.show(*(line(Span(f"· {part}", "warn")) for part in printable(text).split("\n")))
 
     def greet(self) -> None:
         """Say where this is, and how to watch."""

@@ -56,7 +56,7 @@ class PromptFront(Front):
         """See :class:`Front`."""
         agent = self._loop.agent
         begun = self._begun(agent.profile if agent is not None else None)
-        await self._open(replace(begun, session_id=session_id or ""))
+        await self._open(replace(begun, session_id=session_id or "", here=False))
 
     async def use_model(self, profile: ModelProfile) -> None:
         """See :class:`Front`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ __all__ = ["EnteredBefore", "history_path"]
 
 KEPT = 2000
 """Entries; when there are twice as many, the older ones go."""
+READ = 8 << 20
+"""Bytes at the end of the file that are looked at."""
 LONGEST = 20_000
 """Characters of an entry that is kept."""
 
@@ -29,13 +32,21 @@ class EnteredBefore(History):
     """The history of the prompt. What begins with a space is not kept. A file that cannot be had is done without.
 
     Args:
-        redact: takes secrets out of what is kept on the disk.
+        redact: takes secrets out of what is kept on the disk; None: nothing can yet, and entries wait.
     """
 
-    def __init__(self, path: Path, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, path: Path, redact: Callable[[str], str] | None = str) -> None:
         super().__init__()
         self._path = path
-        self.redact = redact
+        self._redact = redact
+        self._early: list[str] = []
+
+    def redacts(self, redact: Callable[[str], str]) -> None:
+        """Take secrets out with ``redact`` from now on, also of what was entered before there was one."""
+        self._redact = redact
+        early, self._early = self._early, []
+        for text in early:
+            self.store_string(text)
 
     def load_history_strings(self) -> Iterable[str]:
         """The entries, the newest first."""
@@ -46,21 +57,30 @@ class EnteredBefore(History):
 
     def store_string(self, string: str) -> None:
         """Keep an entry."""
-        text = self.redact(string)
+        if self._redact is None:
+            self._early.append(string)
+            return
+        text = self._redact(string)
         if not text.strip() or text[0] == " " or len(text) > LONGEST:
             return
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 os.fchmod(descriptor, 0o600)
-                os.write(descriptor, json.dumps(text).encode() + b"\n")
+                os.write(descriptor, _line_end(descriptor) + json.dumps(text).encode() + b"\n")
             finally:
                 os.close(descriptor)
 
     def _lines(self) -> list[bytes]:
         try:
-            return self._path.read_bytes().splitlines()
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                info = os.fstat(descriptor)
+                if not stat.S_ISREG(info.st_mode):  # a pipe that nobody writes to would hold up the prompt
+                    return []
+                file.seek(max(0, info.st_size - READ))
+                return file.read(READ).splitlines()
         except OSError:
             return []
 
@@ -71,6 +91,12 @@ class EnteredBefore(History):
             with os.fdopen(descriptor, "wb") as file:
                 file.writelines(line + b"\n" for line in lines)
             new.replace(self._path)
+
+
+def _line_end(descriptor: int) -> bytes:
+    """What ends the last line, of which a full disk may have taken a part only."""
+    size = os.fstat(descriptor).st_size
+    return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
 
 
 def _entry(line: bytes) -> str | None:

@@ -17,9 +17,12 @@ class PromptPrompter:
 
     def __init__(self) -> None:
         self._terminal = TerminalPrompter()
+        self._has_terminal = anyio.Lock()
         self._asking: set[anyio.CancelScope] = set()
         self._leaving = False
-        self.surface: Surface | None = None
+        self._surface: Surface | None = None
+        self.has_asked = False
+        """A question was asked at the terminal: what is typed after it may be an answer that came too late."""
 
     async def answer(self, question: LoginQuestion) -> str | None:
         """The answer; None gives up."""
@@ -32,11 +35,25 @@ class PromptPrompter:
         return None
 
     async def _answer(self, question: LoginQuestion) -> str | None:
-        if self.surface is None:
-            return await self._terminal.answer(question) if self._terminal.usable() else None
-        *above, label = question.text.rstrip().split("\n")
-        lines = (line(Span(f"{readable(question.target)} asks:", "warn")), *(line(readable(one)) for one in above))
-        return await self.surface.ask(Asking(lines, readable(label), secret=question.secret, kind="login"))
+        async with self._has_terminal:
+            surface = self._surface
+            if surface is None:
+                return await self._at_terminal(question)
+        return await _on(surface, question)
+
+    async def _at_terminal(self, question: LoginQuestion) -> str | None:
+        if not self._terminal.usable():
+            return None
+        self.has_asked = True
+        return await self._terminal.answer(question)
+
+    async def give_terminal_to(self, surface: Surface) -> None:
+        """Ask on that surface from now on, which may have the terminal as soon as this returns.
+
+        A question that is asked at the terminal is answered first.
+        """
+        async with self._has_terminal:
+            self._surface = surface
 
     def leave(self) -> None:
         """Give up what is asked, and ask no more: a link that is down must not hold up who leaves."""
@@ -50,3 +67,9 @@ class PromptPrompter:
             await anyio.sleep_forever()
         finally:
             self.leave()
+
+
+async def _on(surface: Surface, question: LoginQuestion) -> str | None:
+    *above, label = question.text.rstrip().split("\n")
+    lines = (line(Span(f"{readable(question.target)} asks:", "warn")), *(line(readable(one)) for one in above))
+    return await surface.ask(Asking(lines, readable(label), secret=question.secret, kind="login"))

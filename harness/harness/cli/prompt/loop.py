@@ -16,8 +16,9 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.permissions.timed import TimedApproval
 from .commandoutput import SurfaceOutput
-from .commands import Parsed, is_command, parse, run_command
+from .commands import Parsed, changes_conversation, is_command, parse, run_command
 from .context import Front, PromptContext
+from .printable import one_line
 from .statusline import Standing, status_line
 from .surface import Ended, Entered, Input, Interrupted, Opened, Surface
 from .view import View
@@ -35,6 +36,7 @@ __all__ = ["Loop", "Supplies"]
 
 log = logging.getLogger(__name__)
 IDLE = frozenset({"idle", "closed", "paused"})
+CLOSED = "nobody answers: no conversation is open; /session new begins one, /session resume ID goes on with one"
 LEAVES = "Ctrl-C again, Ctrl-D or /quit leaves"
 
 
@@ -60,6 +62,14 @@ class _Opened:
     silent: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What was entered and is not begun; ``behind``: something else was to be done first."""
+
+    text: str
+    behind: bool
+
+
 class Loop:
     """See the module. Whoever opens things tells :meth:`supply` and :meth:`answers`.
 
@@ -83,13 +93,15 @@ class Loop:
         self._leaves = leaves
         self._output = SurfaceOutput(surface)
         self._opened = _Opened()
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._more = anyio.Event()
         self._stirred = anyio.Event()
         self._leaving = anyio.Event()
         self._commands = anyio.Lock()
         self._warned: type[Input] | None = None
         self._working = False
+        self._changing = False
+        self._waits_for_answers = anyio.CancelScope()
 
     # -- what it is told by those who open things
 
@@ -105,8 +117,9 @@ class Loop:
         self.changed()
 
     def leave(self) -> None:
-        """End the loop."""
+        """End the loop. What is closed then may take a while on a lost link."""
         self._leaving.set()
+        self.changed()
 
     @property
     def supplies(self) -> Supplies:
@@ -173,10 +186,10 @@ class Loop:
         text = what.text.rstrip()
         if not text.strip():
             return
-        if is_command(text) and "\n" not in text:
+        if _is_slash(text) and not changes_conversation(text):
             tasks.start_soon(self._command, text)
             return
-        self._waiting.append(text)
+        self._waiting.append(_Waiting(text, behind=self._working or bool(self._waiting)))
         self._more.set()
 
     # -- Ctrl-C and Ctrl-D
@@ -188,6 +201,10 @@ class Loop:
             self._view.note("interrupting the command…")
         elif agent is not None and agent.cancel():
             self._view.note("cancelling the turn…")
+        elif self._changing and supplies is not None and supplies.conversations.give_up_opening():
+            self._view.note("giving up what is being opened…")
+        elif self._working and not self._opened.answering.is_set():
+            self._waits_for_answers.cancel()
         elif asked:
             return
         elif self._waiting:
@@ -222,10 +239,12 @@ class Loop:
         await self._opened.supplied.wait()
         while True:
             while self._waiting:
-                text, self._working = self._waiting.popleft(), True
+                waiting, self._working = self._waiting.popleft(), True
                 self.changed()
+                if waiting.behind:
+                    self._view.begins(waiting.text)
                 try:
-                    await self._worked(text)
+                    await self._worked(waiting.text)
                 except Exception as error:
                     self._failed(error)
                 finally:
@@ -238,13 +257,33 @@ class Loop:
         if text.startswith("!"):
             await self._operate(text[1:].strip())
             return
-        await self._opened.answering.wait()
+        if _is_slash(text):
+            await self._change(text)
+            return
+        if not await self._is_answered():
+            self._view.note(f"not begun, and forgotten: {one_line(text, 120)}")
+            return
         if self.agent is None:
-            self._view.note(self._opened.silent, "warn")
+            self._view.note(self._opened.silent or CLOSED, "warn")
             return
         place = self.agent.submit(text)
         if self.agent.state.turn_id:
             self._view.note(f"queued as #{place}; /kill #{place} takes it back")
+
+    async def _is_answered(self) -> bool:
+        """Whether it became known who answers, before the operator gave it up."""
+        with anyio.CancelScope() as self._waits_for_answers:
+            await self._opened.answering.wait()
+            return True
+        return False
+
+    async def _change(self, text: str) -> None:
+        """A command for another conversation; what was entered after it is for that one."""
+        self._changing = True
+        try:
+            await self._command(text)
+        finally:
+            self._changing = False
 
     async def _operate(self, command: str) -> None:
         from .operators import told  # with the toolkit, which is there by now
@@ -313,8 +352,16 @@ class Loop:
 
     def _doing(self) -> str:
         supplies, agent = self._opened.supplies, self.agent
+        if self._leaving.is_set():
+            return "leaving"
         if supplies is None:
             return "starting"
         if supplies.operator.running:
             return "running your command"
+        if self._changing:
+            return "opening"
         return agent.state.doing if agent is not None else ""
+
+
+def _is_slash(text: str) -> bool:
+    return is_command(text) and "\n" not in text

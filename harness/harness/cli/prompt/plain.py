@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from ...continued import when_continued
 from .inputs import Inputs
 from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
@@ -272,7 +273,13 @@ def _hidden(terminal: int, *, hidden: bool) -> Iterator[None]:
     silent = termios.tcgetattr(terminal)
     silent[3] &= ~termios.ECHO
     termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+
+    def again() -> None:
+        with suppress(termios.error):
+            termios.tcsetattr(terminal, termios.TCSANOW, silent)
+
     try:
-        yield
+        with when_continued(terminal, again):
+            yield
     finally:
         termios.tcsetattr(terminal, termios.TCSANOW, before)  # a terminal that takes nothing holds up nothing

@@ -7,8 +7,9 @@ import os
 import select
 import signal
 import sys
+import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO, cast
 
@@ -17,10 +18,12 @@ from prompt_toolkit.application import in_terminal
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.history import History
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
+from ...continued import when_continued
 from .editor import MARK, Editor
 from .inputs import Inputs
 from .keyboard import Keyboard
@@ -29,6 +32,7 @@ from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
 from .terminal import Terminal
 from .themes import Line, Span, Theme, line, painted
+from .typedbefore import typed_before
 
 __all__ = ["Screen"]
 
@@ -52,6 +56,7 @@ class Screen(Surface):
     Args:
         terminal: a descriptor of the terminal to draw on.
         stopped: says that we are to stop, whether the terminal takes what is drawn or not.
+        takes_blind: says whether a line that was entered before the prompt was drawn is a prompt; else it waits.
     """
 
     def __init__(
@@ -63,9 +68,12 @@ class Screen(Surface):
         completer: Completer,
         keyboard: Keyboard | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        takes_blind: Callable[[], bool] = lambda: True,
     ) -> None:
         self.theme = theme
+        self._takes_blind = takes_blind
         self._inputs = Inputs()
+        self._keys = Vt100Input(sys.stdin)
         self._keyboard = keyboard or Keyboard()
         self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)), stopped=stopped)
         output = Vt100_Output(
@@ -75,7 +83,7 @@ class Screen(Surface):
             enable_cpr=False,
         )
         self._editor = Editor(
-            Vt100Input(sys.stdin),
+            self._keys,
             output,
             history=history,
             completer=completer,
@@ -115,11 +123,31 @@ class Screen(Surface):
 
     async def _run(self) -> None:
         try:
-            await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
+            with self._keys.raw_mode(), when_continued(self._keys.fileno(), self._continued):
+                self._take_blind()
+                await self._editor.app.run_async(set_exception_handler=False, handle_sigint=False)
         except EOFError:
             self._happened(Ended(gone=True))
         finally:
             self._drawn.set()
+
+    def _continued(self) -> None:
+        """A shell has had the terminal: take it again, and draw below what it has left there."""
+        if self._lent is None:
+            with suppress(termios.error):
+                self._keys.raw_mode().__enter__()
+            self._editor.draw_again()
+
+    def _take_blind(self) -> None:
+        """What the terminal has kept of the time before: from now on an Enter comes as another key."""
+        before = typed_before(_waiting(self._keys.fileno()))
+        keys = before.keys
+        if before.entered and self._takes_blind():
+            self._editor.entered(before.entered)
+        elif before.entered:
+            keys = "\n".join(filter(None, (before.entered, keys)))
+        self._keys.vt100_parser.feed(keys)
+        store_typeahead(self._keys, self._keys.flush_keys())
 
     async def _interrupts(self) -> None:
         before = signal.getsignal(signal.SIGINT)
@@ -228,6 +256,7 @@ class Screen(Surface):
             self.show(*asking.lines)
             question = self._question = _Question(asking)
             try:
+                await self._drawn.wait()
                 if not asking.follows:
                     await self._keys_are_free(question)
                 return await self._clear_answer(question)
@@ -322,6 +351,15 @@ def _size(terminal: int) -> Size:
 
 def _readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _waiting(descriptor: int) -> bytes:
+    """What can be read at once; nothing of a terminal that is gone."""
+    data = b""
+    with suppress(OSError):
+        while _readable(descriptor) and (more := os.read(descriptor, 1 << 16)):
+            data += more
+    return data
 
 
 def _as_text(stream: Terminal) -> TextIO:

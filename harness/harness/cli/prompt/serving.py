@@ -14,6 +14,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...tasks import background_tasks
+from ...toolkit.events import JobStarted
 from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
 from ..resuming import stored_choices
@@ -120,7 +121,7 @@ class Serving:
     async def _supply(self) -> None:
         try:
             async with self._opened() as supplies:
-                self._facing.history.redact = supplies.toolkit.redactor.text
+                self._facing.history.redacts(supplies.toolkit.redactor.text)
                 self._loop.supply(supplies)
                 await self._converse(supplies)
                 await anyio.sleep_forever()
@@ -292,6 +293,8 @@ class Serving:
         if self._timed.state == "all":
             self._timed.set("ask")
             self._view.note("approvals: you are asked again; what was approved in advance ended with the other one")
+        for job_id, command in list(self._view.jobs.items()):  # the other one watches them no more
+            self._loop.supplies.operator.events.publish(JobStarted(job_id=job_id, command=command))
         self._taken_up(conversation)
 
     def _taken_up(self, conversation: Conversation) -> None:

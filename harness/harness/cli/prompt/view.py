@@ -85,6 +85,9 @@ class View:
         self._asked_at: float | None = None
         self._answered = False
         self._notice = ""
+        self._in_turn = False
+        self._waited: set[int] = set()
+        self._ended: set[str] = set()
         self.jobs: dict[str, str] = {}
         """Jobs that this prompt left running, with their commands."""
         self._reactions: dict[type[Event], Callable[..., None]] = {
@@ -100,7 +103,7 @@ class View:
             ToolCallCompleted: self._call_completed,
             PermissionAsked: self._permission_asked,
             PermissionReplied: self._permission_replied,
-            PromptQueued: lambda event: None,
+            PromptQueued: self._prompt_queued,
             JobStarted: self._job_started,
             JobExited: self._job_exited,
             SubagentStarted: lambda event: self.note(f"agent {event.agent_id} begins: {event.title or event.prompt}"),
@@ -160,6 +163,10 @@ class View:
         signs = (f"{self._marks.note} ", *["  "] * len(wrapped))
         self._surface.show(*(line(Span(sign + one, role)) for sign, one in zip(signs, wrapped, strict=False)))
 
+    def begins(self, text: str) -> None:
+        """Say that what was entered a while ago is worked on now: other things have been shown since."""
+        self.note(f"now: {one_line(text, 200)}", "accent")
+
     def open_reasoning(self) -> None:
         """Show what the model thought last."""
         thought = (self._reasoning or self._thought).strip()
@@ -191,9 +198,17 @@ class View:
 
     # -- the model
 
+    def _prompt_queued(self, event: PromptQueued) -> None:
+        if self._in_turn:
+            self._waited.add(event.place)
+
     def _turn_started(self, event: TurnStarted) -> None:
+        self._in_turn = True
         if event.origin in ("jobs", "resume"):
             self.note(event.prompt, "accent")
+        elif event.place in self._waited:
+            self.begins(event.prompt)
+        self._waited.discard(event.place)
         self._asked_at = self._clock()
 
     def _request_started(self, event: RequestStarted) -> None:
@@ -249,6 +264,7 @@ class View:
         self.note(self._notice, "warn")
 
     def _turn_completed(self, event: TurnCompleted) -> None:
+        self._in_turn = False
         self._fold_reasoning()
         self._surface.answer_ended()
         self._asked_at, self._answered, self._notice = None, False, ""
@@ -304,9 +320,13 @@ class View:
 
     def _job_started(self, event: JobStarted) -> None:
         self.jobs[event.job_id] = event.command
+        self._ended.discard(event.job_id)
         self.note(f"job {event.job_id} runs on in the background: {one_line(event.command, 120)}")
 
     def _job_exited(self, event: JobExited) -> None:
+        if event.job_id in self._ended:  # a conversation and the prompt itself may both have watched it
+            return
+        self._ended.add(event.job_id)
         command = self.jobs.pop(event.job_id, "")
         how = "nobody knows how" if event.exit_code is None else f"exit code {event.exit_code}"
         self.note(f"job {event.job_id} has ended: {how}  {one_line(command, 120)}".rstrip(), "accent")

@@ -117,13 +117,18 @@ async def ended_jobs_stay_ended(ctx: ExecutionContext) -> None:
     assert (again.exit_code, again.stdout) == (3, "x\n"), again
 
 
-@check("Every command is a job on the target: id, text, status, exit code and times; ids are never used again.")
+@check(
+    "Every command is a job on the target: id, text, status, exit code and times; ids are never used again; a tool's "
+    "own work is marked."
+)
 async def jobs_are_listed(ctx: ExecutionContext) -> None:
     text = "echo 'a %s\n\tjob' é; (exit 6)"
     first = completed(await ctx.run_shell(text), 6)
     second = completed(await ctx.run_shell("true"))
     assert int(second.job_id or "0") > int(first.job_id or "0"), (first, second)
+    beside = completed(await ctx.run_beside("echo beside"))
     listed = {job.job_id: job for job in await ctx.jobs()}
+    assert [listed[one.job_id or ""].helper for one in (first, second, beside)] == [False, False, True], listed
     job = listed[first.job_id or ""]
     assert job.command == text, job
     assert (job.status, job.exit_code) == (Status.COMPLETED, 6), job

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...errors import HarnessError
 from ...state_home import state_home
+from ..private import check_private, make_private
 
 __all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
 
@@ -81,11 +82,7 @@ class Place:
             HarnessError: it cannot be made, belongs to somebody else, or others may look into it.
         """
         try:
-            self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)
-            self.check()
-            for path in (self.database, self.head_file):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            make_private(self.directory, DATABASE, HEAD, failure=self.failure)
         except OSError as error:
             raise self.failure(error.strerror or str(error)) from error
 
@@ -95,13 +92,7 @@ class Place:
         Raises:
             HarnessError: it is a link, belongs to somebody else, or is open to others.
         """
-        info = self.directory.lstat()
-        if not stat.S_ISDIR(info.st_mode):
-            raise self.failure("it is no directory")
-        if info.st_uid != os.getuid():
-            raise self.failure("it belongs to another user")
-        if info.st_mode & 0o077:
-            raise self.failure("other users may look into it", f"chmod 700 {self.directory}")
+        check_private(self.directory, failure=self.failure)
 
     def failure(self, what: str, hint: str = "") -> HarnessError:
         """The error for an audit that cannot be kept here."""

@@ -61,6 +61,7 @@ class Question:
     what: str
     reason: str
     target: str
+    """Where it would run, in words; what is answered holds for the target all the same."""
     scopes: tuple[Scope, ...]
     """The answers that make sense; another one counts as ``once``."""
     details: JsonObject = field(default_factory=dict)

@@ -61,7 +61,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
         call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
         what=redact(what),
         reason=redact(f"{decision.reason}; {odd}" if odd not in decision.reason else decision.reason),
-        target=request.backend,
+        target=redact(request.place) or request.backend,
         scopes=scopes,
         details=ctx.redactor.json(_details(arguments)),
         session_id=ctx.session_id,

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from anyio import to_thread
 
@@ -33,7 +34,7 @@ from .timed import TimedApproval, elapsed
 from .withholding import found_among, locked_among
 
 if TYPE_CHECKING:
-    from ..context import ToolContext
+    from ..context import CallNotes, ToolContext
     from ..registry import Registry
 
 __all__ = ["RulePolicy"]
@@ -79,8 +80,8 @@ class RulePolicy(Policy):
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
         self._family = Family()
-        self._changed: dict[tuple[str, str], _Changed] = {}
-        """By session and call, until it is decided again."""
+        self._changed: WeakKeyDictionary[CallNotes, _Changed] = WeakKeyDictionary()
+        """By call, until it is decided again, or over."""
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
         """Decide; ask when nothing decides.
@@ -246,7 +247,7 @@ class RulePolicy(Policy):
         question = question_of(request, decision, ctx)
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:
-            self._changed[ctx.session_id, request.call.call_id] = (answer.call.arguments, answer.by)
+            self._changed[ctx.notes] = (answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)
         await self._keep(answer, decision.asks, request, ctx)
         reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
@@ -261,7 +262,7 @@ class RulePolicy(Policy):
 
     def _changed_by(self, request: PermissionRequest, ctx: ToolContext) -> str:
         """Who has changed the call into this one and so approved it: it is decided again for what denies it."""
-        arguments, by = self._changed.pop((ctx.session_id, request.call.call_id), ("", ""))
+        arguments, by = self._changed.pop(ctx.notes, ("", ""))
         return by if request.call.arguments == arguments else ""
 
     async def _keep(

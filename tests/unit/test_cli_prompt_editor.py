@@ -1,0 +1,78 @@
+"""The editor of the prompt: what its keys do, without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from prompt_toolkit.completion import DummyCompleter
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from harness.cli.prompt.editor import Editor
+from harness.cli.prompt.keyboard import Keyboard
+from harness.cli.prompt.surface import Asking, Entered, Input
+from harness.cli.prompt.themes import NONE
+
+PASSWORD = Asking((), "Password:", secret=True, kind="login")
+
+
+@dataclass
+class Typist:
+    """Types into an editor, and waits until it has taken what was typed."""
+
+    keys: PipeInput
+    happened: list[Input] = field(default_factory=list)
+    answers: list[str | None] = field(default_factory=list)
+    more: anyio.Event = field(default_factory=anyio.Event)
+
+    def did(self, what: Input) -> None:
+        self.happened.append(what)
+        self.more.set()
+
+    def answered(self, text: str | None) -> None:
+        self.answers.append(text)
+        self.more.set()
+
+    async def types(self, text: str) -> None:
+        """Type keys, the last of which enters something."""
+        self.more = anyio.Event()
+        self.keys.send_text(text)
+        with anyio.fail_after(60):
+            await self.more.wait()
+
+
+@asynccontextmanager
+async def editor() -> AsyncIterator[tuple[Editor, Typist]]:
+    with create_pipe_input() as keys:
+        typist = Typist(keys)
+        made = Editor(
+            keys,
+            DummyOutput(),
+            history=InMemoryHistory(),
+            completer=DummyCompleter(),
+            theme=lambda: NONE,
+            happened=typist.did,
+            answered=typist.answered,
+            keyboard=Keyboard(),
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.app.run_async)
+            while not made.app.is_running:  # the library has no event for it
+                await anyio.lowlevel.checkpoint()
+            yield made, typist
+            made.app.exit()
+
+
+async def test_what_was_cut_out_of_a_password_cannot_be_put_into_the_line() -> None:
+    async with editor() as (made, typist):
+        await typist.types("one two\x17\r")  # Ctrl-W
+        made.question(PASSWORD)
+        await typist.types("hunter2\x15right\r")  # Ctrl-U
+        made.question(None)
+        await typist.types("x\x19\r")  # Ctrl-Y
+        assert typist.answers == ["right"]
+        assert typist.happened == [Entered("one "), Entered("x")]
