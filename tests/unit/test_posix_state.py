@@ -16,7 +16,15 @@ from tests.support.job_targets import SHELLS, ShellTransport, open_job_target, p
 from harness.errors import ConnectError
 from harness.target import Target
 from harness_backends.posix.shell import open_held_shell
-from harness_backends.posix.state import JobRecord, open_job_store, parse_record, parse_report, render_record
+from harness_backends.posix.state import (
+    PROLOGUE,
+    RELEASE,
+    JobRecord,
+    open_job_store,
+    parse_record,
+    parse_report,
+    render_record,
+)
 
 TIME = 20.0
 
@@ -58,6 +66,12 @@ def test_a_claimed_or_torn_record_is_no_record(text: str) -> None:
 def test_keys_that_are_unknown_are_skipped() -> None:
     text = "#% job: 7 #% colour: blue #% offset: x #% started: y #%%\necho"
     assert parse_record(text) == JobRecord("7", "echo")
+
+
+def test_the_work_of_a_tool_is_marked_as_such() -> None:
+    for helper in (False, True):
+        record = JobRecord("7", "echo", helper=helper)
+        assert parse_record(render_record(record)) == record
 
 
 @given(st.text(max_size=60))
@@ -164,6 +178,25 @@ async def test_ids_are_never_given_twice_to_harnesses_at_work_together(tmp_path:
     assert len(set(ids)) == 300
 
 
+# Claims and gives back, over and over; a line for each claim that did not bring four ids.
+CLAIMS = """
+hx_i=0
+while [ $((hx_i += 1)) -le 700 ]; do
+  hx_ids=$(hx_claim 4 && [ "$-" = "${-#*C}" ]) && [ "$(echo $hx_ids | wc -w)" -eq 4 ] || echo "claimed only: $hx_ids"
+  (%s)
+done
+"""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_id_that_is_given_back_while_another_claims_is_no_full_disk(tmp_path: Path, shell: str) -> None:
+    script = PROLOGUE + CLAIMS % RELEASE.format(jobs='"$hx_root/jobs"', ids="$hx_ids")
+    environment = {"HOME": str(tmp_path), "PATH": path_of(shell)}
+    argv = ["sh", "-c", script]
+    harnesses = [subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [harness.communicate()[0] for harness in harnesses] == ["", "", ""]
+
+
 async def test_unused_ids_are_given_back_and_the_used_ones_not_reused(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         for expected in range(1, 4):
@@ -188,8 +221,6 @@ async def test_a_broken_hint_of_the_last_id_costs_nothing_but_time(tmp_path: Pat
 
 def test_without_a_home_the_directory_is_below_tmp() -> None:
     script = 'HOME=/nonexistent; unset XDG_STATE_HOME; eval "$1"; printf %s "$hx_root"'
-    from harness_backends.posix.state import PROLOGUE
-
     text = PROLOGUE.replace("/tmp/harness-", "/tmp/harness-test-")
     reply = subprocess.run(["sh", "-c", script, "sh", text], capture_output=True, text=True, check=True)
     try:

@@ -97,7 +97,8 @@ hx_state() {
   done
 }
 hx_state
-# COUNT: print new ids. Special builtins would end the shell when a redirection fails.
+# COUNT: print new ids. Special builtins would end the shell when a redirection fails. A file that is in the way and is
+# gone a moment later was given back by another harness in between: that number is tried again.
 hx_claim() {
   [ -n "$hx_root" ] && cd "$hx_root/jobs" || return 3
   umask 077
@@ -105,17 +106,21 @@ hx_claim() {
   { read -r n <last; } 2>/dev/null
   case $n in ''|0*|*[!0-9]*|??????????????*) n=0 ;; esac
   k=$1
+  hx_missed=0
   set -C
-  while [ "$k" -gt 0 ]; do
+  while [ "$k" -gt 0 ] && [ "$hx_missed" -lt 20 ]; do
     n=$((n + 1))
     if command : >"$n.cmd"; then
       printf '%s ' "$n"
       k=$((k - 1))
+      hx_missed=0
     elif [ ! -e "$n.cmd" ]; then
-      return 4
+      n=$((n - 1))
+      hx_missed=$((hx_missed + 1))
     fi
   done 2>/dev/null
   set +C
+  [ "$k" = 0 ] || return 4
   printf '%s\n' "$n" >last
 }
 """
