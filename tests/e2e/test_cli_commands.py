@@ -60,11 +60,20 @@ def test_jobs_are_listed_shown_and_cleaned(program: Program) -> None:
     assert [job["command"] for job in listed] == ["echo kept"]
     number = listed[0]["job_id"]
     assert b"echo kept" in program.run("jobs", "show", number).stdout
+    assert not listed[0]["helper"]
     assert program.run("jobs", "tail", number).stdout == b"kept\n"
     assert program.run("jobs", "clean").stdout == b"0 jobs removed\n"
     unknown = program.run("jobs", "wait", "99999")
     assert (unknown.returncode, unknown.stdout) == (125, b"")
     assert program.run("jobs", "show", "99999").returncode == 125
+
+
+def test_what_tools_ran_for_their_own_work_is_listed_with_all(program: Program) -> None:
+    assert program.run("tools", "call", "glob", '{"pattern": "*"}').returncode == 0
+    assert json.loads(program.run("--json", "jobs").stdout) == []
+    (helper,) = json.loads(program.run("--json", "jobs", "list", "--all").stdout)
+    assert helper["helper"]
+    assert b"the work of a tool" in program.run("jobs", "show", helper["job_id"]).stdout
 
 
 def test_a_running_job_shows_what_it_has_written_so_far(program: Program) -> None:

@@ -62,7 +62,7 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "continued", "login", "tasks", "operators", "withheld"),
-        "state_home",
+        *("state_home", "joblists"),
     ),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),

@@ -19,6 +19,7 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit.seams import Verdict
+from harness_tools.search.glob import Glob
 from harness_tools.shell import RunShell, patience
 
 LIMIT = 20
@@ -146,6 +147,28 @@ async def test_whoever_subscribed_to_the_jobs_is_told_when_one_starts(execution:
         await subscribe(client, "harness://jobs")
         with anyio.fail_after(LIMIT):
             await client.call_tool("run_shell", {"command": "true"})
+            await some.wait()
+
+
+async def test_the_work_of_tools_is_no_job_of_the_resources(execution: ExecutionContext) -> None:
+    told: list[str] = []
+    some = anyio.Event()
+
+    async def heard(message: object) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            told.append(message.params.uri)
+            some.set()
+
+    box = toolbox([RunShell(), Glob()], execution=execution)
+    async with connected(lambda approver: box.executor, message_handler=heard) as client:
+        await subscribe(client, "harness://jobs")
+        await client.call_tool("glob", {"pattern": "*"})
+        jobs, _ = await page(client, "harness://jobs")
+        assert (json.loads(jobs), len(await execution.jobs())) == ({"jobs": [], "left_out": 0}, 1)
+        await anyio.sleep(0.5)  # the time in which a change would have been told
+        assert told == []
+        await client.call_tool("run_shell", {"command": "true"})
+        with anyio.fail_after(LIMIT):
             await some.wait()
 
 

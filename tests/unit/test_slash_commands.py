@@ -253,6 +253,15 @@ async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
     assert "there is no job 'x'" in await desk.type("/jobs x")
 
 
+async def test_what_tools_ran_for_their_own_work_is_listed_only_on_demand(desk: Desk) -> None:
+    await desk.context.execution.run_beside("grep -c x /dev/null")
+    assert await desk.type("/jobs") == "there are no jobs on the target"
+    for word in ("all", "--all"):
+        said = await desk.type(f"/jobs {word}")
+        (row,) = re.findall(r"^(\S+) \| completed \| 1 \| .* \| grep -c x /dev/null$", said, re.MULTILINE)
+    assert "for:       the work of a tool" in await desk.type(f"/jobs {row}")
+
+
 async def test_a_job_is_ended_when_its_time_is_over(desk: Desk) -> None:
     execution = desk.context.execution
     job = await execution.run_shell("sleep 600", wait=False)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
+from harness.joblists import asked_for
 from harness.results import Job, Status
 from harness.toolkit import (
     Arguments,
@@ -237,7 +238,7 @@ class ListShells(Tool[_List]):
         super().__init__("list_shells", text, _List, traits)
 
     async def run(self, args: _List, ctx: ToolContext) -> ToolResult:
-        found = [job for job in await ctx.execution.jobs() if args.include_helpers or not job.helper]
+        found = asked_for(await ctx.execution.jobs(), helpers=args.include_helpers)
         running = [job for job in found if job.status is Status.RUNNING]
         wanted = found if args.include_finished else running
         clean = [replace(job, command=ctx.redactor.text(job.command)) for job in wanted]  # a half secret is not known

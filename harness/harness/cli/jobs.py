@@ -8,6 +8,7 @@ import click
 
 from ..context import ExecutionContext
 from ..discovery import open_target
+from ..joblists import asked_for
 from ..results import Job, Status
 from .commands import command, group
 from .exits import exit_code_of
@@ -25,15 +26,18 @@ WHOLE = 1 << 30
 
 
 @command("list")
-@click.option("--all", "every", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "every", is_flag=True, help="Also those that have ended, and what tools ran for their own work.")
 @click.option("-n", "--last", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="The last N.")
 @click.pass_context
 def list_jobs(ctx: click.Context, every: bool, last: int) -> int:
-    """List the jobs that the target keeps, oldest first: those running, and the last N."""
+    """List the jobs that the target keeps, oldest first: those running, and the last N.
+
+    What tools ran for their own work, such as a search, is listed with --all; with --json it has "helper": true.
+    """
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        found = await target.jobs()
+        found = asked_for(await target.jobs(), helpers=every)
         recent = {job.job_id for job in found[-last:]}
         shown = [job for job in found if every or job.status is Status.RUNNING or job.job_id in recent]
         if session.json:
@@ -164,6 +168,7 @@ def _print_facts(job: Job) -> None:
         "pane": job.pane or "",
         "directory": job.cwd or "",
         "owner": job.owner or "",
+        "for": "the work of a tool" if job.helper else "",
     }
     for name, value in facts.items():
         if value:

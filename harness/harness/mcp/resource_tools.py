@@ -10,6 +10,7 @@ import anyio
 from pydantic import Field
 
 from ..errors import UnsupportedOperation
+from ..joblists import asked_for
 from ..results import Status
 from ..toolkit.context import ToolContext
 from ..toolkit.contract import Arguments, OutputLimit, tool
@@ -66,8 +67,8 @@ class PaneScreen(Arguments):
 
 @tool(Nothing, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
 async def jobs(args: Nothing, ctx: ToolContext) -> ToolResult:
-    """The jobs, the newest last."""
-    found = await ctx.execution.jobs()
+    """The jobs that somebody asked for, the newest last."""
+    found = asked_for(await ctx.execution.jobs())
     shown: list[Json] = [cast(Json, asdict(job) | {"status": str(job.status)}) for job in found[-JOBS_SHOWN:]]
     return ToolResult.of(f"{len(found)} jobs", data={"jobs": shown, "left_out": max(0, len(found) - JOBS_SHOWN)})
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from ..errors import HarnessError, UnsupportedOperation
-from ..results import Status
+from ..joblists import asked_for
+from ..results import Job, Status
 from ..tasks import BackgroundTasks, background_tasks
 from ..toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
 from ..toolkit.executor import Executor
@@ -161,7 +162,7 @@ class Subscriptions:
             job_id = str(arguments["job_id"])
             return self._log(job_id, self._had.get(job_id, 0))
         if place.tool == "resource_jobs":
-            return self._compared(self._execution.jobs, JOBS_EVERY, JobStarted, JobExited, ToolCallCompleted)
+            return self._compared(self._jobs, JOBS_EVERY, JobStarted, JobExited, ToolCallCompleted)
         if place.tool == "resource_todos":
             return self._compared(self._notes.todos, NOTES_EVERY, TodoChanged)
         if place.tool == "resource_memories":
@@ -210,6 +211,9 @@ class Subscriptions:
             before, seen = seen, hash(await look())
             if seen != before:
                 yield
+
+    async def _jobs(self) -> list[Job]:
+        return asked_for(await self._execution.jobs())
 
     async def _description(self) -> str:
         return self._execution.describe()

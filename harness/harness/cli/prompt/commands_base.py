@@ -151,6 +151,7 @@ def job_facts(job: Job) -> tuple[str, ...]:
         "ended": moment(job.ended),
         "pane": job.pane or "",
         "directory": job.cwd or "",
+        "for": "the work of a tool" if job.helper else "",
     }
     lines = [f"{name + ':':11}{value}" for name, value in facts.items() if value]
     return (*lines, *(f"{'' if n else 'command:':11}{line}" for n, line in enumerate(job.command.split("\n"))))

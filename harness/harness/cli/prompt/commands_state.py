@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...joblists import asked_for
 from ...results import Status as JobStatus
 from .commands_base import Choice, SlashCommand, agent_of, no_arguments, one_of
 from .commands_safety import approval_state
@@ -47,7 +48,7 @@ class Status(SlashCommand):
         """Print it."""
         no_arguments(args)
         facts = [*_target_facts(context), *_agent_facts(context)]
-        running = [job for job in await context.execution.jobs() if job.status is JobStatus.RUNNING]
+        running = [job for job in asked_for(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
         facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none runs"))
         facts.append(("approvals", approval_state(context.timed)))
         facts.append(("mode", context.toolkit.settings.permissions.mode.value))

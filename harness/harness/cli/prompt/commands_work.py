@@ -12,6 +12,7 @@ import anyio
 
 from ...command import parse_duration
 from ...errors import HarnessError, JobNotFound
+from ...joblists import asked_for
 from ...results import Job, Status
 from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Attach", "Jobs", "Kill", "Ps", "Timeout", "Victim", "parse_timeout", "parse_victims"]
 
 LAST_JOBS = 20
+_EVERY = ("all", "--all")
+"""What asks for every job, also for those of tools."""
 TAIL = 4096
 """Bytes of a job's output that are shown."""
 LONGEST = 7 * 86400.0
@@ -61,7 +64,7 @@ def _turn_rows(context: PromptContext) -> list[tuple[str, ...]]:
 
 
 async def _job_rows(context: PromptContext) -> list[tuple[str, ...]]:
-    running = [job for job in await context.execution.jobs() if job.status is Status.RUNNING]
+    running = [job for job in asked_for(await context.execution.jobs()) if job.status is Status.RUNNING]
     redact = context.toolkit.redactor.text
     return [
         ("job", job.job_id, job.status.value, moment(job.started), job.pane or "", brief(redact(job.command)))
@@ -262,15 +265,22 @@ class Jobs(SlashCommand):
     """``/jobs``."""
 
     name = "jobs"
-    usage = "[ID]"
-    about = "List the last jobs on the target, or show one and the end of its output."
+    usage = "[all|ID]"
+    about = "List the last jobs on the target (all: also what tools ran), or show one and the end of its output."
 
     async def run(self, context: PromptContext, args: str) -> None:
         """Print it."""
-        if args:
+        if args in ("", *_EVERY):
+            await self._list(context, helpers=args in _EVERY)
+        else:
             await self._show(context, args)
-            return
-        jobs = await context.execution.jobs()
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """Jobs are known to the target alone."""
+        return () if words else [Choice("all", "also what tools ran for their own work")]
+
+    async def _list(self, context: PromptContext, *, helpers: bool) -> None:
+        jobs = asked_for(await context.execution.jobs(), helpers=helpers)
         recent = {job.job_id for job in jobs[-LAST_JOBS:]}
         shown = [job for job in jobs if job.status is Status.RUNNING or job.job_id in recent]
         if not shown:
