@@ -137,6 +137,29 @@ def test_an_untouched_audit_is_verified_and_a_changed_one_is_1(audited: Program)
     assert json.loads(audited.run("--json", "audit", "verify").stdout)["whole"] is False
 
 
+def test_wrong_rights_of_the_directory_are_told_apart_from_a_changed_record(audited: Program) -> None:
+    directory = place_of(audited).directory
+    directory.chmod(0o755)
+    done = audited.run("audit", "verify")
+    assert done.returncode == 1
+    assert done.stdout.decode().splitlines()[0] == "8 records, from 1 to 8, are as they were written"
+    assert f"other users may look into {directory}, and no call runs" in done.stderr.decode()
+    assert f": chmod 700 {directory}" in done.stderr.decode()
+    tamper(place_of(audited), "DELETE FROM records WHERE seq = 4")
+    report = json.loads(audited.run("--json", "audit", "verify").stdout)
+    assert (report["whole"], "missing: 4" in report["problems"]) == (False, True)
+    assert "chmod 700" in report["wrong_rights"]
+
+
+def test_an_audit_that_cannot_be_looked_at_is_not_called_changed(audited: Program) -> None:
+    directory = place_of(audited).directory
+    directory.rename(directory.with_name("elsewhere"))
+    directory.symlink_to("elsewhere")
+    done = audited.run("audit", "verify")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert f"the audit in {directory} cannot be checked: it is no directory" in done.stderr.decode()
+
+
 def test_one_call_without_an_outcome_is_one(program: Program) -> None:
     write_as(place_of(program), ended_process(), entry("lost"))
     assert b"1 call has no known outcome; " in program.run("audit", "verify").stdout

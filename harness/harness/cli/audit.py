@@ -189,17 +189,23 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 @click.option("--head", type=Receipt(), metavar="COUNT:HASH", help="What an earlier check printed must still hold.")
 @click.pass_context
 def verify(ctx: click.Context, head: Head | None) -> int:
-    """Check that no record was changed, moved or removed; 1 when one was. Prints the head, to be kept elsewhere."""
+    """Check that no record was changed, moved or removed. Prints the head, to be kept elsewhere.
+
+    The exit code is 1 when one was, and when other users may look into the audit.
+    """
     from ..toolkit.ledger import Place, audit_directory
     from ..toolkit.ledger import verify as check
 
     report = check(Place(audit_directory()), head)
     if invocation_of(ctx).json:
         facts = {"first": report.first, "records": report.records, "unsettled": report.unsettled}
-        print_json({"whole": report.is_whole, "head": str(report.head), **facts, "problems": report.problems})
+        found = {"problems": report.problems, "wrong_rights": report.wrong_rights}
+        print_json({"whole": report.is_whole, "head": str(report.head), **facts, **found})
     else:
         _print_report(report)
-    return 0 if report.is_whole else FAILED
+    if report.wrong_rights:
+        note(report.wrong_rights)
+    return 0 if report.is_whole and not report.wrong_rights else FAILED
 
 
 def _print_report(report: Report) -> None:

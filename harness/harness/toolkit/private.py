@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import HarnessError
 
-__all__ = ["check_private", "make_private"]
+__all__ = ["check_own", "check_private", "is_open_to_others", "make_private"]
 
 Failure = Callable[[str, str], HarnessError]
 """Makes the error of what is wrong, and a hint, which may be empty."""
@@ -36,10 +36,25 @@ def check_private(directory: Path, *, failure: Failure) -> None:
         OSError: there is none, or nobody may look.
         HarnessError: it is a link, belongs to somebody else, or is open to others.
     """
+    check_own(directory, failure=failure)
+    if is_open_to_others(directory):
+        raise failure("other users may look into it", f"chmod 700 {directory}")
+
+
+def check_own(directory: Path, *, failure: Failure) -> None:
+    """Refuse what is no directory of ours; whether others may look into it is not asked.
+
+    Raises:
+        OSError: there is none, or nobody may look.
+        HarnessError: it is a link, or belongs to somebody else.
+    """
     info = directory.lstat()
     if not stat.S_ISDIR(info.st_mode):
         raise failure("it is no directory", "")
     if info.st_uid != os.geteuid():
         raise failure("it belongs to another user", "")
-    if info.st_mode & 0o077:
-        raise failure("other users may look into it", f"chmod 700 {directory}")
+
+
+def is_open_to_others(directory: Path) -> bool:
+    """Whether its rights let other users in."""
+    return bool(directory.lstat().st_mode & 0o077)

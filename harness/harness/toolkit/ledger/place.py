@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...errors import HarnessError
 from ...state_home import state_home
-from ..private import check_private, make_private
+from ..private import check_own, check_private, is_open_to_others, make_private
 
 __all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
 
@@ -93,6 +93,27 @@ class Place:
             HarnessError: it is a link, belongs to somebody else, or is open to others.
         """
         check_private(self.directory, failure=self.failure)
+
+    def wrong_rights(self) -> str:
+        """What is wrong with the rights of the directory, and what mends it; nothing when they are right.
+
+        Raises:
+            HarnessError: it is a link, belongs to somebody else, or cannot be looked at.
+        """
+        try:
+            check_own(self.directory, failure=self.unreadable)
+            is_open = is_open_to_others(self.directory)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise self.unreadable(error.strerror or str(error)) from error
+        says = f"other users may look into {self.directory}, and no call runs until it is yours alone"
+        return f"{says}: chmod 700 {self.directory}" if is_open else ""
+
+    def unreadable(self, what: str, hint: str = "") -> HarnessError:
+        """The error for an audit of which nobody knows whether it is whole."""
+        hint = hint or "give this directory back to you alone, with all files in it"
+        return HarnessError(f"the audit in {self.directory} cannot be checked: {what.lower()}", hint=hint)
 
     def failure(self, what: str, hint: str = "") -> HarnessError:
         """The error for an audit that cannot be kept here."""

@@ -18,7 +18,7 @@ from .place import Place
 from .process import Life, ProcessId, life_of
 from .store import connect, unusable
 
-__all__ = ["AuditCall", "Filters", "calls", "one_call", "open_reader", "records"]
+__all__ = ["AuditCall", "Filters", "calls", "one_call", "open_reader", "reading", "records"]
 
 CHUNK = "SELECT seq, number, body, hash FROM records WHERE seq > ? ORDER BY seq LIMIT 1000"
 PROBE = "PRAGMA schema_version"
@@ -71,10 +71,23 @@ def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
         FileNotFoundError: there is none.
         HarnessError: it cannot be read.
     """
+    if place.database.exists():
+        place.check()
+    with reading(place) as connection:
+        yield connection
+
+
+@contextmanager
+def reading(place: Place) -> Iterator[sqlite3.Connection]:
+    """Open the audit to read, whoever else may look into its directory.
+
+    Raises:
+        FileNotFoundError: there is none.
+        HarnessError: it cannot be read.
+    """
     if not place.database.exists() or not place.database.stat().st_size:  # empty: there was no room to make it
         raise FileNotFoundError(place.database)
     try:
-        place.check()
         with ExitStack() as files:
             yield _opened(place, files)
     except sqlite3.Error as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...errors import HarnessError
 from ..values import CallStatus, JsonObject
 from .place import Head, Place
-from .reading import open_reader
+from .reading import reading
 from .records import GENESIS, Kind, digest, storable
 from .schema import COLUMNS
 
@@ -31,6 +31,8 @@ class Report:
     records: int = 0
     unsettled: int = 0
     problems: list[str] = field(default_factory=list)
+    wrong_rights: str = ""
+    """What is wrong with the rights of the directory; it says nothing of the records."""
 
     @property
     def is_whole(self) -> bool:
@@ -47,12 +49,12 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
     Raises:
         HarnessError: it cannot be read at all.
     """
-    report = Report()
+    report = Report(wrong_rights=place.wrong_rights())
     known = [("receipt", receipt)] if receipt is not None else []
     try:
         heads = place.heads()  # before the database: the head in a file is never newer
         known += [(f"file {name!r}", head) for name, head in heads.items()]
-        with open_reader(place) as db:
+        with reading(place) as db:
             db.execute("BEGIN")  # all of it as it is at one moment
             _Check(db, report, dict(known)).run(has_head_file=place.head_file.name in heads)
     except FileNotFoundError:
@@ -60,7 +62,9 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
             report.problems.append(
                 f"there is no {place.database}, and records were written: the head was {known[0][1]}"
             )
-    except (OSError, ValueError, HarnessError) as error:
+    except OSError as error:  # it may be whole
+        raise place.unreadable(f"{error.strerror or error}: {error.filename or place.database}") from error
+    except (ValueError, HarnessError) as error:
         if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
             raise  # it may be whole
         report.problems.append(str(error))
