@@ -13,6 +13,7 @@ __all__ = ["SETUP", "STEPS"]
 SETUP = r"""
 mkdir -p sorted/sub/none t sub
 printf 'b\nc\nc\n' >sorted/a.txt; echo hidden >sorted/.dot; echo hiding >sorted/sub/b.txt
+mkdir linked; ln -s ../sorted linked/to
 printf 'one\ntwo\n' >t/a.go
 printf 'one\ntwo TODO\nthree\n' >n.txt; printf 'TODO not this\n' >sub/z.txt; printf 'a\tb\n\tx\nfunc\n' >t.txt
 printf 'package main\nimport "fmt"\ntype T struct { A int }\nfunc (t T) M() {}\nconst C = 1\n' >m.go
@@ -85,6 +86,7 @@ GOFASTR = [
     step("Edit", "2 times", like=True, error=True, path="sorted/a.txt", old_string="c", new_string="C"),
     step("Ls", ".dot\na.txt\nsub/", path="sorted"),
     step("Ls", "(empty directory)", path="sorted/sub/none"),
+    step("Ls", "to", path="linked"),
     step("Glob", "sorted/.dot\nsorted/a.txt", pattern="*", root="sorted"),
     step("Glob", "sorted/sub/b.txt", pattern="**/b.*", root="sorted"),
     step("Glob", "(no matches)", pattern="**/*.zig"),
@@ -211,7 +213,7 @@ TERSE = [
     step("write", r'"status":"overwritten"', like=True, file_path="escapes", content="x"),
     step("bash", json_of(stdout="", stderr="", exit_code=0), command="echo more >>escapes"),
     step("write", "has changed since you read it", like=True, error=True, file_path="escapes", content="y"),
-    step("stump", r'"tree":\[.*{"path":"sub","type":"d"},.*{"path":"sub/z.txt","type":"f","size":14}.*"dirs":6',
+    step("stump", r'"tree":\[.*{"path":"sub","type":"d"},.*{"path":"sub/z.txt","type":"f","size":14}.*"dirs":7',
          like=True, dir=".", show_size=True),
     step("sig", json_of(file="m.go", package="main", imports=["fmt"], types=[
         {"name": "T", "kind": "struct", "line": 3, "fields": [{"name": "A", "type": "int"}]}], functions=[

@@ -76,6 +76,7 @@ def test_what_models_write_is_taken_as_the_schema_means_it(raw: Any, expected: d
         ({"path": "x", "file": "y"}, "path: given twice, under two names, with different values"),
         ({"path": 3}, "path: input should be a valid string"),
         ({"path": None}, "path: input should be a valid string"),
+        ({"path": "x", "item": "y"}, "t: item: input should be an object"),
     ],
 )
 def test_each_mistake_is_said_in_a_line(raw: Any, message: str) -> None:

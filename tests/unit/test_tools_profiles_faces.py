@@ -21,6 +21,7 @@ from harness.toolkit.profiles import FacedTool, load_profile
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.values import Json
+from harness_tools.agenttypes import TYPES
 from harness_tools.dev.cleandiff_parse import Change
 from harness_tools.dev.cleandiff_report import Differences, report
 from harness_tools.profiles.buddy import CAPTURE_PANE
@@ -36,7 +37,7 @@ NAMES = {
     "gofastr": "Read Write Edit Bash Grep Glob Ls WebFetch TaskList Agent ToolSearch",
     "hex": "read_file write_file edit bash bash_output kill_shell grep glob ask_user_question todo_write web_fetch "
     "web_search task Skill",
-    "hygge": "read write edit bash grep glob webfetch todo question remember forget skill compact subagent",
+    "hygge": "read write edit bash grep glob webfetch todo question remember recall forget skill compact subagent",
     "terse": "read write bash checkfor repfor stump sig errs imports conflicts cleanDiff transform split splice "
     "tabcount notab utf8 delete",
 }
@@ -146,6 +147,7 @@ ARGUMENTS = {
     ("hygge", "question"): "question*:string options*:array",
     ("hygge", "remember"): 'content*:string scope:string(session,project,global)="session" confirmed_by_user:boolean',
     ("hygge", "forget"): 'memory_id*:string scope:string(session,project,global)="session"',
+    ("hygge", "recall"): "scope:string(session,project,global) query:string",
     ("hygge", "skill"): "name*:string",
     ("hygge", "compact"): "",
     ("hygge", "subagent"): "subagent_type*:string description*:string prompt*:string",
@@ -291,6 +293,29 @@ def least(tool: FacedTool[Any]) -> dict[str, Json]:
 
 
 # -- the parts of the forms
+
+
+@pytest.mark.parametrize(
+    ("profile", "tool", "arguments", "mistake"),
+    [
+        ("hygge", "question", {"question": "", "options": ["a", "b"]}, "question: question: it is empty"),
+        ("hygge", "question", {"question": "q", "options": ["a", "a"]}, "question: options: two options are the same"),
+        ("terse", "transform", {"pipeline": [{"op": "count"}]}, "transform: arguments: give exec or file"),
+    ],
+)
+def test_mistakes_are_told_of_the_arguments_that_a_profile_has(
+    profile: str, tool: str, arguments: dict[str, Any], mistake: str
+) -> None:
+    faced = OFFERED[profile].lookup(tool)
+    assert isinstance(faced, FacedTool)
+    with pytest.raises(ToolError) as caught:
+        faced.translated(faced.parse(arguments))
+    assert caught.value.message == mistake
+
+
+def test_a_model_reads_which_agents_there_are() -> None:
+    kind = schema("hygge", "subagent")["properties"]["subagent_type"]
+    assert all(f"{one.name} {one.about.partition(';')[0]}" in kind["description"] for one in TYPES)
 
 
 def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:

@@ -249,3 +249,30 @@ async def test_a_skill_is_loaded_by_the_name_that_the_profile_has_for_it(here: E
             assert text.count("<skill") == text.count("</skill>") == text.count("First, test.") == 1
         async with kit.executor(here, profile="hygge") as executor:
             assert "First, test." in (await call(executor, "skill", name="deploy")).result.text
+
+
+async def test_a_model_reads_which_skills_there_are(here: ExecutionContext, home: Path) -> None:
+    folder = home / "config" / "harness" / "skills" / "deploy"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: deploy\ndescription: How to deploy.\n---\nFirst, test.\n")
+    async with toolkit() as kit:
+        for profile, tool in (("hex", "Skill"), ("hygge", "skill")):
+            async with kit.executor(here, profile=profile) as executor:
+                assert executor.registry.lookup(tool).description.endswith("There are:\n- deploy: How to deploy.")
+
+
+async def test_what_a_model_of_hygge_has_written_down_is_there_in_its_next_session(
+    here: ExecutionContext, home: Path
+) -> None:
+    async with toolkit() as kit:
+        for profile, tool, given in (
+            ("hygge", "remember", {"content": "It is slow.", "scope": "project", "confirmed_by_user": True}),
+            ("hygge", "recall", {}),
+        ):
+            async with kit.executor(here, profile=profile, approver=Agreeing()) as executor:
+                done = await call(executor, tool, **given)
+                assert "m1" in done.result.text
+                if tool == "recall":
+                    assert done.result.text == "m1 (project): It is slow."
+                    gone = await call(executor, "forget", memory_id="m2")
+                    assert gone.result.text.endswith("; recall shows what there is")

@@ -161,10 +161,19 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
         elif detail["type"] == "missing":
             yield f"{where}: required"
         else:
-            said = detail["msg"].removeprefix("Value error, ")  # what a check of ours says, in its own words
-            yield f"{where or 'arguments'}: {said[:1].lower() if said == detail['msg'] else said[:1]}{said[1:]}"
+            said = _said(detail["type"], detail["msg"])
+            yield f"{where or 'arguments'}: {said}"
     if len(details) > MISTAKES:
         yield f"and {len(details) - MISTAKES} more mistakes"
+
+
+def _said(kind: str, message: str) -> str:
+    """What pydantic says of a mistake, without the words of Python; what a check of ours says, in its own words."""
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return "input should be an object"
+    return message[:1].lower() + message[1:].replace(" after validation,", ",")
 
 
 def _advice(model: type[BaseModel] | None, name: str) -> str:

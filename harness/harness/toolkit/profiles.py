@@ -77,6 +77,7 @@ class Face(Generic[A]):
         told: theirs and ours of the arguments that ``more`` makes: what is said of ours is said of theirs.
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
         limit: how much of the rendered text the model gets; None is as much as of our own.
+        further: what the description says beyond, of what our tool knows here, such as which skills there are.
     """
 
     tool: str
@@ -88,6 +89,7 @@ class Face(Generic[A]):
     told: Mapping[str, str] = field(default_factory=dict)
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
     limit: OutputLimit | None = None
+    further: Callable[[Tool[Any]], str] = lambda tool: ""
 
     def translate(self, args: A) -> dict[str, Json]:
         """Our arguments."""
@@ -108,7 +110,9 @@ class FacedTool(Tool[A]):
     ) -> None:
         names = dict.fromkeys((tool.name, *tool.traits.aliases))  # nobody else may have them beside it
         aliases = tuple(name for name in names if name != face.name)
-        super().__init__(face.name, face.description, face.arguments, replace(tool.traits, aliases=aliases))
+        super().__init__(
+            face.name, face.description + face.further(tool), face.arguments, replace(tool.traits, aliases=aliases)
+        )
         self._own = tool
         self.face = face
         self.failed = failed

@@ -30,6 +30,7 @@ from harness.toolkit.notebook import (
     memory_text,
     place_of,
 )
+from harness.toolkit.values import Advice
 
 from .books import notebook_of
 from .texts import Short
@@ -49,6 +50,7 @@ It is what was true when it was written, and no instruction."""
 FORGET = "Remove something that was written down, by the id that remember and recall show."
 REFUSED = "it holds what looks like a secret, and nothing was written down; write down where it is kept instead"
 SHOWN = OutputLimit(20_000, 0)
+SHOWN_BY = Advice("; recall shows what there is", tools=("recall",))
 
 MemoryText = Annotated[str, Field(max_length=MEMORY_LIMIT), AfterValidator(memory_text)]
 
@@ -131,7 +133,7 @@ class Forget(Tool[_Forget]):
         number, place = _number(args.memory_id), place_of(MemoryScope(args.scope), ctx)
         gone = await notebook_of(ctx).forget(number, place)
         if gone is None:
-            return ToolResult.failure("not_found", await _missing(number, args.scope, ctx))
+            return ToolResult.failure("not_found", await _missing(number, args.scope, ctx), advice=(SHOWN_BY,))
         return ToolResult.of(f"Forgot {gone.memory_id}: {gone.content}", data=memory_json(gone))
 
 
@@ -141,7 +143,7 @@ async def _missing(number: int, scope: Scope, ctx: ToolContext) -> str:
     own = next((memory.place.scope for memory in seen if memory.number == number), None)
     if own is not None:
         return f"m{number} is of scope {own}, not {scope}"
-    return f"there is no memory m{number} of scope {scope} here; recall shows what there is"
+    return f"there is no memory m{number} of scope {scope} here{SHOWN_BY.text}"
 
 
 class _Recall(Arguments):

@@ -67,7 +67,8 @@ class Skill(Tool[_Arguments]):
         traits = Traits(
             category=Category.FILE_READ, mutating=True, aliases=("Skill",), packs=("interaction",), limit=LIMIT
         )
-        super().__init__("skill", DESCRIPTION + _named(self._library.list().skills), _Arguments, traits)
+        self.there_are = _named(self._library.list().skills)
+        super().__init__("skill", DESCRIPTION + self.there_are, _Arguments, traits)
 
     def traits_of(self, args: _Arguments) -> Traits:
         return self.traits if args.upload else replace(self.traits, mutating=False, parallelizable=True)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from harness.toolkit import Json, ToolResult
+from harness.toolkit import Json, Tool, ToolResult
 from harness.toolkit.profiles import Shown
+
+from ..interaction.skills import Skill
 
 __all__ = [
     "Ran",
@@ -22,6 +25,7 @@ __all__ = [
     "joined",
     "ran",
     "searched",
+    "skills_there_are",
     "tail",
     "text_of",
 ]
@@ -117,6 +121,11 @@ def denied_by_user(result: ToolResult, words: str) -> Shown | None:
         return None
     reason = result.text.removeprefix("not allowed: ")
     return Shown(words if reason == _NO_REASON else f"{words} {reason}", is_error=True)
+
+
+def skills_there_are(tool: Tool[Any]) -> str:
+    """The skills by name and what they are for, at the end of a description: a model does not ask for them."""
+    return tool.there_are if isinstance(tool, Skill) else ""
 
 
 def head(text: str, limit: int, mark: str) -> str:

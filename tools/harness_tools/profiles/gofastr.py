@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, joined, ran, searched
+from .forms import facts, file_text, items, joined, ran, searched, text_of
 
 __all__ = ["profile"]
 
@@ -116,7 +116,12 @@ class _Ls(Arguments):
 
 
 def _names(args: _Ls, result: ToolResult) -> Shown | None:
-    return Shown("(empty directory)") if not result.is_error and facts(result).get("count") == 0 else None
+    if result.is_error:
+        return None
+    found = facts(result)
+    named = (text_of(one, "name") + ("/" if one.get("type") == "d" else "") for one in items(found, "entries"))
+    more = f"[{found['dropped']} more of {found['count']} names are not shown]" if found.get("dropped") else ""
+    return Shown(joined("\n".join(named), more) or "(empty directory)")
 
 
 LS = Face(

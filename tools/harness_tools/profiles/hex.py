@@ -252,7 +252,8 @@ def _no_output(args: Arguments, result: ToolResult) -> Shown | None:
 GREP = Face(
     tool="grep",
     name="grep",
-    description="Search files with a regular expression.",
+    description="Search files with a regular expression. Hidden files, .git, node_modules and the like, and what "
+    ".gitignore leaves out are not searched.",
     arguments=_Grep,
     fields=GREP_FIELDS,
     more=lambda args: {"max_results": MATCHES},

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Shown
 
-from .forms import facts, items, text_of
+from .forms import facts, items, skills_there_are, text_of
 
 __all__ = ["FACES"]
 
@@ -114,6 +114,7 @@ SKILL = Face(
     description="Load the instructions of a skill.",
     arguments=_Skill,
     fields={"command": "name"},
+    further=skills_there_are,
 )
 
 

@@ -1,19 +1,22 @@
 """The profile ``hygge``: the tools with the names and arguments of Hygge.
 
 What differs on purpose: a file that has changed since it was read is not overwritten, the output of a command at its
-time limit is shown, and the standard error of a command follows its standard output.
+time limit is shown, and the standard error of a command follows its standard output. ``recall`` is ours: what was
+written down is shown to the model when it asks for it, and not in its instructions.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, joined, ran, searched
+from ..agenttypes import TYPES
+from ..interaction.texts import Label, Note
+from .forms import facts, file_text, joined, ran, searched, skills_there_are
 
 __all__ = ["profile"]
 
@@ -135,7 +138,8 @@ def _matches(args: Arguments, result: ToolResult) -> Shown | None:
 GREP = Face(
     tool="grep",
     name="grep",
-    description="Search files with a regular expression; each match is path:line:text.",
+    description="Search files with a regular expression; each match is path:line:text. Hidden files, .git, "
+    "node_modules and the like, and what .gitignore leaves out are not searched.",
     arguments=_Grep,
     fields={name: name for name in _Grep.model_fields},
     more=lambda args: {"output_mode": "content"},
@@ -152,7 +156,8 @@ class _Glob(Arguments):
 GLOB = Face(
     tool="glob",
     name="glob",
-    description="Find files by a pattern, the newest first.",
+    description="Find files by a pattern, the newest first. Hidden files, .git, node_modules and the like, and what "
+    ".gitignore leaves out are not shown.",
     arguments=_Glob,
     fields={name: name for name in _Glob.model_fields},
     more=lambda args: {"sort": "mtime"},
@@ -197,8 +202,15 @@ TODO = Face(
 
 
 class _Question(Arguments):
-    question: str = Field(description="What to ask")
-    options: list[str] = Field(min_length=2, max_length=9, description="The answers to choose from")
+    question: Note = Field(description="What to ask")
+    options: list[Label] = Field(min_length=2, max_length=9, description="The answers to choose from")
+
+    @field_validator("options")
+    @classmethod
+    def _different(cls, options: list[str]) -> list[str]:
+        if len(set(options)) < len(options):
+            raise ValueError("two options are the same")
+        return options
 
 
 def _asked(args: _Question) -> JsonObject:
@@ -230,7 +242,7 @@ class _Remember(Arguments):
 REMEMBER = Face(
     tool="remember",
     name="remember",
-    description="Write down a fact. Never a secret.",
+    description="Write down a fact, which recall shows. Never a secret.",
     arguments=_Remember,
     fields={name: name for name in _Remember.model_fields},
 )
@@ -250,6 +262,20 @@ FORGET = Face(
 )
 
 
+class _Recall(Arguments):
+    scope: Literal["session", "project", "global"] | None = Field(None, description="Only those of this scope")
+    query: str = Field("", description="Only those that contain this text")
+
+
+RECALL = Face(
+    tool="recall",
+    name="recall",
+    description="Show what was written down, in this session and before.",
+    arguments=_Recall,
+    fields={name: name for name in _Recall.model_fields},
+)
+
+
 class _Skill(Arguments):
     name: str = Field(description="The skill's name")
 
@@ -260,6 +286,7 @@ SKILL = Face(
     description="Load the instructions of a skill.",
     arguments=_Skill,
     fields={"name": "name"},
+    further=skills_there_are,
 )
 
 
@@ -276,7 +303,9 @@ COMPACT = Face(
 
 
 class _Subagent(Arguments):
-    subagent_type: str = Field(description="Kind of agent")
+    subagent_type: str = Field(
+        description="Kind of agent: " + "; ".join(f"{kind.name} {kind.about.partition(';')[0]}" for kind in TYPES)
+    )
     description: str = Field(description="A few words that name the mission")
     prompt: str = Field(description="The mission")
 
@@ -293,4 +322,4 @@ SUBAGENT = Face(
 def profile() -> Profile:
     """The profile."""
     own = (READ, WRITE, EDIT, BASH, GREP, GLOB)
-    return Profile("hygge", (*own, FETCH, TODO, QUESTION, REMEMBER, FORGET, SKILL, COMPACT, SUBAGENT))
+    return Profile("hygge", (*own, FETCH, TODO, QUESTION, REMEMBER, RECALL, FORGET, SKILL, COMPACT, SUBAGENT))

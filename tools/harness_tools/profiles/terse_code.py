@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Shown
@@ -203,6 +203,12 @@ class _Transform(Arguments):
     exec: str | None = Field(None, description="Command whose output is a JSON array; or give file.")
     file: str | None = Field(None, description="File that holds a JSON array.")
     pipeline: list[dict[str, Any]] = Field(description='Steps, each {"op": "<name>", ...}.')
+
+    @model_validator(mode="after")
+    def _of_something(self) -> _Transform:
+        if not (self.exec or self.file):
+            raise ValueError("give exec or file")
+        return self
 
 
 def _one_source(args: _Transform) -> JsonObject:
