@@ -11,17 +11,30 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from ..tasks import background_tasks
 from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.asking import no_approver
+from .http_requests import unheard_of
 from .server_values import plain
 
-__all__ = ["CURRENT", "ClientApprover", "answer_of", "can_ask", "form_of", "message_of", "offered", "one_line"]
+__all__ = [
+    "CURRENT",
+    "ClientApprover",
+    "answer_of",
+    "can_ask",
+    "elicited",
+    "form_of",
+    "message_of",
+    "offered",
+    "one_line",
+]
 
 CURRENT: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("harness_mcp_request", default=None)
 """The request that is being answered: questions go to its sender."""
@@ -62,13 +75,38 @@ class ClientApprover(Approver):
         scopes = offered(question)
         message, form = message_of(question), form_of(scopes)
         try:
-            result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+            result = await elicited(ctx, message, form)
         except MCPError as error:  # it said that it can, and cannot show this one
             why = _cut(one_line(str(error)))
             return Answer(Scope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
         except ValidationError:  # whose words may hold what the user has typed
             return Answer(Scope.DENY_ONCE, "approver", "the client's answer is none that the protocol knows")
+        if result is None:
+            return Answer(Scope.DENY_ONCE, "nobody", "the client hung up before its user had answered")
         return answer_of(result.action, result.content, scopes, _name(ctx.session.client_params))
+
+
+async def elicited(
+    ctx: ServerRequestContext[Any, Any], message: str, form: dict[str, Any]
+) -> types.ElicitResult | None:
+    """The client's reply; None when the connection over which it was asked has ended.
+
+    Raises:
+        MCPError: the client cannot show the form.
+        ValidationError: its reply is none that the protocol knows.
+    """
+    result, unheard = None, unheard_of(ctx.request)
+    async with background_tasks() as tasks:
+        with anyio.CancelScope() as waiting:
+            if unheard is not None:
+                tasks.start_soon(_cancel_when, unheard, waiting)
+            result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+    return result
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def can_ask(capabilities: types.ClientCapabilities | None) -> bool:

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from ..toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
-from .elicitation import CURRENT, can_ask, one_line
+from .elicitation import CURRENT, can_ask, elicited, one_line
 
 __all__ = ["ClientQuestioner", "question_form", "question_message", "replies_of"]
 
@@ -41,14 +41,16 @@ class ClientQuestioner(Questioner):
             return None
         message, form = question_message(asked.questions), question_form(asked.questions)
         try:
-            result = await ctx.session.elicit_form(message, form, related_request_id=ctx.request_id)
+            result = await elicited(ctx, message, form)
         except MCPError as error:  # it said that it can, and cannot show this one
             log.warning("the client could not ask its user: %s", error)
             return None
         except ValidationError as error:  # whose words may hold what the user has typed
             log.warning("the client's answer is none that the protocol knows: %d mistakes", error.error_count())
             return None
-        return replies_of(asked.questions, result.content) if result.action == "accept" else None
+        if result is None or result.action != "accept":
+            return None
+        return replies_of(asked.questions, result.content)
 
 
 def question_message(questions: Sequence[UserQuestion]) -> str:

@@ -17,7 +17,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..errors import HarnessError
-from .http_requests import Answering, AnswersSeen, request_id_of
+from .http_requests import Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard
 from .server import ClientSession
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ class _Session:
             reason = "a request with this id is still being answered; nothing was run"
             await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, reason)
             return
-        status = _Status(send)
+        status, unheard = _Status(send), anyio.Event()
         try:
-            await self.transport.handle_request(_from_now_on(scope), _after(first, receive), status)
+            known = with_unheard(_from_now_on(scope), unheard)
+            await self.transport.handle_request(known, _after(first, receive), status)
         finally:
+            unheard.set()
             if request_id is not None and status.bad:
                 self.answering.end(request_id)
 
@@ -123,7 +125,8 @@ class HttpSessions:
                 task_status.started()
                 log.info("a session begins; there are %d", len(self._sessions))
                 with transport.idle_scope or anyio.CancelScope():
-                    await session.serve(incoming, AnswersSeen(outgoing, opened.answering), session_id)
+                    answers = AnswersSeen(outgoing, opened.answering)
+                    await session.serve(RequestsSeen(incoming, answers), answers, session_id)
         except Exception:
             if not started:
                 raise  # to whoever waits for the session
