@@ -107,6 +107,7 @@ def test_what_was_said_already_is_counted_and_not_repeated() -> None:
         "[{}]",
         "we met at noon in the park, line 3",
         "make: *** [Makefile:3: all] Error 1",
+        "    at Object.<anonymous> (/p/t.js:1:7)",
         '[{"messages": [3, {"line": "x"}], "filePath": 4}]',
     ],
 )
@@ -133,10 +134,49 @@ def test_what_is_no_complaint_is_none(text: str) -> None:
         ("/usr/bin/ld: cannot find -lfoo", ":0:0 error [] cannot find -lfoo"),
         ("thread 'x' panicked at 'no', src/a.rs:2:5", "src/a.rs:2:5 error [panic] no"),
         ("a.swift:1:5: error: cannot find 'x'", "a.swift:1:5 error [] cannot find 'x'"),
+        ("a.py:3: [F401] unused", "a.py:3:0 error [F401] unused"),
+        ("a.cc:3:7:   required from here", "a.cc:3:7 note [] required from here"),
+        (
+            "::error title=x (F1),file=/p/a.py,line=2,col=5::a.py:2:5: F401 no%3A%0A x",
+            r"/p/a.py:2:5 error [F401] no:\n x",
+        ),
+        ("::warning file=a.js,line=1::old", "a.js:1:0 warning [] old"),
+        ("a.rb:2:in `f': bad (E)\n\tfrom a.rb:4:in `<main>'", "a.rb:2:0 error [] in `f': bad (E)"),
+        (
+            "PHP Fatal error:  no in /p/a.php:2\n  thrown in /p/a.php on line 2",
+            "/p/a.php:2:0 error [] PHP Fatal error:  no",
+        ),
+        ("warning: `A` (A1) is old\nF401 [*] `os` unused\n --> a.py:1:8\n", "a.py:1:8 error [F401] `os` unused"),
+        (
+            '{"code":"F401","filename":"a.py","location":{"row":1,"column":8},"message":"no"}',
+            "a.py:1:8 error [F401] no",
+        ),
+        (
+            "/t.js:1\nx\n^\n\nTypeError: no\n    at f (node:a:1:2)\n    at g (/t.js:1:7)",
+            "/t.js:1:7 error [TypeError] no",
+        ),
+        ("/t.js:3\nlet = ;\n    ^\n\nSyntaxError: no\n    at f (node:a:1:2)\n", "/t.js:3:0 error [SyntaxError] no"),
+        ("Error: no\nstack:\n- a\n    at async f (file:///p/t.mjs:1:7)", "/p/t.mjs:1:7 error [Error] no stack: - a"),
+        ("Error [ERR_X]: no\n    at /p/a b.ts:4:7\n", "/p/a b.ts:4:7 error [Error] no"),
+        (
+            'Exception in thread "main" a.BException: no\n\tat java.base/b(D.java:1)\n\tat a.B(B.java:5)\n\t... 2 more',
+            "B.java:5:0 error [a.BException] no",
+        ),
+        ("Unhandled exception. S.Exception: no\n   at A.B() in /c d.cs:line 3", "/c d.cs:3:0 error [S.Exception] no"),
+        ("a.FooError\n\tat a.B(Native Method)\n", ":0:0 error [a.FooError] a.FooError"),
     ],
 )
 def test_what_others_write_is_read_as_well(text: str, found: str) -> None:
     assert [written(one) for one in parse(text).problems] == [found]
+
+
+def test_a_test_failed_with_what_was_raised_last() -> None:
+    text = (
+        "=== FAILURES ===\n___ test_e ___\n\nE   ZeroDivisionError: division\n\nt.py:3: ZeroDivisionError\n\n"
+        "The above exception was the direct cause of the following exception:\n\nE   ValueError: wrapped\n\n"
+        "t.py:4: ValueError\n=== 1 failed ===\n"
+    )
+    assert [written(one) for one in parse(text).problems] == ["t.py:4:0 error [ValueError] test_e: ValueError: wrapped"]
 
 
 # -- escapes

@@ -25,16 +25,15 @@ def arrow(log: Log, at: int) -> Read | None:
     if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
         return None
     place = (parts[0], int(parts[1][:9]), int(parts[2][:9]))
+    ruff = _RUFF.match(log.lines[at - 1]) if at else None
+    if ruff is not None and not place[0].endswith(".rs"):  # what is above it is of another one
+        return Read((Problem(*place, ruff[1], "error", log.lines[at - 1][ruff.end() :].strip(), "ruff"),), at + 1)
     for number in range(at - 1, max(-1, at - 6), -1):
         if match := _HEAD.match(log.lines[number]):
             return _of_rustc(log, at, number, match, place)
         if not log.lines[number].strip():
             break
-    ruff = _RUFF.match(log.lines[at - 1]) if at else None
-    if ruff is None:
-        return None
-    message = log.lines[at - 1][ruff.end() :].strip()
-    return Read((Problem(*place, ruff[1], "error", message, "ruff"),), at + 1)
+    return None
 
 
 def _of_rustc(log: Log, at: int, head: int, match: re.Match[str], place: tuple[str, int, int]) -> Read:

@@ -1,4 +1,4 @@
-"""Complaints that are JSON already: eslint and ruff in one list, mypy, rustc and cargo in one object per line."""
+"""Complaints that are JSON already: eslint and ruff in one list, mypy, ruff, rustc and cargo in one object per line."""
 
 from __future__ import annotations
 
@@ -42,10 +42,16 @@ def json_list(text: str) -> tuple[Problem, ...]:
 def _of_item(item: dict[str, Any]) -> Iterator[Problem]:
     if isinstance(item.get("messages"), list):
         yield from _eslint(_text(item.get("filePath")), item["messages"])
-    elif isinstance(item.get("location"), dict) and "filename" in item:
-        where = item["location"]
-        place = (_text(item["filename"]), _number(where.get("row")), _number(where.get("column")))
-        yield Problem(*place, _text(item.get("code")), "error", _text(item.get("message")), "ruff")
+    elif (problem := _ruff(item)) is not None:
+        yield problem
+
+
+def _ruff(found: dict[str, Any]) -> Problem | None:
+    where = found.get("location")
+    if not isinstance(where, dict) or "filename" not in found:
+        return None
+    place = (_text(found["filename"]), _number(where.get("row")), _number(where.get("column")))
+    return Problem(*place, _text(found.get("code")), "error", _text(found.get("message")), "ruff")
 
 
 def _eslint(file: str, messages: Iterable[Any]) -> Iterator[Problem]:
@@ -57,7 +63,7 @@ def _eslint(file: str, messages: Iterable[Any]) -> Iterator[Problem]:
 
 
 def json_line(log: Log, at: int) -> Read | None:
-    """One object in a line, of mypy, rustc or cargo."""
+    """One object in a line, of mypy, ruff, rustc or cargo."""
     raw = log.raw[at]
     if raw[:1] != "{" or len(raw) > LINE or not raw.rstrip().endswith("}"):
         return None
@@ -95,4 +101,4 @@ def _rustc(found: dict[str, Any]) -> Problem | None:
     return Problem(*place, name, severity_of(found["level"]), _text(found.get("message")), "rust")
 
 
-_KINDS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (_mypy, _rustc)
+_KINDS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (_mypy, _ruff, _rustc)

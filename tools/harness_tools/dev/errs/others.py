@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from .model import Log, Problem, Read, severity_of
-from .places import looks_like_file
+from .places import leading_code, looks_like_file
 
-__all__ = ["cmake", "sentence", "shell"]
+__all__ = ["annotation", "cmake", "sentence", "shell"]
 
 _CMAKE = re.compile(r"CMake (Error|Warning)(?: \(dev\))? at ([^:]{1,1000}):(\d{1,9})(?: \((\w{1,60})\))?:")
 
@@ -26,6 +26,28 @@ def cmake(log: Log, at: int) -> Read | None:
         said += [line.strip()] if line.strip() else []
     problem = Problem(match[2], int(match[3]), 0, match[4] or "", severity_of(match[1]), " ".join(said), "cmake")
     return Read((problem,), upto)
+
+
+_AGAIN = re.compile(r"\S{1,1000}:\d{1,9}(?::\d{1,9})?: ")
+_UNESCAPED = {"%0A": "\n", "%0D": "", "%3A": ":", "%2C": ",", "%25": "%"}
+
+
+def annotation(log: Log, at: int) -> Read | None:
+    """``::error file=app.js,line=1,col=5::message``, for GitHub."""
+    head, found, message = log.lines[at].removeprefix("::").partition("::")
+    word, _, rest = head.partition(" ")
+    if not found or not log.lines[at].startswith("::") or word not in ("error", "warning", "notice"):
+        return None
+    said = {name.strip(): _plain(value) for name, _, value in (one.partition("=") for one in rest.split(","))}
+    line, col = (int(value[:9]) if (value := said.get(name, "")).isdecimal() else 0 for name in ("line", "col"))
+    again = _AGAIN.match(message)  # some write the place into the message, too
+    code, message = leading_code(_plain(message[again.end() :] if again else message).strip())
+    severity = "note" if word == "notice" else severity_of(word)
+    return Read((Problem(said.get("file", ""), line, col, code, severity, message, "unknown"),), at + 1)
+
+
+def _plain(text: str) -> str:
+    return re.sub("|".join(_UNESCAPED), lambda match: _UNESCAPED[match[0]], text)
 
 
 _SHELL = re.compile(r"([^\s:]{1,1000}): (?:line )?(\d{1,9}): (.+)")
@@ -52,4 +74,6 @@ def sentence(log: Log, at: int) -> Read | None:
     level = _LEVEL.search(line, 0, min(match.start(), 100))
     severity = severity_of("" if level is None else "warning" if level[1] else "note")
     message = line[: match.start()].strip()
+    if message == "thrown":  # PHP says once more where
+        return Read((), at + 1)
     return Read((Problem(match[1], int(match[2] or match[3]), 0, "", severity, message, "unknown"),), at + 1)

@@ -12,9 +12,10 @@ from .ansi import without_escapes
 from .blocks import arrow, go_panic, kotlin, pretty, rust_panic, stylish
 from .jsons import json_line, json_list
 from .model import Log, Problem, Reader, Severity, log_of
-from .others import cmake, sentence, shell
+from .others import annotation, cmake, sentence, shell
 from .places import bare, colon, linker, maven, paren
 from .pythons import pytest, summary, syntax, traceback
+from .stacks import stack
 
 __all__ = ["ALIASES", "Format", "Report", "parse"]
 
@@ -41,8 +42,8 @@ ALIASES: Mapping[str, Format] = {
     "gradle": "kotlin",
 }
 READERS: tuple[Reader, ...] = (
-    json_line, pytest, traceback, syntax, arrow, rust_panic, go_panic, stylish, pretty, kotlin, maven, paren,
-    summary, linker, cmake, colon, shell, sentence, bare,
+    json_line, annotation, pytest, traceback, syntax, stack, arrow, rust_panic, go_panic, stylish, pretty, kotlin,
+    maven, paren, summary, linker, cmake, colon, shell, sentence, bare,
 )  # fmt: skip
 """All of them, the most certain first: a log may hold the output of several programs."""
 BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {
@@ -51,14 +52,14 @@ BY_FORMAT: Mapping[Format, tuple[Reader, ...]] = {
     "rust": (json_line, arrow, rust_panic, colon, bare),
     "tsc": (pretty, paren, bare),
     "eslint": (stylish, colon),
-    "dotnet": (paren, bare),
+    "dotnet": (paren, stack, bare),
     "python": (traceback, syntax),
     "pytest": (pytest, traceback, summary, syntax),
     "mypy": (json_line, colon),
-    "ruff": (arrow, colon, bare),
+    "ruff": (json_line, arrow, colon, bare),
     "flake8": (colon,),
-    "kotlin": (kotlin, maven, colon),
-    "javac": (maven, colon, bare),
+    "kotlin": (kotlin, maven, stack, colon),
+    "javac": (maven, stack, colon, bare),
 }
 
 

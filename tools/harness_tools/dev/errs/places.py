@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from .model import Log, Problem, Read, Severity, severity_of
+from .stacks import is_frame
 
-__all__ = ["bare", "colon", "linker", "looks_like_file", "maven", "paren", "split_code"]
+__all__ = ["bare", "colon", "leading_code", "linker", "looks_like_file", "maven", "paren", "split_code"]
 
 _SOURCES = """
     ada adb ads asm astro bas bash bat bzl c c++ cc cfg clj cljs cmake coffee cpp cs cshtml css csv cts cu cxx d dart
@@ -26,7 +27,9 @@ _SEVERITY = re.compile(
     r"(?:\[([\w:.-]{1,80})\])?:[ \t]*",
     re.IGNORECASE,
 )
-_LEADING_CODE = re.compile(r"(?:([A-Z]{1,6}\d{2,5}|invalid-syntax)(?::| \[\*\]|)|\[([a-z][\w-]{1,40})\])[ \t]+")
+_LEADING_CODE = re.compile(
+    r"(?:([A-Z]{1,6}\d{2,5}|invalid-syntax)(?::| \[\*\]|)|\[([a-z][\w-]{1,40}|[A-Z]{1,6}\d{2,5})\])[ \t]+"
+)
 _CODE = re.compile(r"-W[\w=+,-]{1,80}|[A-Za-z@][\w@./,=+:-]{0,80}")
 _THREW = re.compile(r"([A-Z]\w{1,80}(?:Error|Exception|Warning))(?::|$)")
 """What Python calls a complaint."""
@@ -76,6 +79,12 @@ def split_code(message: str, *, opened: str = " [", closed: str = "]") -> tuple[
     return (message[:at].rstrip(), code) if _CODE.fullmatch(code) else (message, "")
 
 
+def leading_code(message: str) -> tuple[str, str]:
+    """The code that a message begins with, and the rest of it."""
+    match = _LEADING_CODE.match(message)
+    return (match[1] or match[2], message[match.end() :]) if match else ("", message)
+
+
 def _said(rest: str, path: str) -> _Said:
     match = _SEVERITY.match(rest)
     severity: Severity = severity_of(match[1]) if match else "error"
@@ -91,8 +100,8 @@ def _said(rest: str, path: str) -> _Said:
         return _Said(kind, threw[1], message[threw.end() :].strip() or threw[1], False)
     if not code:
         message, code = split_code(message.rstrip())
-    if not code and (leading := _LEADING_CODE.match(message)):
-        code, message = leading[1] or leading[2], message[leading.end() :]
+    if not code and (code := leading_code(message)[0]):
+        message = leading_code(message)[1]
         severity = "warning" if match is None and code[0] == "W" else severity
     return _Said(severity, code, message.strip(), match is not None)
 
@@ -123,7 +132,7 @@ def _format(path: str, said: _Said) -> str:
 def colon(log: Log, at: int) -> Read | None:
     """``file:line:column: message``, of gcc, clang, go, mypy, ruff, flake8, javac, eslint's unix form and others."""
     line = log.lines[at]
-    if ":" not in line:
+    if ":" not in line or is_frame(line) or _RUBY_FRAME.match(line):
         return None
     start = len(line) - len(line.lstrip()) + 2  # behind the letter of a drive
     match = _PLACE.search(line, start)
@@ -143,12 +152,19 @@ _BEFORE = re.compile(
 )
 
 
+_CONTEXT = ("required from ", "required by ", "recursively required ")
+"""What GCC says of the way to the error that follows."""
+_RUBY_FRAME = re.compile(r"\s+from \S{1,1000}:\d{1,9}:in ")
+
+
 def _at_place(log: Log, at: int, match: re.Match[str]) -> Read | None:
     line = log.lines[at]
     path, rest = _path(line[: match.start()]), line[match.end() :].lstrip(":").strip()
     if not rest or rest.startswith("- ") or (line[match.end() : match.end() + 1] != ":" and not match[2]):
         return None
     said = _said(rest, path)
+    if said.message.startswith(_CONTEXT) and not said.explicit:
+        said = said._replace(severity="note")
     if not said.message or not looks_like_file(path, certain=said.explicit):
         return None
     form = _format(path, said)

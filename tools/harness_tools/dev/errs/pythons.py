@@ -72,6 +72,15 @@ def _thrown(said: str) -> str:
     return threw[1] if threw else "AssertionError" if said.startswith("assert ") else ""
 
 
+_CHAINED = frozenset(
+    {
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above exception, another exception occurred:",
+    }
+)
+"""What comes below it is what the test failed with."""
+
+
 @dataclass(slots=True)
 class _Failure:
     """One test that failed, while its part of the report is read."""
@@ -86,7 +95,9 @@ class _Failure:
     def line(self, line: str) -> None:
         if self.closed:
             return
-        if line.startswith("-----"):
+        if line in _CHAINED:
+            self.said = self.code = ""
+        elif line.startswith("-----"):
             self.closed = True  # below it is what the test printed
         elif line.startswith("E   "):
             self.said = self.said or line[4:].strip()

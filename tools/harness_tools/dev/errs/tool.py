@@ -31,8 +31,8 @@ MESSAGE = 2_000
 DESCRIPTION = """\
 Find the errors and warnings in the output of compilers, linters and tests: one list with file, line, column, code, \
 severity and message, each once, without colours and source excerpts. Knows Go, GCC, Clang, rustc, cargo, tsc, ESLint, \
-.NET, MSVC, Python tracebacks, pytest, mypy, ruff, flake8, kotlinc, javac, Maven and what writes like them. \
-Give the text, or the id of the job whose output it is."""
+.NET, MSVC, pytest, mypy, ruff, flake8, kotlinc, javac, Maven, what is thrown in Python, Java, Node and .NET, and what \
+writes like them. Give the text, or the id of the job whose output it is."""
 
 
 def _canonical(value: object) -> object:
