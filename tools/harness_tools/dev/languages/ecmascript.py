@@ -93,9 +93,31 @@ def _variables(node: Node, scope: Scope) -> Iterable[Found]:
     constant = text_of(node.child_by_field_name("kind") or node)[:5] == "const"
     for part in children_of(node, "variable_declarator"):
         name, value = field_text(part, "name"), part.child_by_field_name("value")
-        if name.startswith(("{", "[")) or _is_require(value):
+        if _is_require(value):
             continue
-        yield _variable(node, part, name, value, scope, constant=constant)
+        pattern = part.child_by_field_name("name")
+        if pattern is None or not name.startswith(("{", "[")):
+            yield _variable(node, part, name, value, scope, constant=constant)
+            continue
+        for bound in _bound(pattern):
+            if _exporting(node) is not None or bound in (scope.exported or ()):  # the others are handles on something
+                yield _variable(node, part, bound, value, scope, constant=constant)
+
+
+def _bound(pattern: Node) -> Iterator[str]:
+    """The names that a pattern such as ``{ a, b: [c] }`` declares."""
+    if pattern.type in ("identifier", "shorthand_property_identifier_pattern"):
+        yield one_line(text_of(pattern))
+    elif pattern.type in _PARTS:
+        inner = pattern.child_by_field_name(_PARTS[pattern.type])
+        yield from _bound(inner) if inner is not None else ()
+    else:
+        for child in pattern.named_children:
+            yield from _bound(child)
+
+
+_PARTS = {"pair_pattern": "value", "assignment_pattern": "left", "object_assignment_pattern": "left"}
+"""Patterns of which one part declares names: the others are keys and defaults."""
 
 
 def _variable(node: Node, part: Node, name: str, value: Node | None, scope: Scope, *, constant: bool) -> Found:
@@ -128,13 +150,15 @@ def _statement(node: Node, scope: Scope) -> Iterable[Found]:
 
 def _assigned(node: Node) -> Iterator[Found]:
     left, right = field_text(node, "left"), node.child_by_field_name("right")
-    owner, _, name = left.rpartition(".")
+    owner, _, name = left.rpartition(".") if left != "module.exports" else ("exports", "", left)
     if owner not in ("exports", "module.exports") or right is None:
         return
+    body = right.child_by_field_name("body")
     if right.type in FUNCTIONS:
-        text = signature(node, right.child_by_field_name("body"))
-        yield Found(node, "function", "function", name, text)
-    elif right.type not in ("identifier", "member_expression"):
+        yield Found(node, "function", "function", name, signature(node, body))
+    elif right.type == "class":
+        yield Found(node, "type", "class", name, signature(node, body), inside=body)
+    elif name != left and right.type not in ("identifier", "member_expression"):
         yield Found(node, "variable", "variable", name, signature(node), value=one_line(text_of(right)))
 
 
@@ -147,6 +171,8 @@ def _default(node: Node, scope: Scope) -> Iterable[Found]:
     elif value is not None and value.type == "class":
         body = value.child_by_field_name("body")
         yield Found(node, "type", "class", "default", signature(node, body), inside=body)
+    elif value is not None and value.type not in ("identifier", "member_expression"):
+        yield Found(node, "variable", "variable", "default", signature(node), value=one_line(text_of(value)))
     declaration = node.child_by_field_name("declaration")
     for child in (declaration,) if declaration is not None else ():
         inner = child_of(child, *_DECLARATIONS) if child.type == "ambient_declaration" else child
@@ -171,6 +197,11 @@ _DECLARATIONS: dict[str, Handler] = {
 }
 
 
+def _unnamed(group: Group, kind: str, name: str) -> Handler:
+    """A member of an interface that has no name of its own."""
+    return lambda node, scope: (Found(node, group, kind, name, signature(node), type=_type_of(node)),)
+
+
 def _enum_member(node: Node, scope: Scope) -> Iterable[Found]:
     name = field_text(node, "name") if node.type == "enum_assignment" else one_line(text_of(node))
     if scope.kind == "enum":
@@ -188,6 +219,9 @@ OUTLINE = Outline(
         "public_field_definition": _found("field", "field"),
         "field_definition": _found("field", "field"),
         "property_signature": _found("field", "property"),
+        "index_signature": _unnamed("field", "index", "[]"),
+        "call_signature": _unnamed("function", "call", "()"),
+        "construct_signature": _unnamed("function", "constructor", "new"),
         "property_identifier": _enum_member,
         "enum_assignment": _enum_member,
     },
