@@ -66,10 +66,12 @@ async def test_a_new_file_has_the_list_that_its_directory_gives(tmp_path: Path) 
             assert os.getxattr(path, ACCESS) == os.getxattr(target.home / "another", ACCESS)
 
 
-async def test_a_cp_that_empties_the_new_file_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["8.13", "9.1"])
+async def test_a_cp_that_empties_the_new_file_changes_nothing(version: str, tmp_path: Path) -> None:
     programs = tmp_path / "old programs"
     programs.mkdir()
-    (programs / "cp").write_text('#!/bin/sh\nfor last; do :; done\n: >"$last"\n')
+    says = f'printf "cp (GNU coreutils) {version}\\nCopyright (C)"'
+    (programs / "cp").write_text(f'#!/bin/sh\n[ "$1" != --version ] || exec {says}\nfor last; do :; done\n: >"$last"\n')
     (programs / "cp").chmod(0o755)
     flavour = Flavour("old", ("sh", "-c", f'PATH="{programs}:$PATH"; exec sh "$@"', "sh"))
     async with open_file_target(flavour, tmp_path) as target:

@@ -55,6 +55,14 @@ _KINDS = {
     Refusal.DAMAGED: _Kind(FileError, "not all of the content arrived, nothing was changed", "try again"),
     Refusal.NO_DIGEST: _Kind(FileError, "the target cannot compute this kind of version", "read the file again"),
     Refusal.SLOW: _Kind(FileError, "did not end within 10 s", "read it with a command that stops"),
+    Refusal.UNLIKE: _Kind(
+        FileError, "nothing was changed, as it would lose an attribute", "write it with a command that may lose it"
+    ),
+    Refusal.FORBIDDEN: _Kind(
+        PermissionDenied,
+        "operation not permitted",
+        "it or its directory may be immutable or append-only (see lsattr), or sticky and another user's",
+    ),
 }
 
 _TEXTS = (
@@ -64,7 +72,7 @@ _TEXTS = (
     ("file too large", Refusal.NO_SPACE),
     ("hxf: no end", Refusal.SLOW),
     ("permission denied", Refusal.DENIED),
-    ("operation not permitted", Refusal.DENIED),
+    ("operation not permitted", Refusal.FORBIDDEN),
     ("no such file", Refusal.MISSING),
     ("nonexistent directory", Refusal.MISSING),
     ("directory nonexistent", Refusal.MISSING),
@@ -77,7 +85,7 @@ _TEXTS = (
 _ERRNO = {
     errno.ENOENT: Refusal.MISSING,
     errno.EACCES: Refusal.DENIED,
-    errno.EPERM: Refusal.DENIED,
+    errno.EPERM: Refusal.FORBIDDEN,
     errno.EISDIR: Refusal.IS_DIRECTORY,
     errno.ENOTDIR: Refusal.NOT_DIRECTORY,
     errno.EEXIST: Refusal.EXISTS,
@@ -95,9 +103,11 @@ def shown(path: str) -> str:
 def file_error(path: str, exit_code: int, stderr: bytes, target: object) -> FileError:
     """The exception for a script that ended with ``exit_code``."""
     reason = _refusal(exit_code, stderr)
-    if reason is not None:
+    if reason is not None and reason is not Refusal.UNLIKE:
         return _build(reason, path, target)
     last = stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if reason is Refusal.UNLIKE:
+        return _build(reason, path, target, f" ({last})")
     return FileError(f"{shown(path)}: {last or f'failed with exit code {exit_code}'}", target=target)
 
 
@@ -110,12 +120,13 @@ def local_error(path: str, error: OSError) -> FileError:
 
 
 def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
-    if exit_code in _KINDS:
-        return Refusal(exit_code)
     text = stderr.decode("utf-8", "replace").lower()
-    return next((reason for words, reason in _TEXTS if words in text), None)
+    told = next((reason for words, reason in _TEXTS if words in text), None)
+    if exit_code == Refusal.UNLIKE and told is Refusal.NO_SPACE:
+        return told
+    return Refusal(exit_code) if exit_code in _KINDS else told
 
 
-def _build(reason: Refusal, path: str, target: object) -> FileError:
+def _build(reason: Refusal, path: str, target: object, detail: str = "") -> FileError:
     kind = _KINDS[reason]
-    return kind.error(f"{shown(path)}: {kind.text}", target=target, hint=kind.hint)
+    return kind.error(f"{shown(path)}: {kind.text}{detail}", target=target, hint=kind.hint)

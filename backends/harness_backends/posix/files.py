@@ -7,8 +7,8 @@ held shell in pieces where the target gives no second channel. What can be known
   or the new. ``append`` writes at the end of the file itself (``O_APPEND``): a full disk may leave a part of it.
 * ``expect`` is compared under a lock that every harness takes, so that of two writers who expect the same version one
   wins. A program that is not harness does not know the lock.
-* A replaced file keeps its permissions, and its owner where the target's user may set it; other hard links to the old
-  file keep the old content, and access control lists and extended attributes are those of a new file.
+* A replaced file keeps its permissions, and its owner where the target's user may set it, and where ``cp`` is GNU's its
+  access control list, label and extended attributes; other hard links to the old file keep the old content.
 """
 
 from __future__ import annotations

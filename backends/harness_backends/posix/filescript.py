@@ -43,6 +43,8 @@ class Refusal(IntEnum):
     NO_DIGEST = 85
     SLOW = 86
     BIG = 87
+    UNLIKE = 88
+    FORBIDDEN = 89
 
 
 PATH_LIBRARY = r"""

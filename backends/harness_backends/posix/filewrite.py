@@ -10,10 +10,17 @@ before, and only its stamp is compared under the lock) and counts as left behind
 is believed when it failed five times with no lock to be seen: once, others took it and left it. Only who appends to a
 file in a directory that they may not write to cannot make one; ``flock`` on the directory is the best that is left.
 
-The group's bits of a file with an access control list are the list's mask: without the list the group would be allowed
-what others were. A new file has the list that its directory gives to new files, and then no umask counts. So the old
-file's list, or that it has none, is kept by the ``cp`` of GNU, which goes with an ``ls`` that shows lists. The size is
-looked at again: the first versions of ``cp --attributes-only`` emptied the file.
+The new file shall differ from the old one in its content alone. Permissions, the access control list (the group's bits
+of a file that has one are its mask), the security label and other extended attributes are taken over by ``cp`` of GNU,
+which lists and labels go with, in one process; before 8.20 it may empty the file, and is not used. Without it the bits
+are kept, and a list that ``ls`` shows is an error where GNU's tools, too old, show it. What ``cp`` may not set:
+
+* Capabilities and the signature of IMA belong to the old content. The kernel takes the first away with any write.
+* A file system that takes no attributes (*not supported*; so are labels where one is given to the whole mount, as in
+  containers) has none to lose. The label is compared, all the same: a file with another one can lock people out.
+* Anything else, ``user.*`` above all, stops the write.
+
+A new file has the list that its directory gives to new files, and then no umask counts.
 """
 
 from __future__ import annotations
@@ -177,9 +184,9 @@ hxf_current() {
   esac
 }
 hxf_dress() {
-  if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; fi
   if [ "$created" = 1 ]; then
-    [ -n "$permissions" ] || hxf_listed || chmod =rw "$stage" || exit 1
+    if [ -n "$permissions" ]; then chmod "$permissions" "$stage" || exit 1; return 0; fi
+    hxf_listed || chmod =rw "$stage" || exit 1
     return 0
   fi
   set -- $(hxf_stat "$real")
@@ -189,7 +196,7 @@ hxf_dress() {
     chgrp "${owner#*:}" "$stage" 2>/dev/null
     clear=1
   fi
-  if hxf_listed; then hxf_relist; else chmod "${permissions:-$bits}" "$stage" || exit 1; fi
+  "hxf_liken_$hxf_cp"
   [ -z "$clear" ] || chmod ug-s "$stage"
 }
 hxf_listed() {
@@ -198,15 +205,36 @@ $(ls -ld "$real" "$stage" 2>/dev/null)" in *'
 -'?????????+*) return 0 ;; esac
   return 1
 }
-hxf_relist() {
-  why=$(cp --attributes-only --preserve=mode "$real" "$stage" 2>&1) || {
-    ! cp --version >/dev/null 2>&1 || { printf '%s\n' "$why" >&2; exit 1; }
-    chmod "$bits" "$stage" || exit 1
-  }
-  set -- $(hxf_stat "$stage")
-  [ "$3" = "$size" ] || exit 84
-  [ -z "$permissions" ] || chmod "$permissions" "$stage" || exit 1
+hxf_liken_plain() { chmod "${permissions:-$bits}" "$stage" || exit 1; }
+hxf_liken_old() {
+  ! hxf_listed || hxf_fail 'its access control list cannot be kept: cp is too old'
+  case $(ls -ld "$real") in ??????????.*) chcon --reference="$real" "$stage" || exit 1 ;; esac
+  hxf_liken_plain
 }
+hxf_liken_new() {
+  if hxf_like mode,xattr; then
+    [ -z "$permissions" ] || hxf_liken_plain
+    return 0
+  fi
+  told=$(printf '%s\n' "$why" | grep -v -e 'Operation not supported' -e 'built without' -e 'for reading: Permission' \
+    -e "setting attribute 'security\.\(capability\|ima\|selinux\)' for") && hxf_fail "$told"
+  told=$why
+  hxf_like mode || ! hxf_listed || hxf_fail "$told"
+  set -- $(stat -c %C "$real" "$stage" 2>/dev/null)
+  [ "$1" = "$2" ] || hxf_fail "its security label $1 cannot be kept: $told"
+  hxf_liken_plain
+}
+hxf_like() {
+  why=$(cp --attributes-only --preserve="$1" "$real" "$stage" 2>&1) || return 1
+  [ -s "$stage" ] || [ "$size" = 0 ] || exit 84
+}
+hxf_fail() { printf '%s\n' "$1" >&2; exit 88; }
+hxf_cp=new
+case $(cp --version 2>/dev/null </dev/null) in
+  *coreutils\)' '[0-7].* | *coreutils\)' 8.'[0-9][!0-9]* | *coreutils\)' 8.1'[0-9]*) hxf_cp=old ;;
+  'cp ('* | 'cp '[0-9]*) ;;
+  *) hxf_cp=plain ;;
+esac
 hxf_overwrite() {
   hxf_dress
   if [ "$expect" = none ]; then hxf_claim 76; else mv -f "$stage" "$real" || exit 1; fi
