@@ -90,8 +90,8 @@ class PlainGetter(Getter):
         try:
             async with httpx.AsyncClient(transport=_Transport(self._pool(context, url)), trust_env=False) as client:
                 await _receive(client, url, headers, received, partial(self._read, most))
-        except httpx.InvalidURL as error:
-            raise WebFailure("bad_url", f"it cannot be fetched: {error}") from error
+        except httpx.InvalidURL as error:  # the client reads where a redirect leads to
+            raise WebFailure("bad_redirect", f"{url} redirects to what is not fetched: {error}") from error
         except (httpx.HTTPError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise WebFailure("unreachable", f"{url.host} could not be fetched from: {_reason(error)}") from error
         except (httpcore.ProxyError, httpcore.UnsupportedProtocol, ssl.SSLError) as error:
