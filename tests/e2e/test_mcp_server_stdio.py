@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,27 @@ def test_a_client_that_reads_nothing_does_not_keep_the_server(home: Home) -> Non
         server.process.wait(LIMIT)
         assert server.process.returncode == 0
         server.end()
+
+
+def test_two_requests_with_one_id_never_run_at_once(home: Home, tmp_path: Path) -> None:
+    with Raw(home) as raw:
+        raw.say(call(1, f"touch {tmp_path}/runs; until [ -e {tmp_path}/gate ]; do sleep 0.05; done; echo first"))
+        raw.say(call(1, f"touch {tmp_path}/second"), call(2, "echo other"))
+        refused = raw.hear()
+        assert (refused["id"], "still being answered" in refused["error"]["message"]) == (None, True)
+        assert raw.hear()["id"] == 2
+        (tmp_path / "gate").touch()
+        assert raw.hear()["result"]["structuredContent"]["stdout"] == "first\n"
+        raw.say(call(1, "sleep 300.72"))
+        while not running("sleep 300.72"):
+            time.sleep(0.01)  # a process of the server's has to begin: it cannot signal
+        raw.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        raw.say(call(1, "echo again"))
+        while (answer := raw.hear())["id"] is None:  # the cancelled one is still being ended
+            raw.say(call(1, "echo again"))
+        assert answer["result"]["structuredContent"]["stdout"] == "again\n"
+    assert not running("sleep 300.72")
+    assert not (tmp_path / "second").exists()
 
 
 def test_rubbish_on_the_input_is_answered_and_survived(home: Home) -> None:

@@ -128,7 +128,8 @@ async def opened() -> AsyncIterator[tuple[Pipes, Any, Any]]:
 
 async def test_messages_come_in_order_however_they_are_cut() -> None:
     async with opened() as (client, incoming, _):
-        for piece in (PING[:7], PING[7:] + b"\n\n" + PING + b"\n", b"  \n"):
+        other = PING.replace(b'"id":1', b'"id":2')
+        for piece in (PING[:7], PING[7:] + b"\n\n" + other + b"\n", b"  \n"):
             client.say(piece)
         got = [await incoming.receive() for _ in range(2)]
         assert [item.message.method for item in got] == ["ping", "ping"]

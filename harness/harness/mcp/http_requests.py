@@ -21,10 +21,12 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
+from .answering import Answering
+
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
-__all__ = ["Answering", "AnswersSeen", "RequestsSeen", "request_id_of", "unheard_of", "with_unheard"]
+__all__ = ["AnswersSeen", "RequestsSeen", "request_id_of", "unheard_of", "with_unheard"]
 
 UNHEARD = "harness.unheard"
 """Under this name the scope of a request has what is set when its connection has ended before its answer."""
@@ -48,24 +50,6 @@ def with_unheard(scope: Mapping[str, Any], unheard: anyio.Event) -> dict[str, An
 def unheard_of(request: Any) -> anyio.Event | None:
     """What is set when nobody listens for the answer to this request; None where the transport does not say."""
     return getattr(request, "scope", {}).get(UNHEARD)
-
-
-class Answering:
-    """The ids of a session's requests that have no answer yet."""
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-
-    def begin(self, request_id: str) -> bool:
-        """Take an id; False when a request with it is still being answered."""
-        if request_id in self._ids:
-            return False
-        self._ids.add(request_id)
-        return True
-
-    def end(self, request_id: str) -> None:
-        """It was answered, or refused before it was begun."""
-        self._ids.discard(request_id)
 
 
 class AnswersSeen:

@@ -17,7 +17,8 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..errors import HarnessError
-from .http_requests import Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard
+from .answering import TAKEN, Answering
+from .http_requests import AnswersSeen, RequestsSeen, request_id_of, with_unheard
 from .server import ClientSession
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class _Session:
         first = await receive()  # the whole body: the limit of its length has gathered it
         request_id = request_id_of(first.get("body", b"")) if scope["method"] == "POST" else None
         if request_id is not None and not self.answering.begin(request_id):
-            reason = "a request with this id is still being answered; nothing was run"
-            await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, reason)
+            await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, TAKEN)
             return
         status, unheard = _Status(send), anyio.Event()
         try:
@@ -55,7 +55,7 @@ class _Session:
             await self.transport.handle_request(known, _after(first, receive), status)
         finally:
             unheard.set()
-            if request_id is not None and status.bad:
+            if request_id is not None and not status.begun:
                 self.answering.end(request_id)
 
 
@@ -157,17 +157,18 @@ async def http_sessions(
 
 
 class _Status:
-    """Passes an answer on, and knows whether it was a good one."""
+    """Passes an answer on, and knows what kind of one it was."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.good = False
-        self.bad = False
+        self.begun = False
+        """A request is being answered: what was refused, or was no request after all, has another status."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.good = message["status"] < 400
-            self.bad = not self.good
+            self.begun = message["status"] == 200
         await self._send(message)
 
 

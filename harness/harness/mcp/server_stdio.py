@@ -21,9 +21,10 @@ import anyio
 import mcp_types as types
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
+from .answering import TAKEN, Answering
 from .client_lines import LineSplitter, TooLong
 
 __all__ = ["MAX_MESSAGE", "Refusal", "Wire", "claimed_stdio", "stdio_streams"]
@@ -81,17 +82,17 @@ async def stdio_streams(
     """The messages of a client, and a way to answer. The first stream ends when the client goes."""
     into, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    finished = anyio.Event()
+    finished, answering = anyio.Event(), Answering()
 
     async def write() -> None:
         with writing:
-            await _write_all(wire.outgoing, out_of)
+            await _write_all(wire.outgoing, out_of, answering)
         finished.set()
         reading.cancel()  # nobody hears our answers any more
 
     async def read() -> None:
         with into, reading:
-            await _read_all(wire.incoming, into, outgoing.clone())
+            await _read_all(wire.incoming, into, outgoing.clone(), answering)
 
     reading = anyio.CancelScope()
     writing = anyio.CancelScope(shield=True)  # a signal ends the server, and the last answers are still sent
@@ -111,19 +112,23 @@ async def stdio_streams(
 
 
 async def _read_all(
-    descriptor: int, into: MemoryObjectSendStream[Incoming], answers: MemoryObjectSendStream[SessionMessage]
+    descriptor: int,
+    into: MemoryObjectSendStream[Incoming],
+    answers: MemoryObjectSendStream[SessionMessage],
+    answering: Answering,
 ) -> None:
     splitter = LineSplitter(MAX_MESSAGE)
     async with answers:
         while chunk := await _read_some(descriptor):
             for line in splitter.feed(chunk):
-                await _hand_on(line, into, answers)
+                await _hand_on(line, into, answers, answering)
 
 
 async def _hand_on(
     line: bytes | TooLong,
     into: MemoryObjectSendStream[Incoming],
     answers: MemoryObjectSendStream[SessionMessage],
+    answering: Answering,
 ) -> None:
     if isinstance(line, bytes) and not line.strip():
         return
@@ -131,8 +136,21 @@ async def _hand_on(
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the server is ending
         if isinstance(message, Refusal):
             await answers.send(SessionMessage(message.answer))
-        else:
+        elif not isinstance(message, types.JSONRPCRequest):
             await into.send(SessionMessage(message))
+        elif answering.begin(str(message.id)):
+            await into.send(SessionMessage(message, _until_cancelled(str(message.id), answering)))
+        else:
+            await answers.send(SessionMessage(_refusal(INVALID_REQUEST, TAKEN).answer))
+
+
+def _until_cancelled(request_id: str, answering: Answering) -> ServerMessageMetadata:
+    """One that is cancelled is never answered, and frees its id all the same."""
+
+    async def cancelled() -> None:
+        answering.end(request_id)
+
+    return ServerMessageMetadata(on_request_unanswered=cancelled)
 
 
 def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
@@ -169,9 +187,13 @@ def _refusal(code: int, message: str, sender: str | int | None = None) -> Refusa
     return Refusal(types.JSONRPCError(jsonrpc="2.0", id=sender, error=types.ErrorData(code=code, message=message)))
 
 
-async def _write_all(descriptor: int, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write_all(
+    descriptor: int, messages: MemoryObjectReceiveStream[SessionMessage], answering: Answering
+) -> None:
     async with messages:
         async for message in messages:
+            if isinstance(message.message, types.JSONRPCResponse | types.JSONRPCError):
+                answering.end(str(message.message.id))
             try:
                 await _write(descriptor, encode_message(message.message))
             except OSError as error:
