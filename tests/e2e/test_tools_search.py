@@ -278,6 +278,11 @@ UNALIKE: list[tuple[str, bytes, bytes]] = [
     (".rgignore", b"a.txt\n", b"a.txt b.txt c.log sub./d.txt"),
     ("sub./.rgignore", b"*\n", b"a.txt b.txt c.log sub./d.txt"),
     ("../.rgignore", b"*\n", b"a.txt b.txt c.log sub./d.txt"),
+    (".gitignore", b"a[!x]txt\n*.log\nsub.[!x]d.txt\n", b"b.txt sub./d.txt"),
+    (".gitignore", b"[[:alpha:]].txt\n", b"c.log"),
+    (".gitignore", b"a.txt\t\n*.log\n", b"a.txt b.txt sub./d.txt"),
+    ("dir\n/.gitignore", b"*", b"a.txt b.txt c.log sub./d.txt"),
+    ("../.gitignore -> tree/c.log", b"*.txt\n", b"a.txt b.txt c.log sub./d.txt"),
     ("../.gitignore", b"tree/{a,b}.txt\n*.log\n", b"a.txt b.txt sub./d.txt"),
 ]
 ALIKE: list[tuple[str, bytes, bytes]] = [
@@ -291,12 +296,12 @@ async def test_ignore_files_that_rg_reads_otherwise_than_git_are_read_as_git_doe
     async with connect("local:") as execution:
         for number, (name, content, expected) in enumerate([*UNALIKE, *ALIKE]):
             top = tmp_path / str(number) / "tree"
-            for directory in ("sub.", "dist", ".hid"):
+            for directory in ("sub.", "dist", ".hid", *(["dir\n"] if name.startswith("dir\n") else [])):
                 (top / directory).mkdir(parents=True)
             (top / "../.git").mkdir()
             link, _, leads = name.partition(" -> ")
             for file in ("a.txt", "b.txt", "c.log", "sub./d.txt"):
-                (top / file).write_bytes(b"needle\n" + content * (file == leads))
+                (top / file).write_bytes(b"needle\n" + content * leads.endswith(file))
             if leads:
                 (top / link).symlink_to(leads)
             else:
@@ -307,6 +312,59 @@ async def test_ignore_files_that_rg_reads_otherwise_than_git_are_read_as_git_doe
             names = [item["path"] for item in data["results"]]  # type: ignore[index,union-attr]  # as documented
             assert names == expected.decode().split(), (name, content)
             assert data["engine"] == ("grep" if number < len(UNALIKE) else "rg"), (name, content)
+
+
+STARTS: list[tuple[str, dict[str, Any], str]] = [
+    ("a/b/**", {}, "a/b/c/z.txt a/b/x.txt"),
+    ("./a//b/*.txt", {}, "a/b/x.txt"),
+    ("{a/b,a/link}/*.txt", {}, "a/b/x.txt"),
+    ("a/link/**", {}, ""),
+    ("a/out/**", {}, ""),
+    ("a/out/**", {"no_default_excludes": True}, "a/out/y.txt"),
+    ("a/own/*.txt", {}, "a/own/g.txt"),
+    ("a/x&'y/**", {}, "a/x&'y/n.txt"),
+    ("a/.h/**", {"include_hidden": True}, "a/.h/h.txt"),
+    ("a/dist/**", {}, ""),
+    ("a/none/**", {}, ""),
+    ("a/b/x.txt/**", {}, ""),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("repository", ["", ".git", "../.git"])
+async def test_a_search_begins_at_the_directory_that_its_pattern_begins_with(
+    tmp_path: Path, engine: str, repository: str
+) -> None:
+    top = tmp_path / "above" / "tree"
+    names = "b/x.txt b/i.txt b/j.txt b/k.txt b/c/z.txt out/y.txt own/g.txt x&'y/n.txt .h/h.txt dist/d.txt l.txt"
+    for name in ["vendor/v.txt", *(f"a/{name}" for name in names.split(" "))]:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("needle\n")
+    (top / "a/link").symlink_to("b")
+    (top / "a/own/.git").mkdir()
+    (top.parent / ".gitignore").write_text("k.txt\n")
+    (top / ".gitignore").write_text("a/b/i*\ng.txt\n")
+    (top / "a/.gitignore").write_text("/b/j.txt\nout/\n")
+    if repository:
+        (top / repository).mkdir()
+    kept = ["a/b/k.txt"] if repository != "../.git" else []
+    async with searching(engine, tmp_path) as execution:
+        made = executor(execution, top)
+        for pattern, more, expected in STARTS:
+            found = await call(made, "glob", pattern=pattern, sort="name", **more)
+            data = found.result.data
+            assert isinstance(data, dict)
+            also = kept if "b/x.txt" in expected else []
+            assert data["files"] == sorted([*expected.split(), *also]), pattern
+            assert "vendor" not in str(data["skipped"]) or data["engine"] == "walk", pattern
+            lines = await call(
+                made, "grep", pattern="needle", include=pattern, output_mode="files_with_matches", **more
+            )
+            data = lines.result.data
+            assert isinstance(data, dict)
+            paths = [item["path"] for item in data["results"]]  # type: ignore[index,union-attr]  # as documented
+            assert paths == sorted([*expected.split(), *also]), pattern
+            assert data["complete"]
 
 
 async def test_where_rg_would_leave_out_too_much_it_is_said_how_to_search_all(

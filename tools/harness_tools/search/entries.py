@@ -15,18 +15,18 @@ from harness.errors import FileError
 from harness.results import DirEntry, FileStat
 from harness.toolkit import ToolContext
 
-from .frames import Tree, count_of, plain, read_tree, text_of
+from .frames import Tree, count_of, learn_rules, plain, read_tree, text_of
 from .halves import in_halves
-from .ignoring import Ignored, parse_ignore
+from .ignoring import IGNORE_LIMIT, Ignored
 from .target import ask, can_search
 from .treescripts import (
     EXCLUDED,
-    IGNORE_LIMIT,
     TreeQuery,
     enter,
     find_expression,
     find_words,
     framed_errors,
+    go_down,
     ignore_above,
 )
 
@@ -90,7 +90,8 @@ def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> st
     types = " -o ".join(f"-type {kind}" for kind in kinds)
     below = "! -name . " if "d" in kinds else ""  # the top itself is a directory
     described = [(f"{below}\\( {types} \\)", f"-printf {shlex.quote(printf)}")]
-    words = in_halves(find_expression(query, described)) if query.depth is None else find_words(query, described)
+    whole = find_expression(query, described)
+    words = in_halves(whole, query.origin) if query.depth is None else find_words(query, described)
     stats = [(f"{below}-type {kind}", f"-exec sh -c {shlex.quote(stat)} sh {kind} {{}} +") for kind in kinds]
     portable = find_words(query, stats)
     links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if details else ""
@@ -100,13 +101,14 @@ if find . -prune -printf '' >/dev/null 2>&1; then
 else
   {portable}
 fi{links}"""
-    above = ignore_above(contents=True) if query.excludes else ""
+    above = ignore_above() if query.excludes else ""
     only = f"""\
 if [ -n "$only" ]; then
   printf 'O\\0'; sh -c {shlex.quote(stat)} sh f "$only"; printf '\\0E0\\0'; exit 0
 fi
 """
-    return enter(query) + only + above + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
+    start = f"{go_down(query)}[ -z \"$nowhere\" ] || {{ printf '\\0E0\\0'; exit 0; }}\n" if query.start else ""
+    return enter(query) + only + above + start + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
 
 
 def read_entries(output: bytes, query: TreeQuery) -> Listing:
@@ -218,7 +220,8 @@ async def _learn_rules(ctx: ToolContext, walked: list[DirEntry], tree: Tree) -> 
 
 async def _learn_file(ctx: ToolContext, tree: Tree, directory: str, path: str) -> None:
     with contextlib.suppress(FileError):  # what cannot be read leaves nothing out
-        tree.rules[directory] = parse_ignore((await ctx.execution.read_file(path, limit=IGNORE_LIMIT)).text)
+        if (await ctx.execution.stat(path, follow=False)).type == "file":
+            learn_rules(tree, directory, (await ctx.execution.read_file(path, limit=IGNORE_LIMIT)).data)
 
 
 async def _learn_above(ctx: ToolContext, tree: Tree) -> None:

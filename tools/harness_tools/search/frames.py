@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from harness.toolkit import ToolResult
 
-from .ignoring import Ignored, IgnoreRule, parse_ignore
+from .ignoring import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
 
-__all__ = ["Tree", "count_of", "frames_of", "plain", "read_tree", "refusal_of", "text_of"]
+__all__ = ["Tree", "count_of", "frames_of", "learn_rules", "plain", "read_tree", "refusal_of", "text_of"]
 
 
 @dataclass(slots=True)
@@ -83,13 +83,21 @@ def read_tree(output: bytes, limit: int | None = None) -> Tree:
             tree.paths.append(frame)
         elif letter in b"IP" and letter:
             directory = plain(posixpath.dirname(rest)) if letter == b"I" else text_of(rest) or "/"
-            tree.rules["" if directory == "." else directory] = parse_ignore(text_of(next(frames, b"")))
+            learn_rules(tree, "" if directory == "." else directory, next(frames, b""))
         elif letter == b"N":
             directory = plain(posixpath.dirname(rest))
             tree.repositories.add("" if directory == "." else directory)
         else:
             _take(tree, letter, rest)
     return tree
+
+
+def learn_rules(tree: Tree, directory: str, content: bytes) -> None:
+    """Take what an ignore file says; of one that was cut, whole lines."""
+    if len(content) >= IGNORE_LIMIT:
+        content = content[: content.rfind(b"\n") + 1]
+        tree.unreadable += 1
+    tree.rules[directory] = parse_ignore(text_of(content))
 
 
 def _take(tree: Tree, letter: bytes, rest: bytes) -> None:
@@ -102,7 +110,7 @@ def _take(tree: Tree, letter: bytes, rest: bytes) -> None:
     elif letter == b"X":
         tree.refusal = text_of(rest)
     elif letter == b"E":
-        tree.unreadable, tree.is_whole = count_of(rest), True
+        tree.unreadable, tree.is_whole = tree.unreadable + count_of(rest), True
     elif letter:
         tree.other.setdefault(letter.decode("latin-1"), []).append(rest)
 

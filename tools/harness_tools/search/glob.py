@@ -91,7 +91,7 @@ class Glob(Tool[_Arguments]):
             excludes=not args.no_default_excludes,
             rough_names=pattern.rough_names,
             depth=pattern.depth,
-        )
+        ).starting(pattern.start)
         listing = await list_tree(ctx, query, "fl")
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.toolkit import ToolContext
@@ -57,7 +57,7 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
         return None
     engine = text_of(tree.other.get("V", [b""])[0])
     counted, is_cut = counts_of(tree, LISTED)
-    files = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine))
+    files = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine, query.tree.start))
     limit = lines_limit(query)
     lines = lines_of(tree.other.get("C", [b""])[0], limit)
     found = Found(engine, tree, files, {}, is_cut)
@@ -70,11 +70,15 @@ async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Foun
     return found
 
 
-def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str) -> list[Counted]:
+def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str, start: Sequence[str]) -> list[Counted]:
     if "O" in tree.other:
         return counted
-    ignored = tree.ignored if engine != "rg" else None  # it has done this itself
-    return [file for file in counted if wanted(file.path) and not (ignored and ignored.leaves_out(file.path))]
+    ignored = tree.ignored
+    if start and ignored.leaves_out("/".join(start), is_dir=True):
+        return []
+    if engine == "rg":  # it has done the rest itself
+        return [file for file in counted if wanted(file.path)]
+    return [file for file in counted if wanted(file.path) and not ignored.leaves_out(file.path)]
 
 
 def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:

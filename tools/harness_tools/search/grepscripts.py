@@ -8,13 +8,14 @@ characters are left out. Frames besides the tree's: ``V`` what searches, ``L`` t
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 
 from .dialects import extended, rust
 from .patterns import rough_name
 from .regexes import Expression
-from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, ignore_above
+from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, go_down, ignore_above
 from .unalike import find_unalike
 
 __all__ = ["LINE", "LISTED", "GrepQuery", "grep_script", "lines_limit"]
@@ -52,12 +53,12 @@ def lines_limit(query: GrepQuery) -> int:
 
 def grep_script(query: GrepQuery, *, named: bool = False) -> str:
     """The script. ``named``: show lines of the files that standard input names, as the counts name them."""
-    above = ignore_above(contents=True) if query.tree.excludes else "repo=\n"
+    above = ignore_above() if query.tree.excludes else "repo=\n"
     listing = "list=$(cat)" if named else f"list=$( {_counting(query)} | sort | head -c {LISTED} )"
     told = "" if named else _telling()
     shown = _showing(query) if query.lines else ""
     body = f"{{ {listing}\n{told}{shown}\n}} 4>&1"
-    return enter(query.tree) + _engine(query) + above + framed_errors(body)
+    return enter(query.tree) + above + go_down(query.tree) + _engine(query) + framed_errors(body)
 
 
 def _engine(query: GrepQuery) -> str:
@@ -66,7 +67,7 @@ def _engine(query: GrepQuery) -> str:
     edges = "printf 'a bc\\n' | grep -E '\\bbc' >/dev/null 2>&1 && " if query.expression.has_edges else ""
     words = f"{_rg_options(query)} {_rg_walk(query)}"
     rg = (
-        f'if [ -z "$only" ] && command -v rg >/dev/null 2>&1; then\n{find_unalike(query.tree)}'
+        f'if [ -z "$only$nowhere" ] && command -v rg >/dev/null 2>&1; then\n{find_unalike(query.tree)}'
         f'  if [ -z "$blocked" ]; then rg {words} -c -e "$rgp" -- /dev/null >/dev/null 2>&1\n'
         "    [ $? -eq 1 ] && engine=rg; fi; fi\n"
     )
@@ -81,6 +82,7 @@ def _engine(query: GrepQuery) -> str:
         f"{rg}{'' if query.expression.multiline else grep}"
         "[ -n \"$engine\" ] || { printf 'Xengine\\0'; exit 0; }\n"
         "printf 'V%s\\0' \"$engine\"\n"
+        "[ -z \"$nowhere\" ] || { printf 'L\\0\\0E0\\0'; exit 0; }\n"
         "if [ -n \"$only\" ]; then printf 'O\\0'\n"
         "  [ \"$(tr -dc '\\000' <\"$only\" | head -c 1 | wc -c)\" -eq 0 ] || printf 'B\\0'; fi\n"
     )
@@ -120,14 +122,29 @@ def _counting(query: GrepQuery) -> str:
     grep = f'xargs -0 grep --null -I -E{folds} -e "$P"'
     join = 'sed -e :a -e "/$A/!{" -e N -e "s/\\n/$B/" -e ba -e \'}\''
     kept = f" | {_TEXTS_ONLY}" if query.expression.multiline else ""
-    parents = '$( [ -n "$repo" ] || printf %s --no-ignore-parent )'
     return f"""
 case $engine$null$only in
-  (rg*) rg {_rg_options(query)} {_rg_walk(query)} {parents} -c -e "$rgp" -- . | tr '\\000' '\\001' | {join}{kept} ;;
+  (rg*) {_rg_counting(query)} | tr '\\000' '\\001' | {join}{_below(query.tree)}{kept} ;;
   (grep1*) if [ -n "$only" ]; then printf '%s\\0' "$only"; else {files}; fi |
     {grep} -l -- /dev/null | {grep} -c -H -- /dev/null | tr '\\000' '\\001' | {join} | grep -v "${{A}}0\\$" ;;
   (*) {_plainly(query, folds)} ;;
 esac"""
+
+
+def _rg_counting(query: GrepQuery) -> str:
+    """``rg`` where the search begins: given a path, it would take the rules above for those of another directory."""
+    words = f"{_rg_options(query)} {_rg_walk(query)}"
+    if query.tree.start:
+        return f'( cd "$from" && rg {words} -c -e "$rgp" -- . )'
+    return f'rg {words} $( [ -n "$repo" ] || printf %s --no-ignore-parent ) -c -e "$rgp" -- .'
+
+
+def _below(tree: TreeQuery) -> str:
+    """Make names that begin with ``./`` those of files below where the search begins."""
+    if not tree.start:
+        return ""
+    path = re.sub("([&/])", r"\\\1", "/".join([".", *tree.start]))
+    return " | sed " + shlex.quote(rf"s/^\./{path}/")
 
 
 def _plainly(query: GrepQuery, folds: str) -> str:

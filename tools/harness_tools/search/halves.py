@@ -19,8 +19,8 @@ MOST = 1_000
 
 _DEAL = f"""\
 walk() {{ eval "$walk"; }}
-if [ $# -lt {FEW} ] && [ "$below" = './*' ]; then
-  below='./*/*'; export below
+if [ $# -lt {FEW} ] && [ "$below" = "$base/*" ]; then
+  below="$base/*/*"; export below
   walk "$@" -maxdepth 1 -type d -path "$below" -exec sh -c 'eval "$deal"' sh {{}} + -o
   exit
 fi
@@ -33,16 +33,16 @@ done
 if [ -z "$two" ]; then walk "$@"; else eval "walk $two" | {{ eval "walk $one"; cat; }}; fi"""
 
 
-def in_halves(expression: str) -> str:
-    """``find . EXPRESSION`` for a ``find`` that has ``-maxdepth``: what it prints comes in another order.
+def in_halves(expression: str, origin: str = ".") -> str:
+    """``find ORIGIN EXPRESSION`` for a ``find`` that has ``-maxdepth``: what it prints comes in another order.
 
-    The expression must hold for a directory where the search begins as it does below ``.``: by its name or its path,
-    not by its depth.
+    ``origin`` is a word of the shell, without a letter that is more than itself to ``-path``. The expression must hold
+    for a directory where the search begins as it does below ``origin``: by its name or its path, not by its depth.
     """
     if len(expression.encode("utf-8", "surrogateescape")) > LONGEST:
-        return f"find . {expression}"
+        return f"find {origin} {expression}"
     walk = f'find "$@" {expression}'
     return f"""\
-walk={shlex.quote(walk)} deal={shlex.quote(_DEAL)} below='./*'; export walk deal below
-  set -- . -maxdepth 1 -type d -path "$below" -exec sh -c 'eval "$deal"' sh {{}} + -o
+walk={shlex.quote(walk)} deal={shlex.quote(_DEAL)} base={origin}; below="$base/*"; export walk deal below base
+  set -- "$base" -maxdepth 1 -type d -path "$below" -exec sh -c 'eval "$deal"' sh {{}} + -o
   eval "$walk\""""

@@ -11,20 +11,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .patterns import bracket_end, name_matcher, names_match
+from .gitnames import Names, anchored_names, bytewise, last_name
+from .patterns import names_match
 
-__all__ = ["IgnoreRule", "Ignored", "parse_ignore"]
+__all__ = ["IGNORE_LIMIT", "NUL", "IgnoreRule", "Ignored", "parse_ignore"]
 
-RULES = 5_000
-"""Patterns that are read of one file."""
+IGNORE_LIMIT = 64 << 10
+"""Bytes of one ``.gitignore`` that are read."""
+NUL = "\x01"
+"""Written for it in texts of the target: a line ends there."""
 _SPECIAL = frozenset("*?[\\")
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRule:
-    """One line: ``names`` are compared with the path below the file's directory, or with the last name alone."""
+    """One line: its ``readings`` are compared with the path below the file's directory, or with the last name alone."""
 
-    names: tuple[re.Pattern[str] | None, ...]
+    readings: tuple[Names, ...]
     anchored: bool
     keeps: bool
     directories_only: bool
@@ -35,56 +38,32 @@ class IgnoreRule:
         """Whether the line is about a path below the file's directory."""
         if self.directories_only and not is_dir:
             return False
-        return names_match(self.names, names if self.anchored else names[-1:])
+        compared = names if self.anchored else names[-1:]
+        return any(names_match(reading, compared) for reading in self.readings)
 
 
 def parse_ignore(text: str) -> tuple[IgnoreRule, ...]:
     """The rules of a file, in their order. A line that is no pattern is left out, as git does."""
-    lines = (_rule(line) for line in text.removeprefix("\ufeff").split("\n")[:RULES])
+    lines = (_rule(line) for line in bytewise(text.removeprefix("\ufeff")).split("\n"))
     return tuple(rule for rule in lines if rule is not None)
 
 
 def _rule(line: str) -> IgnoreRule | None:
-    text = _trimmed(line.removesuffix("\r"))
+    text = _trimmed(line.removesuffix("\r").partition(NUL)[0])
     if not text or text.startswith("#"):
         return None
     keeps = text.startswith("!")
     text = text[keeps:]
     directories_only = text.endswith("/")
     text = text[:-1] if directories_only else text
-    names = text.removeprefix("/").split("/")
-    if "" in names or any(_is_broken(name) for name in names):
-        return None
-    first = None if _SPECIAL & set(names[0]) else names[0]
-    return IgnoreRule(_matchers(names, anchored="/" in text), "/" in text, keeps, directories_only, first)
-
-
-def _matchers(names: list[str], *, anchored: bool) -> tuple[re.Pattern[str] | None, ...]:
-    """``a/**`` is what is in ``a``, not ``a`` itself."""
-    inside = anchored and names[-1] == "**"
-    found = tuple(None if name == "**" and anchored else name_matcher(_star(name)) for name in names)
-    return (*found, name_matcher("*")) if inside else found
-
-
-def _is_broken(name: str) -> bool:
-    """Whether git takes it for no pattern: brackets without an end, a backslash before nothing."""
-    at = 0
-    while at < len(name):
-        if name[at] == "\\":
-            if at + 1 == len(name):
-                return True
-            at += 2
-        elif name[at] == "[":
-            if not (end := bracket_end(name, at)):
-                return True
-            at = end
-        else:
-            at += 1
-    return False
-
-
-def _star(name: str) -> str:
-    return re.sub(r"\*{2,}", "*", name)
+    if "/" not in text:
+        last = last_name(text)
+        return IgnoreRule((last,), False, keeps, directories_only) if text and last else None
+    text = text.removeprefix("/")
+    readings = anchored_names(text)
+    first = text.partition("/")[0]
+    plain = None if _SPECIAL & set(first) else first
+    return IgnoreRule(readings, True, keeps, directories_only, plain) if readings else None
 
 
 def _trimmed(line: str) -> str:
@@ -117,7 +96,7 @@ class _RuleIndex:
             elif rule.anchored:
                 others.append(number)
         by_last = tuple(number for number, rule in enumerate(rules) if not rule.anchored)
-        last = (name.pattern for number in by_last for name in rules[number].names if name is not None)
+        last = (name.pattern for number in by_last for name in rules[number].readings[0] if name is not None)
         any_last = re.compile("|".join(last)) if by_last else None
         return cls(tuple(rules), by_last, any_last, by_first, tuple(others))
 
@@ -177,7 +156,7 @@ class Ignored:
         return out
 
     def _decided(self, path: str, *, is_dir: bool) -> bool:
-        names = path.split("/")
+        names = bytewise(path).split("/")
         for level in self._levels_in(posixpath.dirname(path)):
             verdict = level.index.verdict([*level.between, *names[level.depth :]], is_dir=is_dir)
             if verdict is not None:
@@ -199,7 +178,7 @@ class Ignored:
             if at in self.repositories:
                 return
         for at, between in sorted(self.above.items(), key=lambda item: len(item[1])):
-            yield _Level(self._index(at), 0, between)
+            yield _Level(self._index(at), 0, tuple(map(bytewise, between)))
 
     def _index(self, directory: str) -> _RuleIndex:
         if directory not in self._indexes:

@@ -9,13 +9,14 @@ import fnmatch
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 __all__ = ["ALTERNATIVES", "PathPattern", "bracket_end", "expand_braces", "name_matcher", "names_match", "rough_name"]
 
 ALTERNATIVES = 200
 """Patterns that the braces of one may stand for."""
 ANY_NAMES = "**"
+_MAGIC = frozenset("*?[\\")
 _PLAIN = re.compile(r"[A-Za-z0-9._@%+=,-]+|\*+")
 
 
@@ -195,6 +196,8 @@ class PathPattern:
     visible_only: bool = False
     anywhere: bool = False
     """It is of last names alone, in whichever directory, and ``rough_names`` match no more than it does."""
+    start: tuple[str, ...] = ()
+    """The directories that every path that matches begins with."""
 
     @classmethod
     def parse(cls, pattern: str, *, only_name: bool = False, visible_only: bool = False) -> PathPattern:
@@ -218,6 +221,7 @@ class PathPattern:
             named,
             visible_only,
             all(names[:-1] == [ANY_NAMES] and rough_name(names[-1]) == names[-1] for names in parts),
+            () if named else _common_start(parts),
         )
 
     @property
@@ -233,6 +237,13 @@ class PathPattern:
         if self.only_name:
             names = names[-1:]
         return any(names_match(found, names, visible_only=self.visible_only) for found in self.alternatives)
+
+
+def _common_start(patterns: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The first names, without the last one, as far as they are the same in all patterns and no patterns themselves."""
+    steps = zip(*(names[:-1] for names in patterns), strict=False)
+    same = takewhile(lambda names: len(set(names)) == 1 and not _MAGIC & set(names[0]), steps)
+    return tuple(names[0] for names in same)
 
 
 def _dotted(name: str) -> bool:

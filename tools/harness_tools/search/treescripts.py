@@ -10,30 +10,35 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
+from .ignoring import IGNORE_LIMIT, NUL
 from .patterns import rough_name
 
 __all__ = [
     "EXCLUDED",
-    "IGNORE_LIMIT",
     "TreeQuery",
     "enter",
     "find_expression",
     "find_words",
     "framed_errors",
+    "go_down",
     "ignore_above",
 ]
 
 EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")
 """Directories that nobody means to search."""
-IGNORE_LIMIT = 64 << 10
-"""Bytes of one ``.gitignore`` that are read."""
 
-_EMIT = (
-    "for f do case $f in */.git) printf 'N%s\\0' \"$f\" ;; "
-    f"*) printf 'I%s\\0' \"$f\"; head -c {IGNORE_LIMIT} <\"$f\" | tr -d '\\000'; printf '\\0' ;; esac; done"
-)
+
+def _told(letter: str, name: str, file: str) -> str:
+    """Tell what an ignore file holds, in two frames; nothing when it cannot be read."""
+    text = f"head -c {IGNORE_LIMIT} <{file} | tr '\\000' '\\{ord(NUL):03o}'"
+    return f"printf '{letter}%s\\0' {name}; {text}; printf '\\0'"
+
+
+_F = '"$f"'
+_EMIT = f"for f do case $f in */.git) printf 'N%s\\0' \"$f\" ;; *) {_told('I', _F, _F)} ;; esac; done"
 _SKIPPED = "for f do printf 'S%s\\0' \"$f\"; done"
 
 
@@ -41,7 +46,8 @@ _SKIPPED = "for f do printf 'S%s\\0' \"$f\"; done"
 class TreeQuery:
     """What of a tree is looked at.
 
-    ``rough_names``: patterns, one of which the last name matches; none means any.
+    ``rough_names``: patterns, one of which the last name matches; none means any. ``start``: names of directories, one
+    in the other, outside of which nothing is wanted.
     """
 
     directory: str
@@ -49,6 +55,17 @@ class TreeQuery:
     excludes: bool = True
     rough_names: tuple[str, ...] = ()
     depth: int | None = None
+    start: tuple[str, ...] = ()
+
+    def starting(self, names: Sequence[str]) -> TreeQuery:
+        """The same for what is below the directory of these names alone, as far as they lead to what is looked at."""
+        seen = takewhile(lambda name: self.hidden or not name.startswith("."), names)
+        return replace(self, start=tuple(takewhile(lambda name: not self.excludes or name not in EXCLUDED, seen)))
+
+    @property
+    def origin(self) -> str:
+        """Where ``find`` begins, as a word of the shell."""
+        return '"$from"' if self.start else "."
 
 
 def enter(query: TreeQuery) -> str:
@@ -56,7 +73,7 @@ def enter(query: TreeQuery) -> str:
     path = shlex.quote(query.directory)
     return f"""\
 LC_ALL=C; export LC_ALL; unset GREP_OPTIONS GREP_COLORS GREP_COLOR RIPGREP_CONFIG_PATH POSIXLY_CORRECT CDPATH
-only= top={path}
+only= nowhere= top={path}
 if [ ! -e "$top" ] && [ ! -h "$top" ]; then
   parent=${{top%/*}}; if [ -x "${{parent:-/}}" ] || [ ! -d "${{parent:-/}}" ]; then printf 'Xmissing\\0'
   else printf 'Xdenied\\0'; fi; exit 0; fi
@@ -74,26 +91,43 @@ printf 'R%s\\0' "$PWD"
 """
 
 
-def ignore_above(*, contents: bool) -> str:
+def ignore_above() -> str:
     """Find the repository that the directory is in, as ``repo``, and say what its directories above leave out."""
-    told = (
-        f"printf 'P%s\\0' \"$p\"; head -c {IGNORE_LIMIT} <\"$p/.gitignore\" | tr -d '\\000'; printf '\\0'"
-        if contents
-        else ":"
-    )
     return f"""\
 d=$PWD repo=
 while [ -n "$d" ] && [ ! -e "$d/.git" ]; do d=${{d%/*}}; done
 if [ -e "$d/.git" ]; then repo=1; p=$PWD
-  while [ "$p" != "$d" ] && [ -n "$p" ]; do p=${{p%/*}}; if [ -f "$p/.gitignore" ]; then {told}; fi; done
+  while [ "$p" != "$d" ] && [ -n "$p" ]; do p=${{p%/*}}; f=$p/.gitignore
+    if [ -f "$f" ] && [ ! -h "$f" ]; then {_told("P", '"$p"', _F)}; fi; done
 fi
+"""
+
+
+def go_down(query: TreeQuery) -> str:
+    """Find where to begin, as ``from``, and say what the directories before leave out.
+
+    ``nowhere`` is set when it is not there. Where the way cannot be read, the search begins, to say so.
+    """
+    if not query.start:
+        return ""
+    rules = f"""\
+  if [ "$from" != . ] && [ -e "$from/.git" ]; then printf 'N%s\\0' "$from/.git"; fi
+  f=$from/.gitignore; if [ -f "$f" ] && [ ! -h "$f" ]; then {_told("I", _F, _F)}; fi
+"""
+    return f"""\
+from=. nowhere=
+for n in {shlex.join(query.start)}; do if [ -n "$only" ] || [ ! -r "$from" ] || [ ! -x "$from" ]; then break; fi
+{rules if query.excludes else ""}\
+  if [ -h "$from/$n" ] || [ ! -d "$from/$n" ]; then nowhere=1; break; fi
+  from=$from/$n
+done
 """
 
 
 def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
     """``find`` with its expression, as in ``find_expression``."""
-    depth = "" if query.depth is None else f"-maxdepth {query.depth} "
-    return f"find . {depth}{find_expression(query, actions, first=first, frames_to=frames_to)}"
+    depth = "" if query.depth is None else f"-maxdepth {query.depth - len(query.start)} "
+    return f"find {query.origin} {depth}{find_expression(query, actions, first=first, frames_to=frames_to)}"
 
 
 def find_expression(
