@@ -198,7 +198,12 @@ def test_a_link_to_a_folder_or_to_its_text_is_no_skill(tmp_path: Path) -> None:
     (root / "linked/SKILL.md").symlink_to(folder / "SKILL.md")
     found = library(root).list()
     assert found.skills == ()
-    assert "SKILL.md cannot be read" in found.problems[0]
+    assert f"{root}/deploy: it is a link, and links are not followed" in found.problems[0]
+    assert "SKILL.md cannot be read" in found.problems[1]
+    with pytest.raises(SkillError, match="it is a link"):
+        library(root).load("deploy")
+    with pytest.raises(SkillError, match="there is no skill 'other'; there are none"):
+        library(root).load("other")
 
 
 def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

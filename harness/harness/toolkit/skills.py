@@ -168,7 +168,7 @@ class SkillLibrary:
         names = [info.name for info in known.skills]
         close = get_close_matches(name, names, n=1)
         wrong = next((problem for problem in known.problems if f"/{name}: " in problem), "")
-        advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none'}"
+        advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}" if names else "there are none"
         raise SkillError(wrong or f"there is no skill {name!r}; {advice}")
 
 
@@ -189,6 +189,8 @@ def _folders(root: SkillRoot, problems: list[str]) -> Iterator[Path]:
         problems.append(f"{root.directory}: {error.strerror or error}")
         return
     folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    linked = [entry.path for entry in entries if entry.is_symlink() and entry.is_dir()]
+    problems += [f"{path}: it is a link, and links are not followed; put the folder itself there" for path in linked]
     if len(folders) > SKILLS_LIMIT:
         problems.append(f"{root.directory}: only the first {SKILLS_LIMIT} of {len(folders)} skills are used")
     yield from folders[:SKILLS_LIMIT]
