@@ -168,7 +168,8 @@ class SkillLibrary:
         names = [info.name for info in known.skills]
         close = get_close_matches(name, names, n=1)
         wrong = next((problem for problem in known.problems if f"/{name}: " in problem), "")
-        advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}" if names else "there are none"
+        there_are = f"there are: {', '.join(names)}" if names else "there are none"
+        advice = f"did you mean {close[0]!r}?" if close else there_are
         raise SkillError(wrong or f"there is no skill {name!r}; {advice}")
 
 
