@@ -48,7 +48,8 @@ class Dispatch:
     """What to type where: a job's slot, or, in a nested shell, whole lines. ``lock``: keep the operator's keys out."""
 
     pane: str
-    window: str
+    place: tuple[str, ...]
+    """Where its options are kept, for ``set-option``."""
     job_id: str
     kind: str
     slot: str = ""
@@ -67,10 +68,10 @@ class Dispatch:
         the server forgets the rest, though: ``@harness_typed`` names the job whose keys are all that may have followed.
         """
         steps: list[tuple[str, ...]] = [
-            ("set-option", "-w", "-t", self.window, "@harness_busy", self.job_id),
+            ("set-option", *self.place, "@harness_busy", self.job_id),
             *leave_modes(self.pane, quits=self.quits),
             ("select-pane", "-t", self.pane, "-e"),
-            ("set-option", "-w", "-u", "-t", self.window, "@harness_unlocked"),
+            ("set-option", "-w", "-u", "-t", self.pane, "@harness_unlocked"),
             *self._keys(),
         ]
         if self.lock:
@@ -85,7 +86,7 @@ class Dispatch:
 
     def _keys(self) -> list[tuple[str, ...]]:
         clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
-        typed = ("set-option", "-w", "-t", self.window, "@harness_typed", self.job_id)
+        typed = ("set-option", *self.place, "@harness_typed", self.job_id)
         if self.lines:
             return [typed, *(key for line in self.lines for key in (clear, *type_text(self.pane, line), enter))]
         slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
@@ -109,9 +110,10 @@ def leave_modes(pane: str, *, quits: bool) -> list[tuple[str, ...]]:
     return [("if-shell", "-F", "-t", pane, "#{pane_in_mode}", _nested(one))] * 2
 
 
-def release(pane: str, window: str, holder: str) -> list[tuple[str, ...]]:
+def release(pane: str, place: tuple[str, ...], holder: str) -> list[tuple[str, ...]]:
     """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it."""
-    steps = (("set-option", "-w", "-u", "-t", window, "@harness_busy"), ("select-pane", "-t", pane, "-e"))
+    of_before = ("set-option", "-w", "-u", "-t", pane, "@harness_busy")  # earlier versions kept it with the window
+    steps = (("set-option", "-u", *place, "@harness_busy"), of_before, ("select-pane", "-t", pane, "-e"))
     return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
 
 

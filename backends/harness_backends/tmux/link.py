@@ -22,7 +22,7 @@ from .protocol import Block
 from .refusals import session_refusal
 from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
 
-__all__ = ["MY_PID", "READY_TIMEOUT", "Link"]
+__all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "Link"]
 
 news = logging.getLogger("harness_backends.links")
 """What is logged here, with these two arguments, is counted and traced."""
@@ -30,6 +30,7 @@ BACKOFF = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 ATTACH_TIMEOUT = 20.0
 MY_PID = "#{client_pid}"
 """tmux itself may still name another client when it reads this, because ours has not attached yet."""
+MY_SESSION = "%session%"
 READY_TIMEOUT = 30.0
 ATTEMPTS = 3
 
@@ -90,6 +91,7 @@ class Link:
         refused = session_refusal(fields, self.setup, self.transport.target, reply.stderr)
         if refused is not None:
             raise refused
+        self.setup = self.setup.found(fields.get("session", ""))
         return "created" in fields
 
     async def _prepare_shells(self, pane: NewPane) -> None:
@@ -109,7 +111,7 @@ class Link:
         try:
             await client.request(*commands, timeout=ATTACH_TIMEOUT)
             if self.greeting:
-                await client.request(*_said_by(client, self.greeting), timeout=ATTACH_TIMEOUT)
+                await client.request(*_said_by(client, self.greeting, self.setup.exact), timeout=ATTACH_TIMEOUT)
         except BaseException:
             await client.aclose()
             raise
@@ -239,15 +241,18 @@ class Link:
         return await self.request(*commands)
 
     async def greet(self, *commands: tuple[str, ...]) -> None:
-        """Have this client and each later one run these commands. The word :data:`MY_PID` becomes its process id."""
+        """Have this client and each later one run these commands.
+
+        The word :data:`MY_PID` becomes its process id, and :data:`MY_SESSION`, in words, what tmux calls its session.
+        """
         self.greeting += commands
         client = await self.ready()
         with suppress(ConnectionLost):  # the next client says it
-            await client.request(*_said_by(client, commands))
+            await client.request(*_said_by(client, commands, self.setup.exact))
 
     async def keep_drainer(self) -> None:
         """Start the always-attached reader again if it has died."""
-        script = drainer_script(self.setup)
+        script = drainer_script(self.setup, shlex.quote(self.setup.exact))
         if script:
             with suppress(HarnessError):  # the link is down: the reconnect starts it
                 await self.shell.call(f"umask 077\n{TURNS}turn {shlex.quote(self.setup.root)}\n{script}")
@@ -258,5 +263,8 @@ class Link:
         return secrets.token_hex(10)
 
 
-def _said_by(client: ControlClient, commands: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [tuple((client.pid or word) if word == MY_PID else word for word in command) for command in commands]
+def _said_by(client: ControlClient, commands: Sequence[tuple[str, ...]], session: str) -> list[tuple[str, ...]]:
+    def said(word: str) -> str:
+        return (client.pid or word) if word == MY_PID else word.replace(MY_SESSION, session)
+
+    return [tuple(map(said, command)) for command in commands]

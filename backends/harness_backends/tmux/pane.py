@@ -31,9 +31,13 @@ class NestedShell:
 class Pane:
     """A pane and what runs in it. Fed with its output in order; no I/O of its own."""
 
-    def __init__(self, pane_id: str, window_id: str, name: str, uid: str, kind: str, nonce: str) -> None:
+    def __init__(
+        self, pane_id: str, window_id: str, name: str, uid: str, kind: str, nonce: str, scope: str = "-w"
+    ) -> None:
         self.pane_id = pane_id
         self.window_id = window_id
+        self.place = (scope, "-t", pane_id)
+        """Where its options are kept, for ``set-option``."""
         self.name = name
         self.uid = uid
         self.shells = [NestedShell(nonce, kind, files=True)]
@@ -55,6 +59,8 @@ class Pane:
         self.held = ""
         """The job for which we set the busy option, and have not cleared it."""
         self.gone = False
+        self.in_doubt = False
+        """Its window is said to be closed, and it is not known yet whether that is so."""
         self.restarted: int | None = None
         """The exit code of a shell that ended with no job of ours in it, until somebody has been told."""
         self.changed = anyio.Event()
@@ -144,6 +150,16 @@ class Pane:
         """Wake those who wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
+
+    def found_in(self, window_id: str) -> None:
+        """tmux has it still, in this window."""
+        self.window_id, self.in_doubt = window_id, False
+        self.notify()
+
+    async def certain(self) -> None:
+        """Wait until it is known whether it is there."""
+        while self.in_doubt and not self.gone:
+            await self.changed.wait()
 
     def lose(self, status: Status, notice: str) -> None:
         """The pane is gone, or can no longer be asked."""

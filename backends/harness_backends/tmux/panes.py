@@ -23,7 +23,7 @@ from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .output import OutputCollector
 from .pane import Pane
-from .refusals import files_gone
+from .refusals import files_gone, renamed
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, window_commands, window_removal
 
@@ -63,6 +63,7 @@ class PaneTable:
         self.login_shell = login_shell
         self._tasks = tasks
         self._creating = anyio.Lock()
+        self._news = self._looking = False
         self._notices: dict[str, list[str]] = {}
         self._reserved: set[str] = set()
         self._new: dict[str, NewPane] = {}
@@ -75,6 +76,12 @@ class PaneTable:
     def by_name(self, name: str) -> Pane | None:
         """A live pane by our name for it, or by tmux's id."""
         return next((pane for pane in self.by_id.values() if name in (pane.name, pane.pane_id)), None)
+
+    def tell_name(self) -> None:
+        """Say that a person has given the session another name."""
+        setup = self._link.setup
+        if setup.name != setup.session:
+            self.tell(DEFAULT_PANE, renamed(setup.session, setup.name))
 
     def tell(self, name: str, notice: str) -> None:
         """Something that the next caller on a pane must be told."""
@@ -92,23 +99,51 @@ class PaneTable:
 
     async def rows(self, client: ControlClient | None = None) -> list[PaneRow]:
         """The managed panes as tmux has them now."""
-        command = ("list-panes", "-s", "-t", f"={self._link.setup.session}", "-F", PANE_FORMAT)
+        command = ("list-panes", "-s", "-t", self._link.setup.exact, "-F", PANE_FORMAT)
         blocks = await (client.request(command) if client else self._link.ask(command))
         return parse_panes(blocks[-1].text)
 
     def info(self, row: PaneRow) -> PaneInfo:
         """A row as callers see it."""
-        return pane_info(row, self._link.setup.session)
+        return pane_info(row, self._link.setup.name)
 
     async def refresh(self, client: ControlClient | None = None) -> None:
         """Take up panes that we do not know yet, and let go of those that are gone."""
-        rows = {row.pane_id: row for row in await self.rows(client)}
-        for pane in list(self.by_id.values()):
-            if pane.pane_id not in rows or rows[pane.pane_id].uid != pane.uid:
-                self._drop(pane)
-        for row in rows.values():
+        for row in await self._sort_out(client):
             if row.pane_id not in self.by_id:
                 await self._take_up(row)
+
+    async def _sort_out(self, client: ControlClient | None) -> list[PaneRow]:
+        """Let go of the panes that are gone, and learn in which window the others are now."""
+        known = list(self.by_id.values())
+        rows = {row.pane_id: row for row in await self.rows(client)}
+        for pane in known:
+            row = rows.get(pane.pane_id)
+            if row is not None and row.uid == pane.uid:
+                pane.found_in(row.window_id)
+            elif self.by_id.get(pane.pane_id) is pane:
+                self._drop(pane)
+        return list(rows.values())
+
+    def windows_changed(self, closed: str = "") -> None:
+        """tmux says that something happened to a window: a person may have closed or moved panes.
+
+        Args:
+            closed: the window that is said to be closed, which may be linked to two sessions and still be in ours.
+        """
+        for pane in self.by_id.values():
+            pane.in_doubt |= pane.window_id == closed
+        self._news = True
+        if not self._looking:
+            self._looking = True
+            self._tasks.start_soon(self._look)
+
+    async def _look(self) -> None:
+        while self._news:
+            self._news = False
+            with suppress(HarnessError):  # the link is down: the reconnect looks
+                await self._sort_out(self._link.client)
+        self._looking = False
 
     async def _take_up(self, row: PaneRow) -> Pane:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
@@ -116,7 +151,7 @@ class PaneTable:
         if reply.exit_code != 0 or not nonce:
             raise files_gone(row.name, self._link.setup, self._link.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
-        pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce)
+        pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
         pane.log_number = int(number or 0)
         pane.pause()
         self.by_id[row.pane_id] = pane
@@ -133,7 +168,7 @@ class PaneTable:
         record = shlex.quote(self._store.path(holder, "exit"))
         if not (await self._shell.call(f"[ -s {record} ] && echo ended")).stdout and await self._starts(pane):
             return False
-        await self._link.client.request(*release(pane.pane_id, pane.window_id, holder))
+        await self._link.client.request(*release(pane.pane_id, pane.place, holder))
         return True
 
     @staticmethod
@@ -158,7 +193,7 @@ class PaneTable:
             return pane
         if name not in self.kept:
             raise PaneGone(
-                f"there is no pane {name!r} in session {self._link.setup.session!r}; "
+                f"there is no pane {name!r} in session {self._link.setup.name!r}; "
                 + listed(pane.name for pane in self.by_id.values()),
                 target=self._link.target,
                 hint="harness panes shows them",
@@ -235,7 +270,7 @@ class PaneTable:
         if not earlier and len(rows) <= limit:
             return made
         self.by_id.pop(made.pane_id, None)
-        await self._link.request(("kill-window", "-t", made.window_id))
+        await self._link.request(("kill-pane", "-t", made.pane_id))
         if not earlier:
             raise self._full(limit)
         await self.refresh()
@@ -256,21 +291,19 @@ class PaneTable:
                 await self._link.request(window_removal(setup, new))
             raise
         window, pane_id = blocks[0].text.split()
-        pane = Pane(
-            pane_id, window, new.name, new.uid, new.shell.rpartition("/")[2].replace("busybox", "ash"), new.nonce
-        )
+        kind = new.shell.rpartition("/")[2].replace("busybox", "ash")
+        pane = Pane(pane_id, window, new.name, new.uid, kind, new.nonce, setup.scope)
         self.by_id[pane_id] = pane
         return pane
 
-    def window_closed(self, window: str) -> None:
-        """tmux says that a window is gone."""
-        for pane in list(self.by_id.values()):
-            if pane.window_id == window:
-                self._drop(pane)
+    async def end(self, pane: Pane) -> None:
+        """End a pane and what runs in it; what a person has beside it in its window stays."""
+        await self._link.request(("kill-pane", "-t", pane.pane_id))
+        await self._sort_out(None)
 
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)
-        notice = f"pane {pane.name!r} ({pane.pane_id}) was closed"
+        notice = f"pane {pane.name!r} ({pane.pane_id}) was closed, or taken out of the session"
         self.tell(pane.name, f"{notice}; this is a new one with a fresh shell")
         pane.lose(Status.UNKNOWN, f"{notice} while the command ran")
 
@@ -389,7 +422,7 @@ class PaneTable:
         blocks = await self._link.client.request(where)
         if blocks[-1].text == job.job_id:
             return False
-        free = release(pane.pane_id, pane.window_id, job.job_id)  # no record will tell others of its end
+        free = release(pane.pane_id, pane.place, job.job_id)  # no record will tell others of its end
         await self._link.client.request(*free)
         self._let_go(pane, job)
         job.notices.append("the link was lost before this was typed: it did not start")

@@ -12,7 +12,7 @@ from harness.errors import HarnessError, UnsupportedOperation
 from harness.operators import Listener, OperatorActivity, Operators, ScreenMark
 from harness.tasks import BackgroundTasks
 
-from .link import MY_PID, Link
+from .link import MY_PID, MY_SESSION, Link
 from .naming import DEFAULT_PANE
 from .pane import Pane
 from .panes import PaneTable
@@ -47,12 +47,12 @@ def _line(*commands: tuple[str, ...]) -> str:
     return control_line(*commands).decode("utf-8", "surrogateescape").rstrip("\n")
 
 
-def activity_commands(session: str) -> list[tuple[str, ...]]:
+def activity_commands() -> list[tuple[str, ...]]:
     """What every control client of ours that watches sends when it attaches. Pure.
 
     The hook takes the agent's word away when that client has gone: nobody else would, after a kill.
     """
-    where = ("-t", f"={session}:")
+    where = ("-t", f"{MY_SESSION}:")
     unlock = (("select-pane", "-e"), ("set-option", "-w", "@harness_unlocked", "1"))
     toggle = ("set-option", "-F", TAKEN, f"#{{?{TAKEN},,1}}")
     forget = _line(("set-option", "-u", *where, AGENT), ("set-option", "-u", *where, TAKEN))
@@ -89,12 +89,15 @@ class PeopleAtSession(Operators):
         self._table = table
         self._tasks = tasks
         self._listener = listener
-        self._where = ("-t", f"={link.setup.session}:")
         self._taken = False
         self._text = ""
         self._looking = False
         self._looked = -PAUSE
         self._ran: dict[str, int] = {}
+
+    @property
+    def _where(self) -> tuple[str, str]:
+        return "-t", f"{self._link.setup.exact}:"
 
     # -- what is noticed
 
@@ -207,7 +210,7 @@ async def watching(
             target=link.transport.target,
         )
     people = PeopleAtSession(link, table, tasks, listener)
-    commands = activity_commands(link.setup.session)
+    commands = activity_commands()
     watch(people)
     try:
         await link.greet(*commands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -14,7 +14,7 @@ from harness.results import PaneInfo
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
-from .refusals import files_gone, session_refusal
+from .refusals import files_gone, renamed, session_refusal
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, setup_script, window_commands, window_removal
 from .tagged import PaneFacts, facts_script, parse_facts
@@ -38,6 +38,8 @@ class PlainPanes:
 
     def __init__(self, tmux: PlainTmux, login_shell: str) -> None:
         self.tmux = tmux
+        self.setup = tmux.setup
+        """With the name that the session has now; its id may soon be another's, since each command is a new client."""
         self.login_shell = login_shell
         self.kept = {DEFAULT_PANE}
         """The names of panes that are made anew when they are lost."""
@@ -67,22 +69,28 @@ class PlainPanes:
         refused = session_refusal(fields, self.tmux.setup, self.tmux.transport.target, reply.stderr)
         if refused is not None:
             raise refused
+        shown = fields.get("session", "").partition(":")[2]
+        if shown not in (self.setup.name, self.setup.session):
+            self.tell(DEFAULT_PANE, renamed(self.setup.session, shown))
+        self.setup = replace(self.setup, session_id=f"={shown}", shown=shown)
         return "created" in fields
 
     async def rows(self) -> list[PaneRow]:
         """The managed panes; where the session is gone it is made anew, with a notice."""
-        command = ("list-panes", "-s", "-t", f"={self.tmux.setup.session}", "-F", PANE_FORMAT)
         try:
-            blocks = await self.tmux.request(command)
+            return await self._rows()
         except TerminalError:
             if await self.open():
                 self.tell(DEFAULT_PANE, "the session was gone; this is a new one with a fresh shell")
-            blocks = await self.tmux.request(command)
+            return await self._rows()
+
+    async def _rows(self) -> list[PaneRow]:
+        blocks = await self.tmux.request(("list-panes", "-s", "-t", self.setup.exact, "-F", PANE_FORMAT))
         return parse_panes(blocks[-1].text)
 
     async def infos(self) -> list[PaneInfo]:
         """The managed panes as callers see them."""
-        return [pane_info(row, self.tmux.setup.session) for row in await self.rows()]
+        return [pane_info(row, self.setup.name) for row in await self.rows()]
 
     # -- one pane
 
@@ -109,7 +117,8 @@ class PlainPanes:
         known = self._known.get(row.uid)
         if known is None:
             kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
-            known = PlainPane(Pane(row.pane_id, row.window_id, row.name, row.uid, kind, "-"), row)
+            pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, "-", self.setup.scope)
+            known = PlainPane(pane, row)
             self._known[row.uid] = known
         known.row = row
         return known
@@ -156,7 +165,7 @@ class PlainPanes:
         first = first_named(rows, made.name) or made
         if first.uid == made.uid and len(rows) <= self.tmux.setup.config.max_panes:
             return self._take(made)
-        await self.tmux.request(("kill-window", "-t", made.window_id))
+        await self.tmux.request(("kill-pane", "-t", made.pane_id))
         if first.uid != made.uid and made.name in self.kept:
             return self._take(first)
         self._check_new(made.name, [row for row in rows if row.uid != made.uid])
@@ -174,7 +183,7 @@ class PlainPanes:
             )
 
     async def _create(self, new: NewPane) -> None:
-        setup = self.tmux.setup
+        setup = self.setup
         reply = await self.tmux.shell.call(
             f'umask 077\n{pane_files(setup, new)}{log_files(setup, new)}echo "$hx_umask"'
         )
@@ -187,7 +196,7 @@ class PlainPanes:
 
     async def kill(self, known: PlainPane) -> None:
         """End a pane and what runs in it."""
-        await self.tmux.request(("kill-window", "-t", known.row.window_id))
+        await self.tmux.request(("kill-pane", "-t", known.row.pane_id))
 
     # -- its shell
 

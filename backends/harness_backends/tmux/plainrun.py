@@ -112,7 +112,7 @@ class PlainRunner:
             path = shlex.quote(self.store.path(holder if holder.isdecimal() else "0", "exit"))
             reply = await self.tmux.beside(until_script(f"[ -s {path} ]", FOREIGN_WAIT), FOREIGN_WAIT + 1)
             if reply is not None and reply.exit_code == 0:
-                await self.tmux.request(*release(known.row.pane_id, known.row.window_id, holder))
+                await self.tmux.request(*release(known.row.pane_id, known.pane.place, holder))
                 return
         raise await self._held_by(known, f"job {holder}")
 
@@ -192,7 +192,7 @@ class PlainRunner:
         text = slot_text(job.job_id, "" if body.run is None else "run")
         return Dispatch(
             pane=known.row.pane_id,
-            window=known.row.window_id,
+            place=known.pane.place,
             job_id=job.job_id,
             kind=known.pane.shell.kind,
             lock=self.tmux.setup.config.keyboard_lock,
@@ -272,7 +272,7 @@ class PlainRunner:
         if ended.how == "gone":
             return None
         if ended.words == WITHDRAWN:
-            await self.tmux.request(*release(known.row.pane_id, known.row.window_id, job.job_id))
+            await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
             return Outcome(Status.UNKNOWN)
         logged = known.facts.logged is not None
         tagged = await read_output(self.tmux, job, known.row, logged)
@@ -280,7 +280,7 @@ class PlainRunner:
             ended = Ended("tag", str(tagged.exit_code))
             job.notices.append(FROM_PROMPT)
         await self._keep(job, ended, None if logged or tagged is None else tagged.text)
-        await self.tmux.request(*release(known.row.pane_id, known.row.window_id, job.job_id))
+        await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
         if not job.cwd:
             shown = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, "#{pane_current_path}"))
             job.cwd = shown[0].text or None

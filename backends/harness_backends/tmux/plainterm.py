@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -192,7 +193,7 @@ class PlainTerminal(Terminal):
         return await self._sessions.create(name)
 
     async def kill_session(self, name: str) -> None:
-        if name == self.session:
+        if name in (self.session, self._panes.setup.name):
             raise TerminalError(
                 "the session in use is protected",
                 target=self._tmux.transport.target,
@@ -204,16 +205,16 @@ class PlainTerminal(Terminal):
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
         socket_name = self._tmux.setup.config.tmux_socket
-        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self.session}"]
+        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self._panes.setup.name}"]
         return self._tmux.transport.interactive_argv([*argv, "-r"] if read_only else argv)
 
     def describe(self) -> str:
-        return f"tmux {self.session!r} without control mode"
+        return f"tmux {self._panes.setup.name!r} without control mode"
 
 
 async def control_refused(shell: HeldShell, setup: Setup) -> bool:
     """Look again whether the target's tmux takes a control client: a link that was lost for a moment is no reason."""
-    attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t ={setup.session}"
+    attach = f"printf 'display-message -p hx-taken\\n' | {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)}"
     tmux = PlainTmux(shell.transport, shell, setup)
     reply = await tmux.beside(f"{attach} 2>&1 | grep -qx hx-taken", ATTACH_TIMEOUT)
     return reply is None or reply.exit_code != 0

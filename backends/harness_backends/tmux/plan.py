@@ -29,7 +29,7 @@ def plan(
     files = [SavedFile(store.path(job.job_id, "cmd"), record_text(_record(setup, owner, pane, job), pane.shell.kind))]
     action = Dispatch(
         pane=pane.pane_id,
-        window=pane.window_id,
+        place=pane.place,
         job_id=job.job_id,
         kind=pane.shell.kind,
         slot=f"{setup.pane_dir(pane.uid)}/next",

@@ -10,7 +10,7 @@ from harness.target import Target
 from .naming import listed
 from .setup import Setup
 
-__all__ = ["files_gone", "session_refusal"]
+__all__ = ["files_gone", "renamed", "session_refusal"]
 
 
 def session_refusal(
@@ -42,6 +42,11 @@ def session_refusal(
         why = fields["failed"] or complaint.decode("utf-8", "replace").strip() or "no reason given"
         return TerminalError(f"tmux could not start a session: {why}", target=target)
     return None
+
+
+def renamed(session: str, name: str) -> str:
+    """The session is found by its mark, so that nothing is lost."""
+    return f"tmux session {session!r} is called {name!r} now: somebody renamed it; it is used as before"
 
 
 def files_gone(pane: str, setup: Setup, target: object) -> TerminalError:

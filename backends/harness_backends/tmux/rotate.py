@@ -31,7 +31,7 @@ async def rotate_log(link: Link, pane: Pane) -> None:
     if not due(pane, limit):
         return
     number = pane.log_number + 1
-    freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
+    freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
     blocks = await link.ask(*freed, next_log(pane.pane_id, setup.log_command(pane.uid, number)))
     pane.held = ""
     if any(block.text.startswith(BUSY) for block in blocks):

@@ -268,7 +268,7 @@ class PaneRunner:
 
     async def _send(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> str | None:
         """Type it; returns who holds the pane when it was not typed."""
-        freed = release(pane.pane_id, pane.window_id, pane.held) if pane.held else []
+        freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
         pane.held = job.job_id
         if self.link.setup.here:
             await self._save_there(files, action)
@@ -293,6 +293,7 @@ class PaneRunner:
         """A request that must not reach another pane: a new server gives the ids of the old one again."""
         while True:
             client = await self.link.ready(min(timeout, READY_TIMEOUT))
+            await pane.certain()
             self._check_there(pane)
             try:
                 with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
@@ -328,7 +329,7 @@ class PaneRunner:
                 continue
             holder, pane.held = pane.held, ""
             try:
-                await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
+                await self.link.ask(*release(pane.pane_id, pane.place, holder))
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
@@ -340,7 +341,7 @@ class PaneRunner:
                 reply = await self.shell.call(f"[ -s {path} ] && echo ended")
                 if reply.stdout:
                     await self._end_seen(pane, holder)
-                    await self.link.ask(*release(pane.pane_id, pane.window_id, holder))
+                    await self.link.ask(*release(pane.pane_id, pane.place, holder))
                     return
                 changed = pane.changed
                 with anyio.move_on_after(1):
@@ -409,7 +410,7 @@ class PaneRunner:
                     await active.wait()
                 if active.is_set():
                     break
-                if await self._needs_person(pane, job):
+                if await self._needs_person(pane, job) or job.done.is_set():
                     return
             else:
                 await job.active.wait()

@@ -46,19 +46,23 @@ def sessions_script(setup: Setup) -> str:
 def parse_sessions(text: str, setup: Setup) -> list[SessionInfo]:
     """The managed sessions of the setup's target; ``attached`` counts people, not the clients of harness."""
     names: list[str] = []
+    renamed: set[str] = set()
     people: Counter[str] = Counter()
     panes: dict[str, list[PaneInfo]] = {}
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         head, _, tail = rest.partition(":")
         if kind == "session" and head == "1":
-            label, _, name = tail.partition(":")
-            names += [name] if label == setup.label else []
+            label, made_as, name = tail.split(":", 2)
+            if label == setup.label:
+                names.append(name)
+                renamed |= {name} if made_as == setup.session != name else set()
         elif kind == "client":
             people[tail] += head != "1"
         elif kind == "pane":
             panes.setdefault(head, []).extend(pane_info(row, head) for row in parse_panes(tail))
-    return [SessionInfo(name, people[name], tuple(panes.get(name, ())), name == setup.session) for name in names]
+    used = {setup.session} if setup.session in names else renamed
+    return [SessionInfo(name, people[name], tuple(panes.get(name, ())), name in used) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,11 @@ class SessionTable(Sessions):
         refused = session_refusal(fields, setup, self.target, reply.stderr)
         if refused is not None:
             raise refused
+        if "created" not in fields:
+            shown = fields["session"].partition(":")[2]
+            raise TerminalError(
+                f"there is a session {setup.session!r} already, which somebody renamed {shown!r}", target=self.target
+            )
 
     async def kill(self, name: str) -> None:
         sessions = await self.list()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -43,8 +43,8 @@ HOOKS = {
     "zsh/.zlogin": "zlogin",
 }
 
-SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{session_name}"
-"""tmux allows no colon in a session's name."""
+SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{@harness_name}:#{session_name}"
+"""The name that we gave it stays in the option when a person renames it. tmux allows no colon in a session's name."""
 
 PAUSE_AFTER = 5
 """Seconds that we may lag behind before tmux stops sending a pane's output to us (3.2)."""
@@ -109,11 +109,35 @@ class Setup:
     """What the session's shells run on, when that is not where tmux runs: the limit of sessions counts per target."""
     create: bool = True
     """A missing session is made; else it is an error."""
+    session_id: str = ""
+    """What tmux calls the session, whatever people call it; empty until it was found."""
+    shown: str = ""
+    """What people call the session now, where that is known."""
 
     @property
     def here(self) -> bool:
         """tmux runs on this machine, and its panes hold shells of another."""
         return self.enter is not None
+
+    def found(self, answer: str) -> Setup:
+        """With the session that :func:`setup_script` found."""
+        session_id, _, shown = answer.partition(":")
+        return replace(self, session_id=session_id, shown=shown)
+
+    @property
+    def exact(self) -> str:
+        """The session, in tmux's words."""
+        return self.session_id or f"={self.session}"
+
+    @property
+    def name(self) -> str:
+        """The session, in people's words."""
+        return self.shown or self.session
+
+    @property
+    def scope(self) -> str:
+        """What ``set-option`` is told for an option of a pane; where there is none its window has it."""
+        return "-p" if self.version.pane_options else "-w"
 
     @property
     def hooks(self) -> str:
@@ -225,10 +249,10 @@ def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list
     its marks, or does not see it yet: of two with one name that are made at the same moment, the later sees the
     earlier. Until it has its name the window has one that nobody else uses, by which the commands find it.
     """
-    session, alone = f"={setup.session}:", f"hx{pane.uid}"
+    session, alone = f"{setup.exact}:", f"hx{pane.uid}"
     command = f"umask {umask or '022'}; {setup.pane_command(pane)}"
     return [
-        ("new-window", "-d", "-t", session, "-n", alone, "-P", "-F", shown, command),
+        ("new-window", "-d", "-t", session, "-n", alone, "-P", "-F", shown, "sh", "-c", command),
         *pane_options(setup, pane, f"{session}{alone}"),
         ("rename-window", "-t", f"{session}{alone}", pane.name),
     ]
@@ -236,7 +260,7 @@ def window_commands(setup: Setup, pane: NewPane, umask: str, shown: str) -> list
 
 def window_removal(setup: Setup, pane: NewPane) -> tuple[str, ...]:
     """What removes the window when tmux has refused one of :func:`window_commands`; refused when none was made."""
-    return "kill-window", "-t", f"={setup.session}:hx{pane.uid}"
+    return "kill-window", "-t", f"{setup.exact}:hx{pane.uid}"
 
 
 def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ...]]:
@@ -245,11 +269,12 @@ def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ..
     ``resize-window`` makes the size manual for this window: an attaching client then never changes it. The global
     option would do the same for all, but tmux 3.3a crashes when a detached session is made while it is set.
     """
-    config = setup.config
+    config, scope = setup.config, setup.scope
     commands: list[tuple[str, ...]] = [
-        ("set-option", "-w", "-t", target, "@harness_pane", pane.name),
-        ("set-option", "-w", "-t", target, "@harness_uid", pane.uid),
-        ("set-option", "-F", "-w", "-t", target, "@harness_pane_id", "#{pane_id}"),
+        ("set-option", scope, "-t", target, "@harness_pane", pane.name),
+        ("set-option", scope, "-t", target, "@harness_uid", pane.uid),
+        ("set-option", "-F", scope, "-t", target, "@harness_pane_id", "#{pane_id}"),
+        ("set-option", "-w", "-t", target, "remain-on-exit", "off"),
     ]
     if setup.version.window_size:
         commands.append(("resize-window", "-t", target, "-x", str(config.width), "-y", str(config.height)))
@@ -263,6 +288,9 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
     options = " \\; ".join(shlex.join(command) for command in server_options(setup))
     ours = [
         ("set-option", "-t", f"={setup.session}:", "@harness", "1"),
+        ("set-option", "-t", f"={setup.session}:", "@harness_name", setup.session),
+        ("set-option", "-t", f"={setup.session}:", "destroy-unattached", "off"),
+        ("set-option", "-t", f"={setup.session}:", "detach-on-destroy", "on"),
         *([("set-option", "-t", f"={setup.session}:", "@harness_for", setup.label)] if setup.label else []),
         *pane_options(setup, pane, f"={setup.session}:"),
     ]
@@ -274,7 +302,7 @@ def _start_session(setup: Setup, pane: NewPane) -> str:
         f"{log_files(setup, pane) if setup.here else pane_files(setup, pane)}"
         f"( hx_locale; unset TMUX; exec {setup.tmux} -f /dev/null start-server \\; {options} \\; {unlock} \\; "
         f"new-session -d -s {setup.session} -x {config.width} -y {config.height} -n {pane.name} "
-        f'"umask $hx_umask; "{shlex.quote(setup.pane_command(pane))} \\; {then} ) '
+        f'sh -c "umask $hx_umask; "{shlex.quote(setup.pane_command(pane))} \\; {then} ) '
         "</dev/null >/dev/null 9>&- && echo created=1 || {\n"
         f"{_end_half_made(setup, pane)}}}\n"
     )
@@ -287,20 +315,24 @@ def _end_half_made(setup: Setup, pane: NewPane) -> str:
     return f'if [ "{uid}" = {pane.uid} ]; then {setup.tmux} kill-session -t {exact}; echo failed=; exit 0; fi\n'
 
 
-def drainer_script(setup: Setup) -> str:
-    """Start the always-attached reader unless there is one (3.2 and newer): without it programs in panes can freeze."""
+def drainer_script(setup: Setup, session: str) -> str:
+    """Start the always-attached reader unless there is one (3.2 and newer): without it programs in panes can freeze.
+
+    Args:
+        session: a word of the shell.
+    """
     if not (setup.version.client_flags and setup.control):
         return ""
     fifo = f"{shlex.quote(setup.root)}/run/drain.$$"
     run = (
-        f'unset TMUX; trap "" HUP; exec {setup.tmux} -C attach-session -t ={setup.session} '
+        f'unset TMUX; trap "" HUP; exec {setup.tmux} -C attach-session -t "$2" '
         '-f no-output,ignore-size <>"$1" >/dev/null 2>&1'
     )
     return (
         f"if ! {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; then\n"
         f"rm -f {fifo}; mkfifo {fifo}\n"
         f"hx_s=$(command -v setsid)\n"
-        f"$hx_s sh -c {shlex.quote(run)} sh {fifo} </dev/null >/dev/null 2>&1 9>&- &\n"
+        f"$hx_s sh -c {shlex.quote(run)} sh {fifo} {session} </dev/null >/dev/null 2>&1 9>&- &\n"
         f"n=0; until {setup.tmux} list-clients -F '#{{client_flags}}' 2>/dev/null | grep -q no-output; do\n"
         "n=$((n + 1)); [ $n -lt 100 ] && kill -0 $! 2>/dev/null || break; sleep 0.02 2>/dev/null || sleep 1; done\n"
         f"rm -f {fifo}\nfi\n"
@@ -311,7 +343,7 @@ def _unless_limited(setup: Setup) -> str:
     """Leave when the session is missing and must not be made."""
     names = (
         f"hx_names=$({setup.tmux} list-sessions -F '{SESSION_FORMAT}' </dev/null 2>/dev/null |\n"
-        f"sed -n {shlex.quote(f's/^1:{setup.label}://p')} | tr '\\n' ' ')\n"
+        f"sed -n {shlex.quote(f's/^1:{setup.label}:[^:]*://p')} | tr '\\n' ' ')\n"
     )
     if not setup.create:
         return f'{names}echo "missing=$hx_names"; exit 0\n'
@@ -322,22 +354,36 @@ def _unless_limited(setup: Setup) -> str:
 def setup_script(setup: Setup, pane: NewPane) -> str:
     """Make sure that hooks, server, session and drainer are there.
 
-    Prints ``created=1`` when it made the session, ``foreign=1`` when a session of that name is not ours,
-    ``missing=NAMES`` or ``full=NAMES``, with the sessions that there are, when it is not there and may not be made,
-    ``failed=WHY`` when there is none in the end.
+    Prints ``session=ID:NAME``, what tmux and people call it now, and ``created=1`` when it made the session. Else
+    ``foreign=1`` when a session of that name is not ours, ``missing=NAMES`` or ``full=NAMES``, with the sessions that
+    there are, when it is not there and may not be made, ``failed=WHY`` when there is none in the end.
     """
-    tmux, exact = setup.tmux, f"={setup.session}"
+    tmux = setup.tmux
     why = f"failed=no space for its files in {setup.root}"
     missing = f"[ -e {shlex.quote(setup.hooks)}/ok ] || {{ echo {shlex.quote(why)}; exit 0; }}\n"
     return (
         f"umask 077\n{TURNS}turn {shlex.quote(setup.root)}\n"
         f"{'' if setup.here else _hook_files(setup) + missing}"
-        f"if ! {tmux} has-session -t {exact} 2>/dev/null; then\n"
-        f"{_unless_limited(setup)}{_start_session(setup, pane) if setup.create else ''}fi\n"
-        f'if [ "$({tmux} show-options -v -t {exact}: @harness 2>&1)" != 1 ]; then\n'
-        f"if {tmux} has-session -t {exact} 2>/dev/null; then echo foreign=1; "
-        f'else echo "failed=$({tmux} -f /dev/null start-server 2>&1)"; fi\nexit 0\nfi\n'
-        f"{drainer_script(setup)}"
+        f'{_find_session(setup)}if [ -z "$hx_id" ]; then\n'
+        f"if {tmux} has-session -t ={setup.session} 2>/dev/null; then echo foreign=1; exit 0; fi\n"
+        f"{_unless_limited(setup)}{_start_session(setup, pane) if setup.create else ''}hx_find\nfi\n"
+        f'if [ -z "$hx_id" ]; then echo "failed=$({tmux} -f /dev/null start-server 2>&1)"; exit 0; fi\n'
+        f'echo "session=$hx_session"\n' + drainer_script(setup, '"$hx_id"')
+    )
+
+
+def _find_session(setup: Setup) -> str:
+    """Set ``hx_session`` to ``ID:NAME`` and ``hx_id``: the session of that name, or that had it before it was renamed.
+
+    A program of another user may have used the name meanwhile, for a session that is not ours.
+    """
+    listed = f"{setup.tmux} list-sessions -F '#{{session_id}}:{SESSION_FORMAT}' </dev/null 2>/dev/null"
+    ours, name = shlex.quote(f"1:{setup.label}"), shlex.quote(setup.session)
+    return (
+        f"hx_find() {{\nhx_session=$({listed} | {{ f=; while IFS=: read -r i o l m n; do\n"
+        f'[ "$o:$l" = {ours} ] || continue\n'
+        f'if [ "$n" = {name} ]; then f=$i:$n; elif [ "$m" = {name} ] && [ -z "$f" ]; then f=$i:$n; fi\n'
+        f'done; echo "$f"; }})\nhx_id=${{hx_session%%:*}}\n}}\nhx_find\n'
     )
 
 
@@ -360,6 +406,6 @@ def control_argv(setup: Setup) -> list[str]:
         'turn "$1"; exec 4>&-; n=0; while kill -0 $$ && [ $n -lt 50 ]; do n=$((n + 1)); nap; done; kill -9 $$\n'
         f"{listed} ) >/dev/null 2>&1 &\n"
         f'printf "%%{OWN_PID} %s\\n" "$$"; exec 3<&-\n'
-        f'exec {setup.tmux} -C attach-session -t ={setup.session} {flags} <"$f"'
+        f'exec {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)} {flags} <"$f"'
     )
     return ["sh", "-c", script, "sh", setup.root]

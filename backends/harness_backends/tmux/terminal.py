@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TmuxTerminal", "open_terminal"]
 
-_WINDOW_ENDS = frozenset({"window-close", "unlinked-window-close"})
+_WINDOW_NEWS = frozenset({"window-close", "unlinked-window-close", "layout-change"})
 KEPT_JOBS = 1000
 CLOSE_TIMEOUT = 1.0
 INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
@@ -79,8 +79,13 @@ class TmuxTerminal(Terminal):
             self._on_notification(event)
 
     def _on_notification(self, event: Notification) -> None:
-        if event.name in _WINDOW_ENDS and event.args:
-            self._table.window_closed(event.args[0])
+        if event.name in _WINDOW_NEWS:
+            self._table.windows_changed(event.args[0] if event.name.endswith("close") and event.args else "")
+        elif event.name == "session-renamed" and event.args[:1] == (self._link.setup.session_id,):
+            self._link.setup = replace(self._link.setup, shown=" ".join(event.args[1:]))
+            self._table.tell_name()
+        elif event.name == "session-changed" and event.args[:1] != (self._link.setup.session_id,):
+            self._tasks.start_soon(self._link.client.aclose)  # a person took the client elsewhere: a new one comes
         elif event.name == "pause" and event.args:
             pane = self._table.by_id.get(event.args[0])
             if pane is not None:
@@ -215,7 +220,10 @@ class TmuxTerminal(Terminal):
 
     async def create_pane(self, name: str, cwd: str | None = None) -> PaneInfo:
         await self._table.create(check_name(name, "pane"), cwd)
-        return next(info for info in await self.list_panes() if info.name == name)
+        made = next((info for info in await self.list_panes() if info.name == name), None)
+        if made is None:
+            raise PaneGone(f"pane {name!r} was closed as soon as it was made", target=self._link.target)
+        return made
 
     async def ensure_pane(self, name: str, *, create: bool = True) -> None:
         if create and not name.startswith("%"):
@@ -230,7 +238,7 @@ class TmuxTerminal(Terminal):
                 target=self._link.target,
                 hint="--force, or force=True, ends it all the same; the next command gets a new one",
             )
-        await self._link.request(("kill-window", "-t", pane.window_id))
+        await self._table.end(pane)
 
     async def list_sessions(self) -> list[SessionInfo]:
         return await self._sessions.list()
@@ -239,7 +247,7 @@ class TmuxTerminal(Terminal):
         return await self._sessions.create(name)
 
     async def kill_session(self, name: str) -> None:
-        if name == self.session:
+        if name in (self.session, self._link.setup.name):
             raise TerminalError(
                 "the session in use is protected",
                 target=self._link.target,
@@ -251,7 +259,7 @@ class TmuxTerminal(Terminal):
 
     def attach_command(self, *, read_only: bool = False) -> list[str]:
         socket_name = self._link.setup.config.tmux_socket
-        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self.session}"]
+        argv = ["tmux", "-u", "-L", socket_name, "attach-session", "-t", f"={self._link.setup.name}"]
         return self._link.transport.interactive_argv([*argv, "-r"] if read_only else argv)
 
     @asynccontextmanager
@@ -271,9 +279,9 @@ class TmuxTerminal(Terminal):
     def describe(self) -> str:
         pane = self._table.by_name(DEFAULT_PANE)
         if pane is None:
-            return f"tmux {self.session!r}"
+            return f"tmux {self._link.setup.name!r}"
         state = {"prompt": "idle", "running": f"job {pane.running}" if pane.running else "operator"}
-        return f"tmux {self.session!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
+        return f"tmux {self._link.setup.name!r} pane {pane.pane_id} {state.get(pane.phase, pane.phase)}"
 
 
 def owner_name() -> str:
@@ -351,6 +359,7 @@ async def _open_link(
     try:
         if await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd)) and told:
             table.tell(DEFAULT_PANE, told)
+        table.tell_name()
     except PaneGone:
         raise
     except (ConnectionLost, TerminalError) as error:

@@ -44,6 +44,11 @@ class TmuxVersion:
         return self < TmuxVersion(3, 0)
 
     @property
+    def pane_options(self) -> bool:
+        """``set-option -p`` (3.0): what is said of a pane goes with it when a person moves it to another window."""
+        return self >= TmuxVersion(3, 0)
+
+    @property
     def keeps_spaces(self) -> bool:
         """``capture-pane -N`` (3.1)."""
         return self >= TmuxVersion(3, 1)
