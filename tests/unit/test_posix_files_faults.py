@@ -270,6 +270,33 @@ async def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         assert [entry.name for entry in await target.files.list_dir(".")] == ["f"]
 
 
+async def test_an_append_that_a_full_disk_cuts_off_says_so(tmp_path: Path) -> None:
+    prefix = small_disk(tmp_path / "home")
+    async with open_file_target(replace(DASH, prefix=prefix), tmp_path) as target:
+        target.transport.single = True
+        await target.files.mkdir("empty")
+        with pytest.raises(NoSpace, match="may hold a part"):
+            await add_until_full(target)
+        size = (await target.files.stat("log")).size
+        assert size > 50_000
+        if "unshare" in prefix:
+            await a_write_that_fails_takes_back_its_directories(target)
+
+
+async def add_until_full(target: FileTarget) -> None:
+    for _ in range(100):
+        await target.files.write("log", b"n" * 9000, mode="append")
+
+
+async def a_write_that_fails_takes_back_its_directories(target: FileTarget) -> None:
+    """On a disk that is full."""
+    for path in ("a/b/c", "empty/d/e", "empty/./f/./g"):
+        with pytest.raises(NoSpace):
+            await target.files.write(path, b"n" * 9000)
+    assert {entry.name for entry in await target.files.list_dir(".")} == {"empty", "log"}
+    assert [entry.name for entry in await target.files.list_dir("empty")] in ([], ["f"])
+
+
 @pytest.mark.slow
 async def test_a_lock_that_a_dead_writer_left_is_broken_after_a_minute(tmp_path: Path) -> None:
     async with open_file_target(BARE, tmp_path) as target:

@@ -333,3 +333,18 @@ def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: st
         assert sorted(os.listdir(home)) == ["t"]
         assert os.listdir(locked) == ["file"]
         locked.chmod(0o755)
+
+
+def test_a_full_disk_is_told_and_no_empty_trash_is_left(tmp_path: Path) -> None:
+    disk, fillers = tmp_path / "disk", "{ head -c 1M /dev/zero >filler; } 2>/dev/null"
+    disk.mkdir()
+    limits = ["sh", "-c", 'cd "$0" && mkdir sub && ulimit -f 0 && eval "$1"; ls -A', str(disk)]
+    mounts = 'mount -t tmpfs -o size=64k none . && cd . && cd "$0"'
+    full = ["unshare", "-m", "sh", "-c", f'cd "$0" && {mounts} && mkdir sub; {fillers}; eval "$1"; ls -A', str(disk)]
+    script = move_script(f"{disk}/sub", Place(f"{disk}/.Trash-7", str(disk)), "token")
+    done = subprocess.run(
+        [*(full if os.geteuid() == 0 else limits), script], capture_output=True, text=True, check=False
+    )
+    assert set(done.stdout.split()) - {"filler"} == {"sub"}
+    if os.geteuid() == 0:
+        assert "No space left on device" in done.stderr

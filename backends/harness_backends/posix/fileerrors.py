@@ -58,12 +58,15 @@ _KINDS = {
     Refusal.UNLIKE: _Kind(
         FileError, "nothing was changed, as it would lose an attribute", "write it with a command that may lose it"
     ),
+    Refusal.PARTIAL: _Kind(FileError, "could not be added to", "look at its end before you repeat it"),
     Refusal.FORBIDDEN: _Kind(
         PermissionDenied,
         "operation not permitted",
         "it or its directory may be immutable or append-only (see lsattr), or sticky and another user's",
     ),
 }
+
+_PARTIAL = "; its end may hold a part of what was to be added"
 
 _TEXTS = (
     ("no space left", Refusal.NO_SPACE),
@@ -104,7 +107,7 @@ def file_error(path: str, exit_code: int, stderr: bytes, target: object) -> File
     """The exception for a script that ended with ``exit_code``."""
     reason = _refusal(exit_code, stderr)
     if reason is not None and reason is not Refusal.UNLIKE:
-        return _build(reason, path, target)
+        return _build(reason, path, target, _PARTIAL if exit_code == Refusal.PARTIAL else "")
     last = stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if reason is Refusal.UNLIKE:
         return _build(reason, path, target, f" ({last})")
@@ -122,7 +125,7 @@ def local_error(path: str, error: OSError) -> FileError:
 def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
     text = stderr.decode("utf-8", "replace").lower()
     told = next((reason for words, reason in _TEXTS if words in text), None)
-    if exit_code == Refusal.UNLIKE and told is Refusal.NO_SPACE:
+    if exit_code in (Refusal.UNLIKE, Refusal.PARTIAL) and told is Refusal.NO_SPACE:
         return told
     return Refusal(exit_code) if exit_code in _KINDS else told
 

@@ -45,6 +45,7 @@ class Refusal(IntEnum):
     BIG = 87
     UNLIKE = 88
     FORBIDDEN = 89
+    PARTIAL = 90
 
 
 PATH_LIBRARY = r"""

@@ -31,11 +31,18 @@ STAGE_PREFIX = ".hx-tmp-"
 
 WRITE_LIBRARY = r"""
 hxf_drop() {
-  [ -z "$hxf_staged" ] || rm -f "$hxf_staged"
+  if [ -n "$hxf_staged" ]; then
+    rm -f "$hxf_staged"
+    while [ "$hxf_made" -gt 0 ] && rmdir "$dir" 2>/dev/null; do hxf_made=$((hxf_made - 1)) dir=${dir%/*}; done
+  fi
   [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
 }
 hxf_parents() {
   up=${file%/*}
+  at=$up
+  case $up/ in *//* | */./* | */../*) ;; *)
+    while [ -n "$at" ] && [ ! -e "$at" ] && [ ! -L "$at" ]; do hxf_made=$((hxf_made + 1)) at=${at%/*}; done ;;
+  esac
   mkdir -p "${up:-/}" || {
     hxf_ancestor
     exit 1
@@ -56,7 +63,7 @@ hxf_place() {
   fi
 }
 hxf_begin() {
-  hxf_staged='' hxf_locked=''
+  hxf_staged='' hxf_locked='' hxf_made=0
   trap hxf_drop 0
   trap 'exit 143' 1 2 13 15
   hxf_abs "$1"
@@ -259,13 +266,19 @@ hxf_append() {
   if [ -n "$hxf_staged" ]; then
     hxf_data() { cat "$hxf_staged"; }
   fi
-  hxf_copy hxf_add
+  (: >>"$real") || exit 1
+  hxf_add || hxf_unadded
   if [ -n "$permissions" ]; then chmod "$permissions" "$real" || exit 1; fi
   hxf_sync "$real"
   set -- $(hxf_stat "$real")
   hxf_version "$real" "$3"
 }
 hxf_add() { hxf_data | cat >>"$real"; }
+hxf_unadded() {
+  [ $? != 153 ] || echo 'File too large' >&2
+  [ "$created" = 0 ] || [ -s "$real" ] || rm -f "$real"
+  exit 90
+}
 hxf_sweep() {
   for old in "$dir"/.hx-tmp-*; do
     [ -f "$old" ] || continue

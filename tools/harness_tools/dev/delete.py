@@ -63,7 +63,8 @@ class Delete(Tool[_Arguments]):
             done = await _script(ctx, move_script(stat.path, place, secrets.token_hex(8)))
             if done.exit_code not in NO_PLACE:
                 return _result(ctx, stat, place, done)
-        text = f"no trash directory can be used on the file system of {stat.path}. Nothing was moved"
+        why = f" ({last})" if (last := done.stderr.strip().rpartition("\n")[2][:200]) else ""
+        text = f"no trash directory can be used on the file system of {stat.path}{why}. Nothing was moved"
         return ToolResult.failure("no_trash", text)
 
 

@@ -158,36 +158,42 @@ umask 077
 parent=${path%/*}; parent=${parent:-/}
 [ -e "$path" ] || [ -L "$path" ] || exit 70
 [ -w "$parent" ] && [ -x "$parent" ] || exit 71
-mkdir -p -- "$trash/files" "$trash/info" || exit 72
+made=
+leave() {
+  [ -z "$made" ] || rmdir -- "$trash/files" "$trash/info" "$trash" 2>/dev/null
+  exit "$1"
+}
+[ -e "$trash" ] || [ -L "$trash" ] || made=1
+mkdir -p -- "$trash/files" "$trash/info" || leave 72
 for part in "$trash" "$trash/files" "$trash/info"; do
-  { [ ! -L "$part" ] && [ -O "$part" ] && [ -w "$part" ]; } || exit 72
+  { [ ! -L "$part" ] && [ -O "$part" ] && [ -w "$part" ]; } || leave 72
 done
 probe=.hx-probe-$token
-mkdir -- "$parent/$probe" || exit 71
+mkdir -- "$parent/$probe" || leave 71
 set -- $(ls -di -- "$parent/$probe")
 before=$1
 if mv -- "$parent/$probe" "$trash/files/$probe" && set -- $(ls -di -- "$trash/files/$probe") && [ "$1" = "$before" ]
 then rmdir -- "$trash/files/$probe"
-else rmdir -- "$parent/$probe" "$trash/files/$probe" 2>/dev/null; exit 73
+else rmdir -- "$parent/$probe" "$trash/files/$probe" 2>/dev/null; leave 73
 fi
 number=1 kept=$stem
 set -C
 there() { [ -e "$1" ] || [ -L "$1" ]; }
 claim() { ! there "$trash/files/$1" && (: >"$trash/info/$1.trashinfo") 2>/dev/null; }
 until claim "$kept"; do
-  there "$trash/files/$kept" || there "$trash/info/$kept.trashinfo" || exit 72
+  there "$trash/files/$kept" || there "$trash/info/$kept.trashinfo" || leave 72
   number=$((number + 1)) kept=$stem.$number
   [ "$number" -lt 10000 ] || exit 72
 done
 note=$trash/info/$kept.trashinfo
-printf '[Trash Info]\nPath=%s\nDeletionDate=%s\n' "$named" "$(date +%Y-%m-%dT%H:%M:%S)" >|"$note" || {
+printf '[Trash Info]\nPath=%s\nDeletionDate=%s\n' "$named" "$(date +%Y-%m-%dT%H:%M:%S)" | cat >|"$note" || {
   rm -f -- "$note"
-  exit 72
+  leave 72
 }
 if mv -- "$path" "$trash/files/$kept"; then printf '%s\0' "$kept"
 else
   rm -f -- "$note"
-  exit 75
+  leave 75
 fi
 """
 
