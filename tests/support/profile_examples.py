@@ -60,6 +60,7 @@ BUDDY = [
 
 GOFASTR = [
     step("Bash", "one\ntwo", cmd="echo one; echo two"),
+    step("Bash", "no answer", cmd="read answer || echo no answer; cat"),
     step("Bash", "out\nerr\n[exit code 3]", error=True, cmd="echo out; echo err >&2; exit 3"),
     step("Bash", "{dir}/sub yes", cmd='mkdir -p sub; cd sub; echo "$PWD $GREETING"', env={"GREETING": "yes"}),
     step("Bash", "{dir}/sub", cmd="pwd", cwd="{dir}/sub", timeout_ms=9_999_999),
@@ -100,7 +101,7 @@ HEX = [
     step("bash", "STDOUT:\nHello from Bash tool!", command="echo 'Hello from Bash tool!'"),
     step("bash", "STDOUT:\nDone sleeping", command="sleep 1; echo 'Done sleeping'", timeout=60),
     step("bash", "STDOUT:\n/tmp", command="pwd", working_dir="/tmp"),
-    step("bash", "(no output)", command="true"),
+    step("bash", "(no output)", command="true; cat"),
     step("bash", "STDOUT:\nout\n\nSTDERR:\nerr", command="echo out; echo err >&2"),
     step("bash", "Error: command exited with code 1\nSTDOUT:\nout", error=True, command="echo out; exit 1"),
     step("bash", r"^Error: ended at its time limit", like=True, error=True, timeout=1.5,
@@ -151,7 +152,7 @@ HEX = [
 ]
 
 HYGGE = [
-    step("bash", "out\nerr", command="echo out; echo err >&2", description="say something"),
+    step("bash", "out\nerr", command="echo out; cat; echo err >&2", description="say something"),
     step("bash", "out\ncommand exited with code 2", error=True, command="echo out; exit 2"),
     step("bash", "timeout_ms: input should be less than or equal to 600000", like=True, error=True, command="true",
          timeout_ms=600_001),
@@ -195,7 +196,8 @@ TERSE = [
     step("write", json_of(file="w/new", bytes_written=2, status="created"), file_path="w/new", content="x\n"),
     step("write", json_of(file="w/new", bytes_written=0, status="overwritten"), file_path="w/new", content=""),
     step("write", "have not read it", like=True, error=True, file_path="j.json", content=""),
-    step("bash", json_of(stdout="out\n", stderr="err\n", exit_code=0), command="echo out; echo err >&2", timeout=60),
+    step("bash", json_of(stdout="out\n", stderr="err\n", exit_code=0), command="echo out; cat; echo err >&2",
+         timeout=60),
     step("bash", "exit code 4\nerr\nout", error=True, command="echo out; echo err >&2; exit 4"),
     step("checkfor", json_of(directories=[{"dir": ".", "matches_found": 1, "files": [
         {"file": "n.txt", "matches": [{"line": 2, "content": "two TODO"}]}]}]), search="TODO", dir=".", ext=".txt"),

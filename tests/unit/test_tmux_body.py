@@ -54,7 +54,13 @@ def test_the_wrapper_is_valid_in_its_shell(shell: str, options: dict[str, Any]) 
     argv = [shell_path(shell), *(["sh"] if shell == "busybox" else []), "-n"]
     check = subprocess.run(argv, input=(body.run or "").encode(), capture_output=True, timeout=20)
     assert (check.returncode, check.stderr) == (0, b"")
-    assert body.stdin == options.get("stdin")
+    assert body.stdin == (options.get("stdin") or None)
+
+
+def test_an_empty_standard_input_is_not_brought_to_the_target() -> None:
+    body = compose(Command("cat", stdin=b""), "7", STORE, "bash", "t")
+    assert body.stdin is None
+    assert "</dev/null" in (body.run or "")
 
 
 @pytest.mark.parametrize("user", ["-x", "a b", "x;id", "", "$(id)", "a\nb"])

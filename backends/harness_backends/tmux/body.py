@@ -48,13 +48,13 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     inner = _as_user(command, quote, target) if command.user else source
     redirect = _redirections(command, job_id, store, quote)
     text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect)
-    return Body(text, command.stdin)
+    return Body(text, command.stdin or None)
 
 
 def _redirections(command: Command, job_id: str, store: JobStore, quote: Callable[[str], str]) -> str:
     parts = []
     if command.stdin is not None:
-        parts.append(f" <{quote(store.path(job_id, 'in'))}")
+        parts.append(f" <{quote(store.path(job_id, 'in')) if command.stdin else '/dev/null'}")
     if command.tty is False:
         parts.append(f" >{quote(store.path(job_id, 'out'))} 2>{quote(store.path(job_id, 'err'))}")
     return "".join(parts)

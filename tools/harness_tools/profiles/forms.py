@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.toolkit import Json, Tool, ToolResult
+from harness.toolkit import Json, JsonObject, Tool, ToolResult
 from harness.toolkit.profiles import Shown
 
 from ..interaction.skills import Skill
 
 __all__ = [
+    "ALONE",
     "Ran",
     "denied_by_user",
     "facts",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 _WIDER = re.compile(r"(?: \(no_default_excludes \w+ them\)|, or raise max_results)(?=\]$)")
+ALONE: JsonObject = {"tty": False, "stdin": ""}
+"""Of commands whose streams are apart from each other, and to which nobody types: they find the end of their input."""
 _NO_REASON = "refused by the approver"
 _NO_NEWS = ("[no match ", "[no file matches ", "[not searched: ")
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, items, joined, ran, searched, text_of
+from .forms import ALONE, facts, file_text, items, joined, ran, searched, text_of
 
 __all__ = ["profile"]
 
@@ -147,7 +147,7 @@ class _Bash(Arguments):
 
 def _command(args: _Bash) -> JsonObject:
     seconds = min(args.timeout_ms, LONGEST) / 1000
-    return {"timeout": seconds, "on_timeout": "kill", "tty": False, "env": dict(args.env)}
+    return {"timeout": seconds, "on_timeout": "kill", "env": dict(args.env), **ALONE}
 
 
 def _output(args: _Bash, result: ToolResult) -> Shown | None:

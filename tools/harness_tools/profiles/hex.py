@@ -15,7 +15,7 @@ from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
 from ..texts import SomeContent
-from .forms import Ran, denied_by_user, facts, file_text, joined, ran, searched, text_of
+from .forms import ALONE, Ran, denied_by_user, facts, file_text, joined, ran, searched, text_of
 from .hex_more import FACES
 
 __all__ = ["profile"]
@@ -134,8 +134,8 @@ class _Bash(Arguments):
 
 def _command(args: _Bash) -> JsonObject:
     if args.run_in_background:
-        return {"run_in_background": True, "tty": False}
-    return {"timeout": min(args.timeout, LONGEST), "on_timeout": "kill", "tty": False}
+        return {"run_in_background": True, **ALONE}
+    return {"timeout": min(args.timeout, LONGEST), "on_timeout": "kill", **ALONE}
 
 
 def _output(args: _Bash, result: ToolResult) -> Shown | None:

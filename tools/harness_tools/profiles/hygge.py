@@ -16,7 +16,7 @@ from harness.toolkit.profiles import Face, Profile, Shown
 
 from ..agenttypes import TYPES
 from ..interaction.texts import Label, Note
-from .forms import facts, file_text, joined, ran, searched, skills_there_are
+from .forms import ALONE, facts, file_text, joined, ran, searched, skills_there_are
 
 __all__ = ["profile"]
 
@@ -115,7 +115,7 @@ BASH = Face(
     description="Run a command with sh -c in a fresh shell and return its output.",
     arguments=_Bash,
     fields={"command": "command", "description": "description"},
-    more=lambda args: {"timeout": args.timeout_ms / 1000, "on_timeout": "kill", "tty": False},
+    more=lambda args: {"timeout": args.timeout_ms / 1000, "on_timeout": "kill", **ALONE},
     told={"timeout_ms": "timeout"},
     render=_output,
 )

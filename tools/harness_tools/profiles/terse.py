@@ -16,7 +16,7 @@ from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.limits import fit_items
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import facts, file_text, joined, ran
+from .forms import ALONE, facts, file_text, joined, ran
 from .jsonforms import LIMIT, as_json, json_text, picked
 from .terse_code import CODE_FACES
 from .terse_rewriting import REWRITING_FACES
@@ -102,7 +102,7 @@ class _Bash(Arguments):
 
 def _patience(args: _Bash) -> JsonObject:
     wanted = args.timeout if args.timeout is not None and args.timeout > 0 else TIMEOUT
-    return {"timeout": min(wanted, TIMEOUT), "on_timeout": "kill", "tty": False}
+    return {"timeout": min(wanted, TIMEOUT), "on_timeout": "kill", **ALONE}
 
 
 def _output(args: _Bash, result: ToolResult) -> Shown | None:
