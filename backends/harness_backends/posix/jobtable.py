@@ -25,7 +25,7 @@ SHOWN_BYTES = 1 << 20
 LIST_TIMEOUT = 120.0
 NOT_BEGUN = (
     "a command that was lost on its way there under this number has not run, and will not, "
-    "unless it was for a pane and the harness that sent it has ended"
+    "unless it was for a shell that somebody started inside a pane, and the harness that sent it has ended"
 )
 
 # For each record: "job N STATE CODE STATUS", STATE being ended, unwritten, alive, gone or pane; then "pane UID" for
@@ -69,7 +69,7 @@ cd "$hx_jobs" || exit 0
 """
 
 # An id that was claimed and has no record: its command was not sent yet, or is lost on the way, perhaps to come later.
-# From here on it does not run under this number: see hx_run.
+# From here on it does not run under this number: see hx_run, and hxoff in the shells of panes.
 VOID = """\
 if [ ! -s {0}.cmd ]; then
   [ -e {0}.cmd ] || exit 0

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 MOST_CLAIMS = 64
-RELEASE_TIMEOUT = 5.0
+RELEASE_TIMEOUT = 1.0
 
 # Runs in every life of the held shell. hx_root stays empty, with the reason in hx_why, when there is no safe place.
 PROLOGUE = r"""
@@ -367,6 +367,15 @@ class JobStore:
         """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ...."""
         return f"{self.root}/jobs/{job_id}.{suffix}"
 
+    def called_off(self, job_id: str) -> str:
+        """Shell text that is true of a job that somebody asked for too early, so that it did not run, and will not."""
+        record, void = (shlex.quote(self.path(job_id, suffix)) for suffix in ("cmd", "void"))
+        return f"[ -e {void} ] && [ ! -s {record} ]"
+
+    def ended(self, job_id: str) -> str:
+        """Shell text that is true of a job that has ended, or was called off."""
+        return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.called_off(job_id)}; }}"
+
     async def claim(self) -> str:
         """A new job id, never used before and never used again.
 
@@ -420,12 +429,12 @@ class JobStore:
             )
 
     async def release(self) -> None:
-        """Give back the ids that were not used, also those that are just being claimed."""
+        """Give back the ids that were not used, also those that are just being claimed; not over a new connection."""
         with anyio.move_on_after(RELEASE_TIMEOUT):
             await self._claiming.acquire()
         unused = sorted(map(int, self._ready), reverse=True)
         self._ready.clear()
-        if unused:
+        if unused and self._shell.is_open:
             script = RELEASE.format(jobs=shlex.quote(f"{self.root}/jobs"), ids=" ".join(map(str, unused)))
             (await self._shell.submit(call_line(script))).forget()  # the shell does it before it ends
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, PaneGone, TargetGone
 from harness.results import Status
 
 from ..posix.jobprocesses import PaneProcesses, goes_on, signal_job
@@ -20,7 +21,7 @@ from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
 
-__all__ = ["TERM_GRACE", "Ending"]
+__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_when_back"]
 
 START_GRACE = 0.5
 INTERRUPT_GRACE = 1.0
@@ -29,7 +30,10 @@ YOUNG = 3.0
 """Seconds. A job of less may still be at its first program."""
 TERM_GRACE = 2.0
 KILL_GRACE = 3.0
+END_TIMEOUT = 10.0
+"""How long the end of a command is waited for; where the link is down or mute, it is ended when that is back."""
 LOOK_AGAIN = 0.1
+RETRY = 1.0
 SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows in the command did not run"
 
 
@@ -43,7 +47,7 @@ class Ending:
 
     async def end(self, pane: Pane, job: PaneJob, status: Status, session: int, signal: str, grace: float) -> None:
         """Have a job end with ``status``, or as unknown where its end and death are not proved."""
-        job.interrupted = True
+        job.ending = status
         await _started(job)
         young = time.monotonic() - job.began < YOUNG
         where = PaneProcesses(session, f"{self.link.setup.pane_dir(pane.uid)}/pid", 0.0, _nested(pane, job))
@@ -92,6 +96,22 @@ class Ending:
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
         await self.shell.call(f"umask 077\necho {code} {status} >{path}.new && mv -f {path}.new {path}")
+
+
+async def end_when_back(
+    pane: Pane, job: PaneJob, ended: Callable[[PaneJob], Awaitable[bool]], end: Callable[[], Awaitable[None]]
+) -> None:
+    """End what could not be ended because the link was lost, when it is back; as often as it is lost in between.
+
+    ``ended`` tells whether the target has a record of its end: a C-c might meet the command of another harness then.
+    """
+    while not (job.done.is_set() or pane.gone):
+        try:
+            await (job.done.wait() if await ended(job) else end())
+        except (PaneGone, TargetGone):
+            return
+        except HarnessError:
+            await anyio.sleep(RETRY)
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:

@@ -46,9 +46,10 @@ class PaneJob:
     status: Status = Status.RUNNING
     exit_code: int | None = None
     cwd: str | None = None
-    interrupted: bool = False
+    ending: Status | None = None
+    """What it is to end with: it is being ended."""
     unsent: bool = False
-    """The link was lost first, and it is proved that it was not typed."""
+    """It is proved that it did not run: the link was lost first, or its id was called off."""
     doubtful: bool = False
     """The link was lost while it was typed."""
     attention: bool = False
@@ -85,16 +86,21 @@ class PaneJob:
         self.active = anyio.Event()
 
     def finish(self, status: Status, exit_code: int | None = None, cwd: str | None = None) -> None:
-        """The job ended; later calls change nothing."""
+        """The job ended; later calls change nothing. One that was ended at its deadline has no exit code."""
         if self.done.is_set():
             return
         self.collector.finish()
         self.seconds = time.monotonic() - self.began
         self.status = status
-        self.exit_code = exit_code
+        self.exit_code = None if status is Status.TIMED_OUT else exit_code
         self.cwd = cwd
         self.done.set()
         self.touch()
+
+    def withdraw(self) -> None:
+        """It is proved that it did not run, and will not: it is to be sent again."""
+        self.unsent = True
+        self.finish(Status.UNKNOWN)
 
     def result(self, stderr: bytes = b"", stdout: bytes | None = None) -> ShellResult:
         """The job as it stands now."""

@@ -201,11 +201,18 @@ class Pane:
         elif mark.text.startswith("in=") and self.job is not None:
             self.job.entered = entered(mark.text)
             self.job.touch()
+        elif mark.text.startswith("off="):
+            self._called_off(mark.text.removeprefix("off="))
         elif mark.text.startswith("tty="):
             self.wrapper = mark.text.removeprefix("tty=")
         elif (pid := mark.text.removeprefix("pid=")).isdecimal():
             index = next(i for i, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
             self.shells[index] = replace(self.shells[index], pid=int(pid))
+
+    def _called_off(self, job_id: str) -> None:
+        """The shell did not run it: somebody asked for the id before, and was told that there is no such job."""
+        if self.job is not None and self.job.job_id == job_id:
+            self.jobs.pop().withdraw()
 
     def _start(self, number: int) -> None:
         self.by_hand += number == 0 and not self.jobs  # bash says so of what we type, too
@@ -219,7 +226,7 @@ class Pane:
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
             by_keys = from_keyboard(mark.code, job.collector.data)
-            status = Status.INTERRUPTED if job.interrupted or by_keys else Status.COMPLETED
+            status = job.ending or (Status.INTERRUPTED if by_keys else Status.COMPLETED)
             job.finish(status, mark.code, self.cwd or None)
 
     def _leave_nested(self, mark: Mark) -> None:

@@ -165,8 +165,8 @@ class PaneTable:
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
         """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
-        record = shlex.quote(self._store.path(holder, "exit"))
-        if not (await self._shell.call(f"[ -s {record} ] && echo ended")).stdout and await self._starts(pane):
+        ended = self._store.ended(holder)
+        if not (await self._shell.call(f"{{ {ended}; }} && echo ended")).stdout and await self._starts(pane):
             return False
         await self._link.client.request(*release(pane.pane_id, pane.place, holder))
         return True
@@ -415,7 +415,14 @@ class PaneTable:
         return True
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
-        """The link was lost while the job was being typed: the pane's window names it if it was."""
+        """The link was lost while the job was being typed: the pane's window names it if it was.
+
+        Or its shell was told that it was called off, and that mark is in the part of the log that was not read.
+        """
+        if await self._called_off(job):
+            self._let_go(pane, job)
+            job.withdraw()
+            return True
         if not job.doubtful:  # it is still to be sent, through this client: only the end of its own client proves it
             return False
         where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
@@ -426,9 +433,11 @@ class PaneTable:
         await self._link.client.request(*free)
         self._let_go(pane, job)
         job.notices.append("the link was lost before this was typed: it did not start")
-        job.unsent = True
-        job.finish(Status.UNKNOWN)
+        job.withdraw()
         return True
+
+    async def _called_off(self, job: PaneJob) -> bool:
+        return bool((await self._shell.call(f"{self._store.called_off(job.job_id)} && echo off")).stdout)
 
     @staticmethod
     def _let_go(pane: Pane, job: PaneJob) -> None:

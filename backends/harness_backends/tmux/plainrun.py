@@ -21,7 +21,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
 from .bystander import NOTICE, person_typed
-from .ending import TERM_GRACE, Ending
+from .ending import END_TIMEOUT, TERM_GRACE, Ending, end_when_back
 from .foreground import Foreground, inspect
 from .job import PaneJob, entered
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
@@ -52,6 +52,13 @@ front() {{
   else set -- "$1" $(ps -o tpgid= -o pgid= -p "$1"); [ -n "$2" ] && [ "$2" = "$3" ]; fi 2>/dev/null
 }}
 """
+
+
+_CALLED_OFF = 96
+
+
+class _CalledOffError(Exception):
+    """Somebody asked for the job before its record was there, and was told that it will not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +116,8 @@ class PlainRunner:
                 await ours.done.wait()
                 return
         else:
-            path = shlex.quote(self.store.path(holder if holder.isdecimal() else "0", "exit"))
-            reply = await self.tmux.beside(until_script(f"[ -s {path} ]", FOREIGN_WAIT), FOREIGN_WAIT + 1)
+            ended = self.store.ended(holder if holder.isdecimal() else "0")
+            reply = await self.tmux.beside(until_script(f"{{ {ended}; }}", FOREIGN_WAIT), FOREIGN_WAIT + 1)
             if reply is not None and reply.exit_code == 0:
                 await self.tmux.request(*release(known.row.pane_id, known.pane.place, holder))
                 return
@@ -138,6 +145,13 @@ class PlainRunner:
     # -- dispatch
 
     async def _dispatch(
+        self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
+    ) -> PaneJob:
+        while True:
+            with suppress(_CalledOffError):  # the id was asked for before it was used: another one is taken
+                return await self._dispatch_once(known, command, on_job)
+
+    async def _dispatch_once(
         self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
     ) -> PaneJob:
         job_id, pane = await self.store.claim(), known.pane
@@ -180,7 +194,10 @@ class PlainRunner:
 
     async def _save(self, job_id: str, files: list[SavedFile], body: Body) -> None:
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)} || exit\n" for file in files)
-        reply = await self.shell.call(f"umask 077\n{writes}")
+        void = shlex.quote(self.store.path(job_id, "void"))
+        reply = await self.shell.call(f"umask 077\n{writes}[ ! -e {void} ] || exit {_CALLED_OFF}\n")
+        if reply.exit_code == _CALLED_OFF:
+            raise _CalledOffError
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip()
             raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
@@ -306,7 +323,7 @@ class PlainRunner:
         if outcome.status is Status.SHELL_EXITED:
             job.notices.append("the shell ended; a fresh one was started")
             known.shell_pid = 0
-        status = Status.INTERRUPTED if job.interrupted and outcome.status is Status.COMPLETED else outcome.status
+        status = job.ending if job.ending and outcome.status is Status.COMPLETED else outcome.status
         job.finish(status, outcome.exit_code, job.cwd)
 
     async def _await(self, known: PlainPane, job: PaneJob) -> ShellResult:
@@ -314,7 +331,7 @@ class PlainRunner:
             with anyio.move_on_after(job.command.timeout):
                 await self._until_done(known, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self.end(known, job, Status.TIMED_OUT)
+                await self._end_now(known, job, Status.TIMED_OUT)
             if job.done.is_set():
                 if await person_typed(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
@@ -324,12 +341,27 @@ class PlainRunner:
                     job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
                 return await self.so_far(known, job)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):
-                await self.end(known, job, Status.INTERRUPTED)
+            with anyio.CancelScope(shield=True), suppress(HarnessError, TimeoutError):
+                await self._end_now(known, job, Status.INTERRUPTED)
+            self.tasks.start_soon(self._end_later, known, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
+            if job.command.on_timeout == "kill":
+                self.tasks.start_soon(self._end_later, known, job, Status.TIMED_OUT)
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
+
+    async def _end_now(self, known: PlainPane, job: PaneJob, status: Status) -> None:
+        with anyio.fail_after(END_TIMEOUT):
+            await self.end(known, job, status)
+
+    async def _end_later(self, known: PlainPane, job: PaneJob, status: Status) -> None:
+        if not job.done.is_set():
+            await end_when_back(known.pane, job, self._ended_there, lambda: self.end(known, job, status))
+
+    async def _ended_there(self, job: PaneJob) -> bool:
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout)
 
     async def _until_done(self, known: PlainPane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
@@ -345,8 +377,7 @@ class PlainRunner:
             front = await self.foreground(known)
             if not front.wants_input or (front.group == known.facts.pid and front.raw) or job.done.is_set():
                 return False
-            path = shlex.quote(self.store.path(job.job_id, "exit"))
-            if (await self.shell.call(f"[ -s {path} ] && echo ended")).stdout:
+            if await self._ended_there(job):
                 return False
             shown = await self.tmux.request(
                 ("capture-pane", "-p", "-J", "-t", known.row.pane_id), ("select-pane", "-t", known.row.pane_id, "-e")

@@ -87,8 +87,7 @@ def _unsend(pane: Pane, job: PaneJob) -> None:
     """Nothing of it ran: it is to be sent again."""
     if job in pane.jobs:
         pane.jobs.remove(job)
-        job.unsent = True
-        job.finish(Status.UNKNOWN)
+        job.withdraw()
 
 
 async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:

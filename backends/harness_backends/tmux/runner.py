@@ -33,7 +33,7 @@ from .adopt import adopt, until_prompt
 from .body import compose
 from .bystander import NOTICE, person_typed
 from .control import REPLY_TIMEOUT, AnswerLost
-from .ending import TERM_GRACE, Ending
+from .ending import END_TIMEOUT, TERM_GRACE, Ending, end_when_back
 from .foreground import Foreground, inspect
 from .given import check_user
 from .job import PaneJob
@@ -59,6 +59,8 @@ REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
+DOWN_TIMEOUT = 2.0
+"""The same as END_TIMEOUT, when the link is known to be down."""
 DOUBT = 10.0
 """How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
 QUIET = (1.0, 5.0, 30.0)
@@ -130,7 +132,7 @@ class PaneRunner:
         notices = []
         if pane.phase == "continuation":
             await self.link.request(("send-keys", "-t", pane.pane_id, "C-c"))
-            await self._until_prompt(pane, 2.0)
+            await until_prompt(pane, 2.0)
         await self.settle(pane)  # the line editor is not ready yet, and would show what is typed now twice
         if pane.phase == "starting":
             await self._first_prompt(pane)
@@ -152,14 +154,11 @@ class PaneRunner:
     async def settle(self, pane: Pane) -> None:
         """Wait, a moment at most, until the line editor is ready: it would lose C-d, and show other keys twice."""
         if pane.phase == "ended":
-            await self._until_prompt(pane, PROMPT_GRACE)
-
-    async def _until_prompt(self, pane: Pane, timeout: float) -> bool:
-        return await until_prompt(pane, timeout)
+            await until_prompt(pane, PROMPT_GRACE)
 
     async def _first_prompt(self, pane: Pane) -> None:
         config = self.link.setup.config
-        if await self._until_prompt(pane, config.prompt_timeout):
+        if await until_prompt(pane, config.prompt_timeout):
             return
         front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
         self._check_there(pane)
@@ -175,7 +174,7 @@ class PaneRunner:
 
     async def _free(self, pane: Pane) -> None:
         """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
-        if (pane.job is None or pane.paused) and await self._until_prompt(pane, FOREIGN_WAIT):
+        if (pane.job is None or pane.paused) and await until_prompt(pane, FOREIGN_WAIT):
             return
         front = await self._settled(pane)
         self._check_there(pane)
@@ -247,14 +246,16 @@ class PaneRunner:
 
     async def _check_stored(self, job: PaneJob) -> None:
         """Nobody will wait for this job's end, which would tell that its command could not be stored."""
-        path = shlex.quote(self.store.path(job.job_id, "cmd"))
+        path, void = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "void"))
+        look = f"if [ -e {void} ]; then :; elif [ -s {path} ]; then echo stored; elif [ -e {path} ]; then echo; fi"
         with suppress(ConnectionLost, ConnectError):
-            reply = await self.shell.call(f"if [ -s {path} ]; then echo stored; elif [ -e {path} ]; then echo; fi")
+            reply = await self.shell.call(look)
             if reply.stdout == b"\n":
                 raise self._no_space()
-            if not reply.stdout:  # it has ended and was cleaned away, or the directory is missing, which is seen to
+            if not reply.stdout:  # it ended and was cleaned away, was called off, or its directory is missing
                 with anyio.move_on_after(REPORT_TIMEOUT):
-                    await job.done.wait()
+                    while not (job.started or job.done.is_set()):
+                        await job.active.wait()
 
     def _no_space(self) -> NoSpace:
         where = "free some space where harness keeps its state"
@@ -335,10 +336,10 @@ class PaneRunner:
 
     async def _wait_for_holder(self, pane: Pane, holder: str) -> None:
         """Another harness's job holds the pane: wait a little for its end, and clear up after a dead one."""
-        path = shlex.quote(self.store.path(holder if holder.isdecimal() else "0", "exit"))
+        ended = self.store.ended(holder if holder.isdecimal() else "0")
         with anyio.move_on_after(FOREIGN_WAIT):
             while True:
-                reply = await self.shell.call(f"[ -s {path} ] && echo ended")
+                reply = await self.shell.call(f"{{ {ended}; }} && echo ended")
                 if reply.stdout:
                     await self._end_seen(pane, holder)
                     await self.link.ask(*release(pane.pane_id, pane.place, holder))
@@ -371,7 +372,7 @@ class PaneRunner:
                 await self._until_done(pane, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self.link.ready(max(0.0, REPORT_TIMEOUT - job.unanswered))
-                await self.end(pane, job, Status.TIMED_OUT)
+                await self._end_now(pane, job, Status.TIMED_OUT)
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
                 return job.result()
             if job.done.is_set():
@@ -384,17 +385,34 @@ class PaneRunner:
                     job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
             return await self.so_far(job)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(15), suppress(HarnessError):
-                await self.end(pane, job, Status.INTERRUPTED)
+            with anyio.CancelScope(shield=True), suppress(HarnessError, TimeoutError):
+                await self._end_now(pane, job, Status.INTERRUPTED)
+            self.tasks.start_soon(self._end_later, pane, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
+            if job.command.on_timeout == "kill":
+                self.tasks.start_soon(self._end_later, pane, job, Status.TIMED_OUT)
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
+
+    async def _end_now(self, pane: Pane, job: PaneJob, status: Status) -> None:
+        """Raises TimeoutError when the link is down, or mute."""
+        with anyio.fail_after(END_TIMEOUT if self.link.is_up else DOWN_TIMEOUT):
+            await self.end(pane, job, status)
+
+    async def _end_later(self, pane: Pane, job: PaneJob, status: Status) -> None:
+        if not job.done.is_set():
+            await end_when_back(pane, job, self._ended_there, lambda: self.end(pane, job, status))
+
+    async def _ended_there(self, job: PaneJob) -> bool:
+        await self.link.ready()
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout)
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
         """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
         unknown_there = job.nonce != pane.shells[0].nonce or job.status is Status.INTERRUPTED
-        if job.exit_code is not None and unknown_there and not job.interrupted:
+        if job.exit_code is not None and unknown_there and job.ending is None:
             path = shlex.quote(self.store.path(job.job_id, "exit"))
             await self.shell.call(f"umask 077; echo {job.exit_code} {job.status} >{path}")
 
@@ -436,8 +454,7 @@ class PaneRunner:
         """The shell is back at its prompt, and only the stream has not brought the end yet."""
         if job.done.is_set() or pane.paused or (front.raw and front.group == pane.shell.pid):
             return True
-        path = shlex.quote(self.store.path(job.job_id, "exit"))
-        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout) or job.done.is_set()
+        return await self._ended_there(job) or job.done.is_set()
 
     async def result(self, job: PaneJob) -> ShellResult:
         """The result of an ended job; with separate streams they are fetched now.

@@ -26,11 +26,20 @@ set -g hxi 0
 builtin string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0
 set -g hxi $slot[1]
+if builtin test -e $hxdir/$hxi.void
+hxoff
+return 0
+end
 set -q slot[2]
 or set slot[2] cmd
 builtin read -gz hxf <$hxdir/$hxi.$slot[2]
 hxy >/dev/tty 2>/dev/null
 hxm "C;$hxn;$hxi"
+end
+function hxoff
+builtin printf '' >$hxdir/$hxi.cmd
+hxm "W;$hxn;off=$hxi"
+set -g hxi 0
 end
 function hxc
 hxm "C;$hxn;$hxi"

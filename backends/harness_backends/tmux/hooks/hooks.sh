@@ -12,6 +12,7 @@
 # zsh gives 126 for a file that it aborts by itself, where its prompt gives 1: hxone sees what one eval can run as a
 # prompt does. Not several lines: as a file they are read one by one, and an alias holds in the next. Nor with a trace,
 # which would show the text.
+# Who asked for a job before its record was there made ID.void and was told that it will not run: hxoff sees to that.
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
 hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxo= hxu= hxw= hxW= hxsp=
 if [ -n "${KSH_VERSION-}${ZSH_VERSION-}" ]; then hxp() { \print -rn -- "$1"; }
@@ -30,10 +31,16 @@ hxa() {
 hxr=$? hxi=0 hxf=/dev/null hxo=
 { IFS=' ' \read -r hxi hxo <"$hxslot" || :; hxp "- $hxi$hxnl" >|"$hxslot"; } 2>/dev/null
 case $hxi in '' | *[!0-9]*) hxi=0; return 0 ;; esac
+[ ! -e "$hxdir/$hxi.void" ] || { hxoff; return 0; }
 hxf=$hxdir/$hxi.${hxo:-cmd}
 [ -s "$hxdir/$hxi.cmd" ] || hxf="$hxdir/$hxi.cmd was not written, is the disk full?"
 { hxh; hxy >/dev/tty; } 2>/dev/null
 hxm "C;$hxn;$hxi"
+}
+hxoff() {
+{ hxp "" >|"$hxdir/$hxi.cmd"; } 2>/dev/null
+hxm "W;$hxn;off=$hxi"
+hxi=0 hxf=/dev/null
 }
 hxc() {
 hxm "C;$hxn;$hxi"
