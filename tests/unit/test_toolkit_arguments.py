@@ -77,6 +77,9 @@ def test_what_models_write_is_taken_as_the_schema_means_it(raw: Any, expected: d
         ({"path": 3}, "path: input should be a valid string"),
         ({"path": None}, "path: input should be a valid string"),
         ({"path": "x", "item": "y"}, "t: item: input should be an object"),
+        ({"path": "x", "wait": None}, "t: wait: input should be true or false or a number or a text"),
+        ({"path": "x", "wait": [1], "limit": 0}, "wait: input should be true or false or a number or a text"),
+        ({"path": "x", "lines": [1, [2]]}, "t: lines.1: input should be a valid integer"),
     ],
 )
 def test_each_mistake_is_said_in_a_line(raw: Any, message: str) -> None:

@@ -289,7 +289,8 @@ def least(tool: FacedTool[Any]) -> dict[str, Json]:
         "lines": [1],
         "pipeline": [{"op": "count"}],
     }
-    return {name: fixed.get(name, value) for name, value in values.items()}
+    source: dict[str, Json] = {"file": "x"} if "pipeline" in values else {}  # of exec and file it needs one
+    return {name: fixed.get(name, value) for name, value in values.items()} | source
 
 
 # -- the parts of the forms
@@ -301,6 +302,7 @@ def least(tool: FacedTool[Any]) -> dict[str, Json]:
         ("hygge", "question", {"question": "", "options": ["a", "b"]}, "question: question: it is empty"),
         ("hygge", "question", {"question": "q", "options": ["a", "a"]}, "question: options: two options are the same"),
         ("terse", "transform", {"pipeline": [{"op": "count"}]}, "transform: arguments: give exec or file"),
+        ("terse", "transform", {"file": "x", "pipeline": [{}]}, "transform: pipeline.0: op is missing"),
     ],
 )
 def test_mistakes_are_told_of_the_arguments_that_a_profile_has(

@@ -38,10 +38,14 @@ NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself
 NEEDS = ("tmux",)
 
 
+LONGEST_MS = 1 << 30
+"""What is longer is as much too long, and may be no number that can be divided."""
+
+
 def _pause(delay: float | str | None, delay_ms: int | None) -> float:
     if delay is not None:
         return seconds_of(delay)
-    return (delay_ms or 0) / 1000
+    return min(delay_ms or 0, LONGEST_MS) / 1000
 
 
 def keys_text(literal: str, keys: tuple[str, ...], *, enter: bool) -> str:

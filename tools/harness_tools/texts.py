@@ -8,12 +8,24 @@ from pydantic import AfterValidator, Field
 
 from harness.command import check_text, parse_duration
 
-__all__ = ["Content", "Duration", "Line", "SomeContent", "seconds_of"]
+__all__ = ["Content", "Duration", "Line", "SomeContent", "encodable", "seconds_of"]
+
+
+def encodable(text: str, errors: str = "strict") -> str:
+    """The text, which bytes can stand for.
+
+    Raises:
+        ValueError: it holds half of a surrogate pair.
+    """
+    try:
+        text.encode("utf-8", errors)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"it holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
+    return text
 
 
 def _encodable(text: str) -> str:
-    text.encode("utf-8", "surrogateescape")  # a UnicodeEncodeError is a ValueError
-    return text
+    return encodable(text, "surrogateescape")
 
 
 def _line(text: str) -> str:

@@ -7,13 +7,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from ..errors import ToolError
 from .values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys"]
 
@@ -153,7 +156,7 @@ def _kinds(wanted: Any) -> Iterator[Any]:
 
 
 def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
-    details = error.errors(include_url=False)
+    details = list(_joined(error.errors(include_url=False)))
     for detail in details[:MISTAKES]:
         where = ".".join(str(part)[:NAME_SHOWN] for part in detail["loc"])
         if detail["type"] == "extra_forbidden":
@@ -161,19 +164,46 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
         elif detail["type"] == "missing":
             yield f"{where}: required"
         else:
-            said = _said(detail["type"], detail["msg"])
+            said = _said(detail)
             yield f"{where or 'arguments'}: {said}"
     if len(details) > MISTAKES:
         yield f"and {len(details) - MISTAKES} more mistakes"
 
 
-def _said(kind: str, message: str) -> str:
+_KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text"}
+_PLAIN = frozenset(
+    {"bool_type", "bool_parsing", "int_type", "int_parsing", "int_from_float", "float_type", "float_parsing"}
+    | {"string_type", "literal_error"}
+)
+
+
+def _joined(details: Iterable[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """What is said of each type that an argument may have, as one mistake of the argument."""
+    groups: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for detail in details:
+        *place, last = detail["loc"] or ("",)
+        kind = _KINDS.get(str(last)) or (str(last)[9:-2] if str(last).startswith("literal['") else "")
+        if not place or not kind or detail["type"] not in _PLAIN:
+            yield detail
+        elif tuple(place) in groups:
+            groups[tuple(place)]["msg"] += f" or {kind}"
+        else:
+            groups[tuple(place)] = {**detail, "loc": tuple(place), "msg": f"Input should be {kind}"}
+    yield from groups.values()
+
+
+def _said(detail: ErrorDetails) -> str:
     """What pydantic says of a mistake, without the words of Python; what a check of ours says, in its own words."""
+    kind, message, context = detail["type"], detail["msg"], detail.get("ctx", {})
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return "input should be an object"
-    return message[:1].lower() + message[1:].replace(" after validation,", ",")
+    if kind.startswith("union_tag_"):
+        name, known = str(context.get("discriminator", "")).strip("'"), context.get("expected_tags")
+        return f"{name} should be one of {known}" if known else f"{name} is missing"
+    message = message.replace(" after validation,", ",").replace("Tuple should", "List should")
+    return message[:1].lower() + message[1:]
 
 
 def _advice(model: type[BaseModel] | None, name: str) -> str:

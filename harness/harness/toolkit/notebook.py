@@ -153,7 +153,10 @@ def memory_text(text: str) -> str:
     Raises:
         ValueError: it is empty, too long, or no text.
     """
-    text.encode()  # half of a surrogate pair raises, and every encoding error is a ValueError
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"it holds {text[error.start]!a}, half of a surrogate pair, which is no text") from None
     if "\0" in text:
         raise ValueError("it holds a NUL")
     if not text.strip():

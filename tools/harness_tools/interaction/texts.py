@@ -6,14 +6,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from ..texts import encodable
+
 __all__ = ["Header", "Label", "Note", "Short"]
 
 
 def _storable(text: str) -> str:
-    text.encode()  # half of a surrogate pair raises, and every encoding error is a ValueError
     if "\0" in text:
         raise ValueError("it holds a NUL")
-    return text
+    return encodable(text)
 
 
 def _said(text: str) -> str:
