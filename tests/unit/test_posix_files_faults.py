@@ -15,7 +15,7 @@ import anyio
 import pytest
 from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour, open_file_target
 
-from harness.errors import FileError, FileExists, NoSpace, StaleFileError
+from harness.errors import FileError, FileExists, NoSpace, PermissionDenied, StaleFileError
 from harness_backends.posix.fileversion import Hasher, version_of
 
 pytestmark = pytest.mark.anyio
@@ -295,6 +295,27 @@ async def a_write_that_fails_takes_back_its_directories(target: FileTarget) -> N
             await target.files.write(path, b"n" * 9000)
     assert {entry.name for entry in await target.files.list_dir(".")} == {"empty", "log"}
     assert [entry.name for entry in await target.files.list_dir("empty")] in ([], ["f"])
+
+
+async def test_a_file_that_is_a_mount_is_not_replaced_and_the_error_says_what_to_do(tmp_path: Path) -> None:
+    unshare = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-rm")
+    mounted = ("sh", "-c", 'cd "$0" && mount --bind outside inside && exec "$@"', str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    for name in ("outside", "inside"):
+        (tmp_path / "home" / name).write_text(name)
+    async with open_file_target(replace(DASH, prefix=(*unshare, *mounted)), tmp_path) as target:
+        with pytest.raises(FileError, match=r"mounted there.*cat >FILE"):
+            await target.files.write("inside", b"new")
+        await target.files.write("inside", b", and more", mode="append")
+    assert (target.home / "outside").read_text() == "outside, and more"
+    assert hidden(target.home) == []
+
+
+async def test_a_file_whose_directory_takes_no_new_one_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    async with open_file_target(DASH, tmp_path) as target:
+        for size in (2, 100_000):
+            with pytest.raises(PermissionDenied, match=r"its directory takes no new file.*cat >FILE"):
+                await target.files.write("/proc/self/oom_score_adj", b"0" * size)
 
 
 @pytest.mark.slow

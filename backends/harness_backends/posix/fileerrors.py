@@ -58,6 +58,16 @@ _KINDS = {
     Refusal.UNLIKE: _Kind(
         FileError, "nothing was changed, as it would lose an attribute", "write it with a command that may lose it"
     ),
+    Refusal.FIXED: _Kind(
+        PermissionDenied,
+        "cannot be replaced, as its directory takes no new file from the target's user",
+        "append to it, or write it with a command (cat >FILE)",
+    ),
+    Refusal.MOUNTED: _Kind(
+        FileError,
+        "something is mounted there, so that it can be neither replaced nor removed",
+        "change what is in it: append, or use a command (cat >FILE)",
+    ),
     Refusal.PARTIAL: _Kind(FileError, "could not be added to", "look at its end before you repeat it"),
     Refusal.FORBIDDEN: _Kind(
         PermissionDenied,
@@ -66,6 +76,7 @@ _KINDS = {
     ),
 }
 
+_UNLESS_FULL = (Refusal.UNLIKE, Refusal.PARTIAL, Refusal.FIXED)
 _PARTIAL = "; its end may hold a part of what was to be added"
 
 _TEXTS = (
@@ -74,6 +85,7 @@ _TEXTS = (
     ("read-only file system", Refusal.NO_SPACE),
     ("file too large", Refusal.NO_SPACE),
     ("hxf: no end", Refusal.SLOW),
+    ("device or resource busy", Refusal.MOUNTED),
     ("permission denied", Refusal.DENIED),
     ("operation not permitted", Refusal.FORBIDDEN),
     ("no such file", Refusal.MISSING),
@@ -95,6 +107,7 @@ _ERRNO = {
     errno.ENOSPC: Refusal.NO_SPACE,
     errno.EDQUOT: Refusal.NO_SPACE,
     errno.EROFS: Refusal.NO_SPACE,
+    errno.EBUSY: Refusal.MOUNTED,
 }
 
 
@@ -125,7 +138,7 @@ def local_error(path: str, error: OSError) -> FileError:
 def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
     text = stderr.decode("utf-8", "replace").lower()
     told = next((reason for words, reason in _TEXTS if words in text), None)
-    if exit_code in (Refusal.UNLIKE, Refusal.PARTIAL) and told is Refusal.NO_SPACE:
+    if exit_code in _UNLESS_FULL and told is Refusal.NO_SPACE:
         return told
     return Refusal(exit_code) if exit_code in _KINDS else told
 

@@ -46,6 +46,8 @@ class Refusal(IntEnum):
     UNLIKE = 88
     FORBIDDEN = 89
     PARTIAL = 90
+    FIXED = 91
+    MOUNTED = 92
 
 
 PATH_LIBRARY = r"""

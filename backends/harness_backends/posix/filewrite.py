@@ -92,7 +92,9 @@ hxf_copy() {
   "$@"
   code=$?
   [ "$code" != 153 ] || exit 75
-  [ "$code" = 0 ] || exit 1
+  [ "$code" != 0 ] || return 0
+  [ -e "$stage" ] || [ ! -f "$real" ] || [ ! -w "$real" ] || exit 91
+  exit 1
 }
 hxf_into() { (umask 077; set -C; hxf_data | cat >"$stage"); }
 hxf_onto() { (umask 077; hxf_data | cat >>"$stage"); }
