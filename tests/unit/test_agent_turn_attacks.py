@@ -12,7 +12,9 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk
-from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Text, Usage, call, say
+from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Stop, Text, Usage, call, say
+from tests.support.model_wire.dialect import Setting
+from tests.support.model_wire.responses import ResponsesDialect
 
 from harness.agent.conversation.history import loaded
 from harness.agent.events import AnswerDelta, ModelRetry
@@ -255,3 +257,38 @@ async def test_values_of_another_kind_than_the_protocol_says_are_an_answer_that_
     assert result.spent.input_tokens > 0 < result.spent.output_tokens
     assert isinstance(desk.log, MemoryLog)
     assert [loaded(text).kind for text in desk.log.messages] == ["request", "response"]
+
+
+def responses_without(number: int, call_of_it: Call) -> Answer:
+    """The stream of an answer of OpenAI's responses in which one event is missing."""
+    sent = list(ResponsesDialect().stream(Answer((call_of_it,)), Setting("test-model", 1, 1)))[2:]
+    del sent[number]
+    return Answer((Raw(b"".join(one for one in sent if isinstance(one, bytes))), Stop()))
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+async def test_a_call_of_which_a_piece_was_lost_runs_as_it_was_meant_or_not_at_all(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meant = Call("run_shell", '{"command": "echo ran >> made-by-the-call"}', "a")
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(
+            tmp_path, monkeypatch, [responses_without(number, meant), say("whole"), say("ok")],
+            provider="openai-responses",
+        ) as desk:  # fmt: skip
+            assert (await desk.agent.turn("go")).status == "completed"
+            made = {path.name for path in desk.home.iterdir() if not path.name.startswith(".")} - {"harness"}
+    assert made <= {"made-by-the-call"}
+
+
+async def test_a_value_of_another_kind_in_a_stream_is_an_answer_that_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = (
+        b'data: {"type": "response.function_call_arguments.delta", "item_id": [], "output_index": 0, "delta": "x"}\n\n'
+    )
+    script = [Answer((Raw(odd), Stop())), say("whole")]
+    with anyio.fail_after(LIMIT):
+        async with agent_desk(tmp_path, monkeypatch, script, provider="openai-responses") as desk:
+            assert (await desk.agent.turn("go")).text == "whole"
+            assert "not understood" in desk.of(ModelRetry)[0].reason

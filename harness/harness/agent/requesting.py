@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,9 @@ from .events import AnswerDelta, ModelRetry, ReasoningDelta
 from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
 
 __all__ = ["Requester", "Wanted"]
+
+GUESS = r"The provider sent a `function_call_arguments\.done`"
+"""How the library begins to say that the arguments of a call came in two versions, and that it took one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Requester:
     async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
         """One request; an answer that is not whole is a failure."""
         self.partial = None
+        _take_no_guesses()
         request = Request(wanted.messages, wanted.parameters, wanted.size)
         response = await request.answer(opened, self._counted, self._publish)
         checked(response)
@@ -127,3 +132,8 @@ class Requester:
         if piece:
             made = AnswerDelta if answer else ReasoningDelta
             self.events.publish(made(turn_id=self.turn_id, text=piece))
+
+
+def _take_no_guesses() -> None:
+    """Make an error of it when the library takes one of two versions of a call: the other one may be what was meant."""
+    warnings.filterwarnings("error", message=GUESS, category=UserWarning)  # the same filter again takes its own place

@@ -238,7 +238,9 @@ def _of_others(error: Exception) -> _Verdict:
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module in {"httpx", "httpx2", "httpcore", "httpcore2", "anyio"}:
         return _CONNECTION
-    return _NONSENSE if isinstance(error, ValueError) else _Verdict("other", False, f"failed: {type(error).__name__}")
+    if isinstance(error, ValueError | TypeError | AttributeError | LookupError | UserWarning):
+        return _NONSENSE  # values of another kind than the protocol says
+    return _Verdict("other", False, f"failed: {type(error).__name__}")
 
 
 def _connection(error: Exception, found: _Verdict, profile: ModelProfile) -> _Verdict:
