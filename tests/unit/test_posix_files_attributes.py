@@ -95,15 +95,35 @@ async def test_a_file_that_may_be_written_and_not_read_is_written(tmp_path: Path
         assert mode_of(path) == 0o200
 
 
-async def test_a_label_that_may_not_be_set_stops_the_write(tmp_path: Path) -> None:
-    words = "setting attribute 'security.selinux' for 'x': Permission denied"
-    async with target_with(refusing(words), tmp_path) as target:
+def labelling(words: str) -> str:
+    """As :func:`refusing`, where SELinux has given a label of its own to the new file."""
+    label = "system_u:object_r:etc_t:s0"
+    return f'for last; do :; done; case $* in *xattr*) chcon {label} "$last"; esac; {refusing(words)}'
+
+
+CANNOT = "setting attribute 'security.selinux' for 'x': Permission denied"
+NOWHERE = "setting attributes for 'x': Operation not supported"
+
+
+@pytest.mark.parametrize("words", [CANNOT, NOWHERE])
+async def test_a_label_that_may_not_be_set_stops_the_write(words: str, tmp_path: Path) -> None:
+    async with target_with(labelling(words), tmp_path) as target:
         path = target.home / "shadow"
         path.write_text("old")
         give(path, {"security.selinux": LABEL["security.selinux"]})
         with pytest.raises(FileError, match="security label system_u:object_r:shadow_t:s0 cannot be kept"):
             await target.files.write(str(path), b"new")
         assert (path.read_text(), [entry.name for entry in target.home.iterdir()]) == ("old", ["shadow"])
+
+
+async def test_a_label_of_other_times_stops_no_write_where_new_files_get_none(tmp_path: Path) -> None:
+    async with target_with(refusing(CANNOT), tmp_path) as target:
+        path = target.home / "shadow"
+        path.write_text("old")
+        path.chmod(0o640)
+        give(path, {"security.selinux": LABEL["security.selinux"]})
+        await target.files.write(str(path), b"new")
+        assert (path.read_text(), mode_of(path)) == ("new", 0o640)
 
 
 @pytest.mark.parametrize(

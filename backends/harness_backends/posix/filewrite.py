@@ -17,7 +17,8 @@ are kept, and a list that ``ls`` shows is an error where GNU's tools, too old, s
 
 * Capabilities and the signature of IMA belong to the old content. The kernel takes the first away with any write.
 * A file system that takes no attributes (*not supported*; so are labels where one is given to the whole mount, as in
-  containers) has none to lose. The label is compared, all the same: a file with another one can lock people out.
+  containers) has none to lose. The label is compared, all the same: a file with another one can lock people out. Where
+  new files get no label SELinux is off, and that of the old one, from other times, means nothing.
 * Anything else, ``user.*`` above all, stops the write.
 
 A new file has the list that its directory gives to new files, and then no umask counts.
@@ -31,11 +32,11 @@ STAGE_PREFIX = ".hx-tmp-"
 
 WRITE_LIBRARY = r"""
 hxf_drop() {
+  [ -z "$hxf_staged" ] || rm -f "$hxf_staged"
+  [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
   if [ -n "$hxf_staged" ]; then
-    rm -f "$hxf_staged"
     while [ "$hxf_made" -gt 0 ] && rmdir "$dir" 2>/dev/null; do hxf_made=$((hxf_made - 1)) dir=${dir%/*}; done
   fi
-  [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
 }
 hxf_parents() {
   up=${file%/*}
@@ -217,9 +218,12 @@ $(ls -ld "$real" "$stage" 2>/dev/null)" in *'
 hxf_liken_plain() { chmod "${permissions:-$bits}" "$stage" || exit 1; }
 hxf_liken_old() {
   ! hxf_listed || hxf_fail 'its access control list cannot be kept: cp is too old'
-  case $(ls -ld "$real") in ??????????.*) chcon --reference="$real" "$stage" || exit 1 ;; esac
+  if hxf_labelled "$real" && ! why=$(chcon --reference="$real" "$stage" 2>&1); then
+    ! hxf_labelled "$stage" || hxf_fail "$why"
+  fi
   hxf_liken_plain
 }
+hxf_labelled() { case $(ls -ld "$1") in ??????????.*) return 0 ;; esac; return 1; }
 hxf_liken_new() {
   if hxf_like mode,xattr; then
     [ -z "$permissions" ] || hxf_liken_plain
@@ -230,7 +234,7 @@ hxf_liken_new() {
   told=$why
   hxf_like mode || ! hxf_listed || hxf_fail "$told"
   set -- $(stat -c %C "$real" "$stage" 2>/dev/null)
-  [ "$1" = "$2" ] || hxf_fail "its security label $1 cannot be kept: $told"
+  [ "$1" = "$2" ] || [ "$2" = '?' ] || hxf_fail "its security label $1 cannot be kept: $told"
   hxf_liken_plain
 }
 hxf_like() {
