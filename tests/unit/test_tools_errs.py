@@ -135,6 +135,9 @@ def test_what_is_no_complaint_is_none(text: str) -> None:
         ("thread 'x' panicked at 'no', src/a.rs:2:5", "src/a.rs:2:5 error [panic] no"),
         ("a.swift:1:5: error: cannot find 'x'", "a.swift:1:5 error [] cannot find 'x'"),
         ("a.py:3: [F401] unused", "a.py:3:0 error [F401] unused"),
+        ("#12 3.456 a.c:5:3: error: no", "a.c:5:3 error [] no"),
+        ("web-1  | 2026-01-02T03:04:05.123Z a.c:5:3: error: no", "a.c:5:3 error [] no"),
+        ("my_app.x_12 | a.py:3: DeprecationWarning: old", "a.py:3:0 warning [DeprecationWarning] old"),
         ("a.cc:3:7:   required from here", "a.cc:3:7 note [] required from here"),
         (
             "::error title=x (F1),file=/p/a.py,line=2,col=5::a.py:2:5: F401 no%3A%0A x",

@@ -15,6 +15,10 @@ Severity = Literal["error", "warning", "note"]
 
 _TIME = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]{0,10}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]")
 """What build servers and loggers write before a line."""
+_STEP = re.compile(r"#\d{1,4} \d{1,6}\.\d{1,3} ")
+"""What docker build writes before a line."""
+_SERVICE = re.compile(r"[A-Za-z][\w.-]{0,80}[-_]\d{1,3} {1,40}\| ")
+"""What docker compose writes before a line."""
 _MARKS = ("##[error]", "##[warning]")
 
 
@@ -57,12 +61,18 @@ def _bare(line: str) -> str:
     if "\r" in line:  # what was written over on the screen
         line = line.removesuffix("\r").rpartition("\r")[2]
     line = line[:WIDTH]
+    if line[:1] == "#" or " | " in line[:140]:
+        line = _without(line, _STEP if line[0] == "#" else _SERVICE)
     if line[:1].isdigit() or line[:1] == "[":
-        match = _TIME.match(line)
-        line = line[match.end() :] if match else line
+        line = _without(line, _TIME)
     for mark in _MARKS:
         line = line.removeprefix(mark)
     return line
+
+
+def _without(line: str, start: re.Pattern[str]) -> str:
+    match = start.match(line)
+    return line[match.end() :] if match else line
 
 
 def log_of(text: str) -> Log:
