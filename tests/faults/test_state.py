@@ -68,3 +68,20 @@ async def test_the_next_harness_is_told_what_to_do_and_that_helps(here: Place) -
     with anyio.fail_after(BOUND):
         async with opened(here) as ctx:
             await usable(ctx)
+
+
+async def test_the_next_harness_begins_a_new_log_at_once_where_that_of_a_pane_was_removed(here: Place) -> None:
+    async with opened(here) as ctx:
+        await ctx.run_shell("A=kept")
+        for log in here.state.glob("panes/*/log.*"):
+            log.unlink()
+        async with opened(here) as other:
+            result = await within(5, other.run_shell("echo $A"))
+            assert (result.status, result.stdout) == (Status.COMPLETED, "kept\n"), result
+            assert any("log of pane 'main' was removed" in notice for notice in result.notices), result
+            async with opened(here, tmux=False) as reader:
+                found = await within(BOUND, reader.wait(result.job_id or ""))
+                assert (found.stdout, found.notices) == ("kept\n", ()), found
+        async with opened(here) as third:
+            assert not (await within(5, third.run_shell("true"))).notices
+        await usable(ctx)

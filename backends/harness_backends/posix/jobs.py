@@ -28,6 +28,7 @@ from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript
+from .jobcancel import Cancelling
 from .jobcwd import MISSING, cwd_error
 from .jobends import JobEnds
 from .jobfollow import CallbackError, JobFollower, callbacks_of
@@ -98,6 +99,8 @@ class PosixJobs(Jobs):
         self._warm = WarmShells(shell, store, joboutput.INLINE + 1)
         self._ran_before = False
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
+        bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
+        self._cancelling = Cancelling(shell, store, tasks, self._interrupt, bound)
         self._table = JobTable(transport, shell, store, config)
         self._ends = JobEnds(tasks)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now, self._ends)
@@ -150,7 +153,7 @@ class PosixJobs(Jobs):
             launch = replace(await self._prepare(warm.job_id, command), start=order)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._interrupt(warm.job_id)
+                await self._cancelling.cancel(warm.job_id)
             raise
         running = _Run(warm.job_id, command, warm.ticket, time.monotonic(), [0, 0])
         async with self._ended_on_error(warm.job_id):
@@ -197,7 +200,7 @@ class PosixJobs(Jobs):
             yield
         except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
             with anyio.CancelScope(shield=True):
-                await self._interrupt(job_id)
+                await self._cancelling.cancel(job_id)
             if isinstance(reason, CallbackError) and reason.__cause__ is not None:
                 raise reason.__cause__ from None
             raise
@@ -345,13 +348,13 @@ class PosixJobs(Jobs):
             return await self._partial(run, Outcome(Status.TIMED_OUT))
         return await self._partial(run, Outcome(Status.RUNNING), "it was killed at its deadline and is still there")
 
-    async def _interrupt(self, job_id: str) -> None:
+    async def finish_endings(self) -> None:
+        """The commands of callers who were cancelled are still being ended."""
+        await self._cancelling.finish()
+
+    async def _interrupt(self, job_id: str) -> bool:
         ladder = ("INT", INT_GRACE), ("TERM", TERM_GRACE), ("KILL", KILL_GRACE)
-        with suppress(HarnessError):  # the caller is leaving; the job's record says how it ended
-            try:
-                await self._end(job_id, Status.INTERRUPTED, *ladder)
-            except ConnectionLost:  # a new connection may be had at once
-                await self._end(job_id, Status.INTERRUPTED, *ladder)
+        return await self._end(job_id, Status.INTERRUPTED, *ladder)
 
     async def _end(self, job_id: str, why: Status, *ladder: tuple[str, float]) -> bool:
         """End a job's process group; True when nothing is left of it."""
@@ -489,4 +492,7 @@ async def open_jobs(
     async with background_tasks() as tasks:
         jobs = PosixJobs(transport, config, shell, store, probe, tasks)
         tasks.start_soon(jobs.clean_sometimes)
-        yield jobs
+        try:
+            yield jobs
+        finally:
+            await jobs.finish_endings()

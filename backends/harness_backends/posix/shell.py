@@ -266,6 +266,11 @@ class HeldShell:
         """Shell functions that every life of the held shell starts with. Call it before the first :meth:`call`."""
         self._prologue.append(source)
 
+    @property
+    def is_open(self) -> bool:
+        """There is one, as far as we know: nothing needs to be connected for it."""
+        return self._channel is not None and self._channel.alive
+
     async def call(self, script: str, *, timeout: float = CALL_TIMEOUT) -> Reply:
         """Run a POSIX ``sh`` script in a subshell with empty input and locale C; return what it wrote.
 

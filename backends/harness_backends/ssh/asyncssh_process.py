@@ -210,6 +210,7 @@ class SshProcess(Process):
         self._session.channel.abort()
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self._session.channel.wait_closed()
+        self._session.end_of_link()  # a server that is mute never says so, and nobody may wait for what it sends
         if not self._released:
             self._released = True
             self._release()

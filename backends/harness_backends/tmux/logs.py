@@ -17,8 +17,9 @@ def start_mark(nonce: str, job: int) -> bytes:
 
 
 def take_up_script(folder: str) -> str:
-    """Print a pane's nonce, and the number of its newest log."""
-    return f"cd {shlex.quote(folder)} && cat nonce && {{ {NEWEST_LOG} echo $k; }}"
+    """Print a pane's nonce, the number of its newest log, and ``gone`` when that is not there nor comes in a moment."""
+    waited = "[ -e log.$k ] || { sleep 0.3 2>/dev/null || sleep 1; [ -e log.$k ]; } || echo gone"
+    return f"cd {shlex.quote(folder)} && cat nonce && {{ {NEWEST_LOG} echo $k; {waited}; }}"
 
 
 def log_end_script(path: str, start: int) -> str:

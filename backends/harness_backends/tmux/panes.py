@@ -147,21 +147,30 @@ class PaneTable:
 
     async def _take_up(self, row: PaneRow) -> Pane:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
-        nonce, _, number = reply.text.partition("\n")
+        nonce, number, gone = (*reply.text.split("\n"), "", "")[:3]
         if reply.exit_code != 0 or not nonce:
             raise files_gone(row.name, self._link.setup, self._link.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
         pane.log_number = int(number or 0)
+        if gone:
+            await self._begin_log(pane)
         pane.pause()
         self.by_id[row.pane_id] = pane
         await self._take_up_again(pane)
         pane.restarted = None
         if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
             pane.phase, pane.running = "running", int(row.busy)
-        elif pane.phase == "starting" and pane.log_offset > TAIL:  # no mark near the end of the log, or it was full
+        elif pane.phase == "starting" and (gone or pane.log_offset > TAIL):  # no mark near its end, or it was full
             pane.phase = "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
         return pane
+
+    async def _begin_log(self, pane: Pane) -> None:
+        """Somebody has removed the log that tmux writes to."""
+        pane.log_number += 1
+        log = self._link.setup.log_command(pane.uid, pane.log_number)
+        await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
+        self.tell(pane.name, f"the log of pane {pane.name!r} was removed: what ran before in it has no kept output")
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
         """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""

@@ -1,0 +1,70 @@
+"""Ending the command of a caller who is leaving, and who is not kept by a link that is lost or mute."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from harness.errors import HarnessError, TargetGone
+from harness.tasks import BackgroundTasks
+
+from .shell import HeldShell
+from .state import JobStore
+
+__all__ = ["Cancelling"]
+
+MUTE_AFTER = 2.0
+"""Seconds in which a target must answer for the caller to wait for the proof of the end."""
+RETRY = 1.0
+LEAVE_GRACE = 5.0
+"""Seconds that the endings of a harness have when it leaves: nobody would go on with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelling:
+    """``end`` ends one command and proves it; where the link is lost on the way it is called again."""
+
+    shell: HeldShell
+    store: JobStore
+    tasks: BackgroundTasks
+    end: Callable[[str], Awaitable[object]]
+    bound: float
+    """Seconds that it may take where the target answers."""
+    _endings: set[anyio.Event] = field(default_factory=set)
+
+    async def cancel(self, job_id: str) -> None:
+        """End a command. The caller waits for that where the target answers; else it goes on without."""
+        ended = anyio.Event()
+        self.tasks.start_soon(self._end_when_back, job_id, ended)
+        answers = False
+        with anyio.move_on_after(MUTE_AFTER):
+            try:
+                await self.shell.call(":")
+                answers = True
+            except HarnessError:  # a new connection may be had at once
+                await ended.wait()
+        if answers:
+            with anyio.move_on_after(self.bound):
+                await ended.wait()
+        if not ended.is_set():
+            self.store.tell(f"job {job_id} was cancelled and may still run: its end could not be proved in time")
+
+    async def finish(self) -> None:
+        """Wait for the endings that go on, for a moment."""
+        with anyio.move_on_after(LEAVE_GRACE, shield=True):
+            for ended in list(self._endings):
+                await ended.wait()
+
+    async def _end_when_back(self, job_id: str, ended: anyio.Event) -> None:
+        self._endings.add(ended)
+        while not ended.is_set():
+            try:
+                await self.end(job_id)
+                ended.set()
+            except TargetGone:
+                ended.set()
+            except HarnessError:
+                await anyio.sleep(RETRY)
+        self._endings.discard(ended)
