@@ -220,6 +220,45 @@ async def test_a_pattern_for_names_of_one_directory_looks_into_no_other(tmp_path
         assert (await call(made, "glob", pattern=f"{top}/*.txt")).result.text.startswith(f"{top}/a.txt\n[1 entry")
 
 
+POORER = """\
+#!/bin/sh
+for word do case $word in -printf | -print0 | -maxdepth) echo "find: $word: unknown option" >&2; exit 1 ;; esac; done
+exec /usr/bin/find "$@"
+"""
+
+
+@pytest.mark.parametrize("missing", ["find", "grep", "xargs", "tr", "sed", "head", "find -maxdepth"])
+async def test_what_is_missing_there_is_done_another_way(tmp_path: Path, missing: str) -> None:
+    top = tmp_path / "tree"
+    top.mkdir()
+    grow(top)
+    calls = COMMON[::9] + NAMES[:2] + COMMON[-3:]
+    async with searching("grep", tmp_path) as execution:
+        theirs = [(await call(executor(execution, top), name, **arguments)).result.text for name, arguments in calls]
+        program = tmp_path / "grep" / missing.partition(" ")[0]
+        program.unlink()
+        if " " in missing:
+            program.write_text(POORER)
+            program.chmod(0o755)
+        made = executor(execution, top)
+        for expected, (name, arguments) in zip(theirs, calls, strict=True):
+            assert (await call(made, name, **arguments)).result.text == expected, (name, arguments)
+
+
+async def test_files_of_the_kernel_are_searched_where_they_are_asked_for(tmp_path: Path) -> None:
+    for engine in ENGINES[:3]:
+        async with searching(engine, tmp_path) as execution:
+            made = executor(execution, "/")
+            first = await call(made, "glob", pattern="*/version")
+            assert "proc/version" not in first.result.text.split("\n")
+            assert "proc" in first.result.text
+            asked = [await call(made, "glob", pattern=pattern) for pattern in ("proc/version", "/proc/version")]
+            asked.append(await call(made, "glob", pattern="*/version", no_default_excludes=True))
+            assert ["proc/version" in outcome.result.text for outcome in asked] == [True] * 3
+            found = await call(made, "grep", pattern="^Linux version", include="proc/version")
+            assert found.result.text.startswith("proc/version:1:Linux")
+
+
 SECRETS = {
     "app/config.py": "token = 'hush'\n",
     "app/.env": "token=hush\n",
@@ -450,6 +489,8 @@ async def test_in_a_container_with_busybox_alone(make_way: MakeWay, tmp_path: Pa
             made = executor(execution, "/t")
             found = await call(made, "grep", pattern="needle$")
             assert found.result.text == "a.txt:1:needle\nnew\nline:1:x needle"
+            whole = await call(made, "grep", pattern="needle$", path="/", include="*.txt")
+            assert whole.result.text == "/t/a.txt:1:needle"
             assert (await call(made, "glob", pattern="**", sort="name")).result.data["files"] == [  # type: ignore[index,call-overload]  # as documented
                 *("a.txt", "new\nline", "sub/bin")
             ]

@@ -20,6 +20,7 @@ from .grepresults import clipped
 from .literals import Hit, Literal, find_hits
 from .notes import LIMIT, plural, shown_path
 from .target import absolute, ask, can_search
+from .treescripts import NO_ENGINE
 from .words import PathText, Word
 
 __all__ = ["Checkfor"]
@@ -101,10 +102,12 @@ async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[
     places = [Place(given, path, is_dir=is_dir) for given, path, is_dir in wanted]
     if can_search(ctx, "find", "grep"):
         script = check_script(places, literal.part, args.ext, folds=args.case_insensitive)
-        read_places(await ask(ctx, script), places)
-    else:
-        for place in places:
-            await look_here(ctx, place, args.ext)
+        output = await ask(ctx, script)
+        if output != NO_ENGINE:
+            read_places(output, places)
+            return places
+    for place in places:
+        await look_here(ctx, place, args.ext)
     return places
 
 

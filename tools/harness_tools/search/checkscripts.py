@@ -13,6 +13,7 @@ from harness.toolkit import ToolContext
 from .contents import ALL_BYTES, Contents, fetch, fetch_words, take_frame
 from .frames import frames_of, text_of
 from .patterns import rough_name
+from .treescripts import needs
 
 __all__ = ["Place", "check_script", "look_here", "read_places"]
 
@@ -59,6 +60,8 @@ def check_script(places: Sequence[Place], part: str, ext: str | None, *, folds: 
     one = f'for f do if grep -q {flags} -e "$L" -- "$f"; then printf "%s\\0" "$f"; fi; done'
     looks = "\n".join(_look(place, ext) for place in places)
     return f"""\
+{needs("find", "grep", "head", "tr", "wc", "xargs")}\
+find / -prune -print0 >/dev/null 2>&1 || {{ printf 'Xengine\\0'; exit 0; }}
 LC_ALL=C; export LC_ALL; unset GREP_OPTIONS CDPATH
 L={shlex.quote(part)}; export L
 null=; grep -c --null -e x -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && null=1

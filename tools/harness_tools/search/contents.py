@@ -11,6 +11,7 @@ from harness.toolkit import ToolContext
 
 from .frames import frames_of
 from .target import ask, can_search
+from .treescripts import NO_ENGINE, needs
 
 __all__ = ["ALL_BYTES", "FILE_BYTES", "Contents", "fetch", "fetch_words", "read_contents", "take_frame"]
 
@@ -84,10 +85,12 @@ async def fetch(ctx: ToolContext, directory: str, names: Sequence[bytes]) -> Con
         return Contents()
     if can_search(ctx, "find"):
         script = (
-            f"LC_ALL=C; export LC_ALL; cd {shlex.quote(directory)} || exit 0; "
+            f"{needs('xargs', 'head', 'tr', 'wc')}LC_ALL=C; export LC_ALL; cd {shlex.quote(directory)} || exit 0; "
             f"xargs -0 {fetch_words()} 2>/dev/null | head -c {ALL_BYTES}"
         )
-        return read_contents(await ask(ctx, script, b"".join(name + b"\0" for name in names)))
+        output = await ask(ctx, script, b"".join(name + b"\0" for name in names))
+        if output != NO_ENGINE:
+            return read_contents(output)
     return await _one_by_one(ctx, directory, names)
 
 

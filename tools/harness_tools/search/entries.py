@@ -28,6 +28,7 @@ from .treescripts import (
     framed_errors,
     go_down,
     ignore_above,
+    needs,
 )
 
 __all__ = ["CAP", "Entry", "Listing", "entries_script", "known_size", "list_tree", "owner_of", "read_entries"]
@@ -96,7 +97,7 @@ def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> st
     portable = find_words(query, stats)
     links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if details else ""
     body = f"""
-if find . -prune -printf '' >/dev/null 2>&1; then
+if find . -prune -printf '%y%s%T@%m' >/dev/null 2>&1; then
   {words}
 else
   {portable}
@@ -108,7 +109,8 @@ if [ -n "$only" ]; then
 fi
 """
     start = f"{go_down(query)}[ -z \"$nowhere\" ] || {{ printf '\\0E0\\0'; exit 0; }}\n" if query.start else ""
-    return enter(query) + only + above + start + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
+    begin = needs("find", "head", "tr") + enter(query)
+    return begin + only + above + start + framed_errors(f"{{ {body}\n}} | head -c {CAP}")
 
 
 def read_entries(output: bytes, query: TreeQuery) -> Listing:
@@ -177,7 +179,7 @@ def owner_of(stat: FileStat) -> str:
 
 
 async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: bool = False) -> Listing:
-    """Look at a tree. Without ``find`` on the target, its names alone are asked for, and chosen here.
+    """Look at a tree. Without a ``find`` on the target that can, its names alone are asked for, and chosen here.
 
     Raises:
         FileError: without ``find``: the directory cannot be looked at.
@@ -185,11 +187,10 @@ async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: 
     """
     if can_search(ctx, "find"):
         output = await ask(ctx, entries_script(query, kinds, details=details))
-        return (
-            read_entries(output, query)
-            if len(output) < AT_ONCE
-            else await to_thread.run_sync(read_entries, output, query)
-        )
+        large = len(output) >= AT_ONCE
+        listing = await to_thread.run_sync(read_entries, output, query) if large else read_entries(output, query)
+        if listing.tree.refusal != "engine":
+            return listing
     return await _walked(ctx, query, kinds)
 
 
@@ -250,7 +251,9 @@ def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) ->
     for entry in walked:
         names = entry.name.split("/")
         above = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
-        out = next((path for path in above if query.excludes and path in directories and _is_excluded(path)), None)
+        out = next(
+            (path for path in above if query.excludes and path in directories and _is_excluded(path, query)), None
+        )
         if query.depth is not None and (out or entry.name).count("/") >= query.depth:
             continue
         if out is not None:
@@ -262,5 +265,5 @@ def _chosen(walked: list[DirEntry], query: TreeQuery, kinds: str, tree: Tree) ->
     tree.skipped = sorted(skipped)
 
 
-def _is_excluded(path: str) -> bool:
-    return posixpath.basename(path) in EXCLUDED
+def _is_excluded(path: str, query: TreeQuery) -> bool:
+    return posixpath.basename(path) in EXCLUDED or path in query.kernel

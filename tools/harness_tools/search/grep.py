@@ -145,6 +145,7 @@ async def _query(args: _Arguments, ctx: ToolContext) -> tuple[GrepQuery, Wanted]
         hidden=args.include_hidden,
         excludes=not args.no_default_excludes,
         rough_names=rough,
+        depth=include.depth if include else None,
     ).starting(include.start if include else ())
     query = GrepQuery(
         tree,

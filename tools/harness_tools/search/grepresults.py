@@ -51,7 +51,7 @@ def grep_result(found: Found, query: GrepQuery, *, base: str, pattern: str, mode
         "matches" if mode == "content" else "results": part.data,
         "dropped": dropped,
         "unreadable": found.tree.unreadable,
-        "excluded": [*EXCLUDED] if query.tree.excludes else [],
+        "excluded": [*EXCLUDED, *query.tree.kernel] if query.tree.excludes else [],
         "engine": found.engine,
         "complete": found.tree.is_whole and not found.is_cut and not found.tree.is_cut,
     }
@@ -131,7 +131,7 @@ def _notes(found: Found, query: GrepQuery) -> list[str]:
     elif not found.tree.is_whole:
         notes.append("the search did not come to its end: there may be more")
     if not found.files and not found.is_file:
-        excluded = [*EXCLUDED, "what .gitignore leaves out"] if query.tree.excludes else []
+        excluded = [*EXCLUDED, *query.tree.kernel, "what .gitignore leaves out"] if query.tree.excludes else []
         hidden = [] if query.tree.hidden else ["names with a dot in front"]
         notes.append(f"not searched: {', '.join([*excluded, *hidden, 'what the policy withholds'])}")
     return notes

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .dialects import extended, rust
 from .patterns import rough_name
 from .regexes import Expression
-from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, go_down, ignore_above
+from .treescripts import EXCLUDED, TreeQuery, enter, find_words, framed_errors, go_down, ignore_above, needs
 from .unalike import find_unalike
 
 __all__ = ["LINE", "LISTED", "GrepQuery", "grep_script", "lines_limit"]
@@ -58,7 +58,8 @@ def grep_script(query: GrepQuery, *, named: bool = False) -> str:
     told = "" if named else _telling()
     shown = _showing(query) if query.lines else ""
     body = f"{{ {listing}\n{told}{shown}\n}} 4>&1"
-    return enter(query.tree) + above + go_down(query.tree) + _engine(query) + framed_errors(body)
+    used = needs("cut", "head", "sed", "sort", "tr", "wc")
+    return used + enter(query.tree) + above + go_down(query.tree) + _engine(query) + framed_errors(body)
 
 
 def _engine(query: GrepQuery) -> str:
@@ -72,8 +73,9 @@ def _engine(query: GrepQuery) -> str:
         "    [ $? -eq 1 ] && engine=rg; fi; fi\n"
     )
     grep = (
-        f'if [ -z "$engine" ]; then grep -E{folds} -e "$P" </dev/null >/dev/null 2>&1\n'
-        f"  [ $? -le 1 ] && {edges}printf 'x\\0' | xargs -0 true >/dev/null 2>&1 && engine=grep\n"
+        "if [ -z \"$engine\" ]; then printf 'x\\351\\n' |\n"
+        f"  grep -E{folds} -e \"$P\" -e '^x.$' >/dev/null 2>&1 && {edges}command -v find >/dev/null 2>&1 &&\n"
+        "  printf 'x\\0' | xargs -0 true >/dev/null 2>&1 && engine=grep\n"
         "  grep -c --null -I -e x -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && null=1; fi\n"
     )
     return (
@@ -105,10 +107,13 @@ def _rg_walk(query: GrepQuery) -> str:
         words += ["--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", "--no-require-git"]
         words.append("--no-ignore-messages")
         words += [word for name in EXCLUDED for word in ("-g", f"!{name}/")]
+        words += [word for name in query.tree.kernel for word in ("-g", f"!/{name}/")]
     else:
         words.append("--no-ignore")
     if not query.tree.hidden:
         words += ["-g", "!.*"]
+    if query.tree.below is not None:
+        words += ["--max-depth", str(query.tree.below)]
     for name in query.tree.rough_names:
         words += ["--type-add", f"hx:{rough_name(name)}"]
     if query.tree.rough_names:

@@ -8,6 +8,7 @@ looked into; a frame that begins with a dot is a path.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from .patterns import rough_name
 
 __all__ = [
     "EXCLUDED",
+    "NO_ENGINE",
     "TreeQuery",
     "enter",
     "find_expression",
@@ -25,10 +27,13 @@ __all__ = [
     "framed_errors",
     "go_down",
     "ignore_above",
+    "needs",
 ]
 
 EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")
 """Directories that nobody means to search."""
+KERNEL = ("proc", "sys")
+"""The same of ``/``: files of the kernel, of which some never end."""
 
 
 def _told(letter: str, name: str, file: str) -> str:
@@ -39,6 +44,9 @@ def _told(letter: str, name: str, file: str) -> str:
 
 _F = '"$f"'
 _EMIT = f"for f do case $f in */.git) printf 'N%s\\0' \"$f\" ;; *) {_told('I', _F, _F)} ;; esac; done"
+NO_ENGINE = b"Xengine\0"
+"""What a script says that cannot search there."""
+_KNOWN = ". -maxdepth 1 -prune -name . -path . -type d -exec true {} + -print0"
 _SKIPPED = "for f do printf 'S%s\\0' \"$f\"; done"
 
 
@@ -63,9 +71,32 @@ class TreeQuery:
         return replace(self, start=tuple(takewhile(lambda name: not self.excludes or name not in EXCLUDED, seen)))
 
     @property
+    def below(self) -> int | None:
+        """How many names a path has at most below where the search begins; None is any number."""
+        return None if self.depth is None else self.depth - len(self.start)
+
+    @property
+    def kernel(self) -> tuple[str, ...]:
+        """Directories of the top that are left out for what the top is, unless they are asked for."""
+        return KERNEL if self.excludes and not self.start and not posixpath.normpath(self.directory).strip("/") else ()
+
+    @property
+    def left_out(self) -> str:
+        """Words of ``find`` for what is left out."""
+        names = [f"-name {shlex.quote(name)}" for name in EXCLUDED]
+        return " -o ".join([*names, *(f"-path ./{name}" for name in self.kernel)])
+
+    @property
     def origin(self) -> str:
         """Where ``find`` begins, as a word of the shell."""
         return '"$from"' if self.start else "."
+
+
+def needs(*programs: str) -> str:
+    """Say that it cannot be searched there when one of these is missing: ``PATH`` may be another than was seen."""
+    return (
+        f"for n in {' '.join(programs)}; do command -v $n >/dev/null 2>&1 || {{ printf 'Xengine\\0'; exit 0; }}; done\n"
+    )
 
 
 def enter(query: TreeQuery) -> str:
@@ -126,7 +157,7 @@ done
 
 def find_words(query: TreeQuery, actions: Sequence[tuple[str, str]], *, first: str = "", frames_to: int = 1) -> str:
     """``find`` with its expression, as in ``find_expression``."""
-    depth = "" if query.depth is None else f"-maxdepth {query.depth - len(query.start)} "
+    depth = "" if query.below is None else f"-maxdepth {query.below} "
     return f"find {query.origin} {depth}{find_expression(query, actions, first=first, frames_to=frames_to)}"
 
 
@@ -144,10 +175,9 @@ def find_expression(
         words.append(f"{_ordinary(query, actions, first=first)} -o ")
     if query.excludes:
         emit, skipped = (f"-exec sh -c {shlex.quote(_redirected(text, frames_to))} sh {{}} +" for text in TOLD)
-        names = " -o ".join(f"-name {shlex.quote(name)}" for name in EXCLUDED)
         words.append(f"-name .gitignore -type f {emit} ! -name '*' -o ")
         words.append(f"-name .git ! -path ./.git {emit} ! -name '*' -o ")
-        words.append(f"-type d \\( {names} \\) ! -name . -prune {skipped} -o ")
+        words.append(f"-type d \\( {query.left_out} \\) ! -name . -prune {skipped} -o ")
     if not query.hidden:
         words.append("-name '.?*' -prune -o ")
     return "".join([*words, matching])
@@ -186,9 +216,13 @@ def _redirected(script: str, number: int) -> str:
 
 
 def framed_errors(body: str) -> str:
-    """The body, and how many complaints there were about what could not be looked into."""
+    """The body, and how many complaints there were about what could not be looked into.
+
+    Where there are any, it is asked whether ``find`` knows the words that are used: it may have refused them all.
+    """
     return (
         "exec 3>&1\n"
         f"errors=$( {{ {body}\n}} 2>&1 >&3 3>&- | grep -vc -e 'No such file' -e 'rminated by signal' )\n"
+        f"[ \"${{errors:-1}}\" = 0 ] || find {_KNOWN} >/dev/null 2>&1 || printf '\\0Xengine\\0'\n"
         "printf '\\0E%s\\0' \"$errors\"\n"
     )

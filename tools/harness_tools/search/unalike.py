@@ -9,11 +9,9 @@ directories with a newline. Pure.
 
 from __future__ import annotations
 
-import shlex
-
 from .halves import in_halves
 from .ignoring import IGNORE_LIMIT
-from .treescripts import EXCLUDED, TreeQuery
+from .treescripts import TreeQuery
 
 __all__ = ["find_unalike"]
 
@@ -41,17 +39,17 @@ def find_unalike(query: TreeQuery) -> str:
     if not query.excludes:
         return "blocked=\n"
     hidden = "" if query.hidden else "-type d -name '.?*' -prune -o "
-    names = " -o ".join(f"-name {shlex.quote(name)}" for name in EXCLUDED)
     walk = in_halves(
         f"""\
-! -type d ! -path '*ignore' -o {hidden}-type d \\( {names} \\) ! -name . -prune \\
+! -type d ! -path '*ignore' -o {hidden}-type d \\( {query.left_out} \\) ! -name . -prune \\
   -o -name .rgignore -print -o -type d -name '*\n*' -print \\
   -o -name .gitignore \\( ! -type f -o -size +{IGNORE_LIMIT >> 9} \\) -print \\
   -o -name .gitignore -exec grep -l -v -a -E -e "$u" -- /dev/null {{}} +""",
         query.origin,
     )
     return f"""\
-blocked= p=$PWD u=$(printf '{_ALIKE}'); export u
+blocked=; command -v find >/dev/null 2>&1 || blocked=1
+p=$PWD u=$(printf '{_ALIKE}'); export u
 {_ABOVE if query.start else ""}\
 while for n in .gitignore .rgignore; do if [ -e "$p/$n" ] && {{ [ $n = .rgignore ] || [ ! -f "$p/$n" ] ||
   [ -h "$p/$n" ] || [ "$(wc -c <"$p/$n")" -gt {IGNORE_LIMIT} ] || grep -q -v -a -E -e "$u" -- "$p/$n"; }}
