@@ -10,8 +10,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.support.model_server import Answer, Gate, Text, call, say
+from tests.support.model_server import Answer, Call, Gate, Text, call, say
 from tests.support.program import options_of
 from tests.support.seats import Seat, Seats, seats
 from tests.support.sshd import SshServer, master_pids
@@ -114,6 +115,52 @@ async def test_the_assistants_words_alone_go_to_a_pipe(seats: Seats) -> None:
     seat.press("C-d")
     assert await seat.ended() == 0
     assert words.read_text() == "# Only *this*.\n"
+
+
+FLOOD = "".join(f"line {number} of many\n\n" for number in range(8_000))
+
+
+@pytest.mark.parametrize("term", ["screen-256color", "dumb"])
+async def test_while_the_terminal_takes_nothing_time_limits_hold_and_the_turn_goes_on(seats: Seats, term: str) -> None:
+    gate = Gate()
+    limited = Call("run_shell", {"command": SLEEPING, "timeout": 2, "on_timeout": "kill"})
+    script = [Answer((Text("Looking. "), gate, Text(FLOOD), limited)), say("It took too long.")]
+    seat = seats.take(script=script, settings='[permissions]\nmode = "auto"', term=term)
+    await seat.sees("scripted" if term != "dumb" else "harness>")
+    seat.enter("go")
+    await gate.reached()
+    emulator = int(seat.tmux("display-message", "-p", "#{pid}"))
+    assert seat.model is not None
+    os.kill(emulator, signal.SIGSTOP)
+    try:
+        gate.open()
+        with anyio.fail_after(30):
+            while len(seat.model.asked) < 2:  # noqa: ASYNC110  # the model's server is a thread
+                await anyio.sleep(0.05)
+        assert not seats.runs(SLEEPING)
+    finally:
+        os.kill(emulator, signal.SIGCONT)
+    await seat.sees("line 7999 of many", "It took too long.")
+    seat.press("C-d")
+    assert await seat.ended() == 0
+    assert seat.bytes.count(b"of many") == 8_000
+
+
+async def test_a_terminal_that_takes_nothing_holds_up_nobody_who_ends_the_prompt(seats: Seats) -> None:
+    gate = Gate()
+    seat = seats.take(script=[Answer((Text("Looking. "), gate, Text(FLOOD)))])
+    await seat.on_screen("»", "scripted")
+    seat.enter("go")
+    await gate.reached()
+    emulator = int(seat.tmux("display-message", "-p", "#{pid}"))
+    os.kill(emulator, signal.SIGSTOP)
+    try:
+        gate.open()
+        await anyio.sleep(1)  # the flood has come, and nothing says so
+        seat.signal("SIGTERM")
+        assert await seat.ended() == 143
+    finally:
+        os.kill(emulator, signal.SIGCONT)
 
 
 async def test_the_prompt_on_a_host_behind_ssh(seats: Seats, sshd: SshServer) -> None:

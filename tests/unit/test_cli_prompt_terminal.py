@@ -30,56 +30,92 @@ def non_blocking_pipe() -> Iterator[tuple[int, int]]:
                 os.close(end)
 
 
-def test_a_terminal_that_somebody_made_non_blocking_gets_all_of_a_flood() -> None:
-    gone: list[str] = []
+async def taken_from(stream: Terminal, reader: int, writer: int) -> str:
+    """All that the terminal gets once it takes something."""
     got: list[bytes] = []
 
     def read() -> None:
         while data := os.read(reader, 4096):
             got.append(data)
 
+    thread = threading.Thread(target=read)
+    thread.start()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stream.run)
+        with anyio.fail_after(30):
+            await stream.drained()
+        tasks.cancel_scope.cancel()
+    os.close(writer)
+    thread.join()
+    return b"".join(got).decode()
+
+
+async def test_a_terminal_that_somebody_made_non_blocking_gets_all_of_a_flood() -> None:
+    gone: list[str] = []
     with non_blocking_pipe() as (reader, writer):
-        thread = threading.Thread(target=read)
-        thread.start()
         stream = Terminal(writer, lambda: gone.append("gone"))
         stream.write(FLOOD)
         stream.write("and more")
-        os.close(writer)
-        thread.join()
-    assert b"".join(got).decode() == FLOOD + "and more"
-    assert gone == []
+        assert await taken_from(stream, reader, writer) == FLOOD + "and more"
+    assert (gone, stream.behind) == ([], False)
 
 
-def test_a_terminal_that_takes_nothing_is_not_waited_for_once_we_are_to_stop() -> None:
-    gone: list[str] = []
-    with non_blocking_pipe() as (_, writer):
-        stream = Terminal(writer, lambda: gone.append("gone"), stopped=lambda: True)
-        stream.write(FLOOD)
-        stream.write("and more")
-    assert gone == ["gone"]
-
-
-def test_a_terminal_that_blocks_is_not_waited_for_once_we_are_to_stop() -> None:
+async def test_a_terminal_that_takes_nothing_is_waited_for_by_nobody() -> None:
     gone: list[str] = []
     person, side = os.openpty()
     try:
-        stream = Terminal(side, lambda: gone.append("gone"), stopped=lambda: True)
+        stream = Terminal(side, lambda: gone.append("gone"))
         stream.write("shown\n")
         assert os.read(person, 100) == b"shown\r\n"
-        stream.write(FLOOD)
+        with anyio.fail_after(10):
+            for _ in range(10):
+                stream.write(FLOOD)
+            await stream.finish()  # it is given up
         assert os.get_blocking(side)
+        assert not stream.behind
     finally:
         os.close(person)
         os.close(side)
-    assert gone == ["gone"]
+    assert gone == []
 
 
-def test_a_terminal_that_takes_nothing_for_long_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminals, "PATIENCE", 0.3)
-    gone: list[str] = []
+async def test_what_was_too_much_to_keep_is_counted_when_the_terminal_takes_something_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(terminals, "MOST", 100)
+    with non_blocking_pipe() as (reader, writer):
+        stream = Terminal(writer, lambda: None)
+        stream.write(FLOOD)
+        stream.write("lost\nlost\n")
+        assert stream.behind
+        text = await taken_from(stream, reader, writer)
+    assert text == FLOOD + "· 2 lines are not shown: the terminal took nothing\r\n"
+
+
+async def test_who_waits_for_the_terminal_may_give_up() -> None:
     with non_blocking_pipe() as (_, writer):
-        Terminal(writer, lambda: gone.append("gone")).write(FLOOD)
-    assert gone == ["gone"]
+        stream = Terminal(writer, lambda: None)
+        stream.write(FLOOD)
+        given_up = anyio.Event()
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stream.drained, given_up.is_set)
+                tasks.start_soon(stream.drained, given_up.is_set)
+                await anyio.lowlevel.checkpoint()
+                given_up.set()
+                stream.look()
+        assert stream.behind
+
+
+async def test_a_terminal_that_is_gone_is_told_once() -> None:
+    gone: list[str] = []
+    with non_blocking_pipe() as (reader, writer):
+        os.close(reader)
+        stream = Terminal(writer, lambda: gone.append("gone"))
+        stream.write("one")
+        stream.write("two")
+        await stream.finish()
+    assert (gone, stream.behind) == (["gone"], False)
 
 
 async def test_what_is_done_before_anybody_listens_is_kept_in_order() -> None:

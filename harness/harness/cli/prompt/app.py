@@ -124,11 +124,11 @@ class _Prompt:
             execution = await stack.enter_async_context(self._session.open(Needs(create=True)))
             with interruption.reaches():
                 await loading.wait()
-                await self._serve(execution, interruption)
+                await self._serve(execution)
         return 0
 
-    async def _serve(self, execution: ExecutionContext, interruption: Interruption) -> None:
-        facing = self._facing(execution, interruption)
+    async def _serve(self, execution: ExecutionContext) -> None:
+        facing = self._facing(execution)
         await self._prompter.give_terminal_to(facing.surface)  # a link may be lost while it is drawn
         try:
             with logs_shown(facing.warned):
@@ -140,7 +140,7 @@ class _Prompt:
         finally:
             self._prompter.leave()
 
-    def _facing(self, execution: ExecutionContext, interruption: Interruption) -> Facing:
+    def _facing(self, execution: ExecutionContext) -> Facing:
         from .facing import Facing
 
         return Facing(
@@ -148,7 +148,6 @@ class _Prompt:
             self._terminal,
             plain=self._wanted.plain or os.environ.get("TERM", "") in DUMB,
             color=self._session.invocation.color is not False,
-            stopped=lambda: interruption.tripped,
             takes_blind=lambda: not self._prompter.has_asked,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -25,8 +26,9 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput, ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output import Output
+from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.search import stop_search
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import BaseStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from .keyboard import Keyboard
@@ -66,10 +68,24 @@ def _flat(text: str) -> str:
     return printable(text).replace("\n", " ").expandtabs(4)
 
 
+class _Renderer(Renderer):
+    """Draws only what the terminal takes: what it would have to draw later is drawn then, as it is then."""
+
+    def __init__(self, style: BaseStyle, output: Output, behind: Callable[[], bool]) -> None:
+        super().__init__(style, output)
+        self._behind = behind
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
+        """Draw, unless the terminal is behind."""
+        if not self._behind():
+            super().render(app, layout, is_done)
+
+
 class Editor:
     """The keys and what is drawn for them. ``happened`` is called with what the operator does.
 
-    ``answered`` is called with the answer to the question that is shown.
+    ``answered`` is called with the answer to the question that is shown. While the terminal is ``behind`` with what it
+    takes, nothing is drawn.
     """
 
     def __init__(
@@ -83,6 +99,7 @@ class Editor:
         happened: Callable[[Input], None],
         answered: Callable[[str | None], None],
         keyboard: Keyboard,
+        behind: Callable[[], bool] = lambda: False,
     ) -> None:
         self._theme = theme
         self._happened = happened
@@ -108,6 +125,7 @@ class Editor:
             terminal_size_polling_interval=None,
             min_redraw_interval=0.03,
         )
+        self.app.renderer = _Renderer(self.app.renderer.style, output, behind)
         self.restyle()
 
     # -- what is shown

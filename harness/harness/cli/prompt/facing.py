@@ -25,7 +25,7 @@ class Facing:
     """The surface of a prompt on one target.
 
     ``commands``, which says how a slash command could go on, and ``listing``, in which the target is asked for paths,
-    are given to it when they are there; until then nothing is offered. ``stopped`` says that we are to stop.
+    are given to it when they are there; until then nothing is offered.
     """
 
     def __init__(
@@ -35,13 +35,11 @@ class Facing:
         *,
         plain: bool,
         color: bool,
-        stopped: Callable[[], bool] = lambda: False,
         takes_blind: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execution = execution
         self.terminal = terminal
         self.color = color
-        self._stopped = stopped
         self._takes_blind = takes_blind
         self.history = EnteredBefore(history_path(), None)
         self.commands: Callable[[str], Iterable[Suggested]] = lambda text: ()
@@ -51,7 +49,7 @@ class Facing:
     def _plain(self) -> Surface:
         from .plain import Plain
 
-        return Plain(self.terminal, stopped=self._stopped)
+        return Plain(self.terminal)
 
     def _screen(self) -> Screen:
         from .completing import PromptCompleter
@@ -64,7 +62,6 @@ class Facing:
             theme=theme,
             history=self.history,
             completer=completer,
-            stopped=self._stopped,
             takes_blind=self._takes_blind,
         )
 

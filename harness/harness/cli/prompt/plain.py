@@ -50,10 +50,10 @@ def entries_of(lines: Sequence[str]) -> list[str]:
 class Plain(Surface):
     """See the module. Lines are read as the terminal gives them, with its own editing."""
 
-    def __init__(self, terminal: int, *, stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, terminal: int) -> None:
         self.theme: Theme = NONE
         self._terminal = terminal
-        self._stream = Terminal(terminal, lambda: self._inputs.put(Ended(gone=True)), stopped=stopped)
+        self._stream = Terminal(terminal, lambda: self._inputs.put(Ended(gone=True)))
         self._inputs = Inputs()
         self._answer: list[str | None] | None = None
         self._answered = anyio.Event()
@@ -69,15 +69,19 @@ class Plain(Surface):
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """See :class:`Surface`."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read)
-            tasks.start_soon(self._interrupts)
-            self._mark()
-            try:
-                yield
-            finally:
-                tasks.cancel_scope.cancel()
-        self._end_line()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._stream.run)
+                tasks.start_soon(self._read)
+                tasks.start_soon(self._interrupts)
+                self._mark()
+                try:
+                    yield
+                finally:
+                    tasks.cancel_scope.cancel()
+            self._end_line()
+        finally:
+            await self._stream.finish()
 
     async def _read(self) -> None:
         """Take lines as they come; those that come at once are one text."""
@@ -210,6 +214,7 @@ class Plain(Surface):
             self._answer, self._answered = [], anyio.Event()
             self._end_line()
             self._write(f"{shown}{asking.label} ")
+            await self._seen()
             await self._answered.wait()
             answer = self._answer[0]
             complaint = asking.check(answer) if answer is not None else ""
@@ -217,17 +222,26 @@ class Plain(Surface):
                 return answer
             shown = painted([line(f"  {complaint}")], self.theme)
 
+    async def _seen(self) -> None:
+        """What was typed and entered before the question could be seen is no answer to it."""
+        while self._stream.behind and not self._answered.is_set():
+            async with self._reading:
+                await self._stream.drained(self._answered.is_set)
+                termios.tcflush(self._keys, termios.TCIFLUSH)
+
     def dismiss(self) -> bool:
         """See :class:`Surface`."""
         if self._answer is None:
             return False
         self._answer.append(None)
         self._answered.set()
+        self._stream.look()
         return True
 
     async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
         """See :class:`Surface`."""
         async with self._reading:
+            await self._stream.drained()
             await work()
         self._mark()
 

@@ -55,7 +55,6 @@ class Screen(Surface):
 
     Args:
         terminal: a descriptor of the terminal to draw on.
-        stopped: says that we are to stop, whether the terminal takes what is drawn or not.
         takes_blind: says whether a line that was entered before the prompt was drawn is a prompt; else it waits.
     """
 
@@ -67,7 +66,6 @@ class Screen(Surface):
         history: History,
         completer: Completer,
         keyboard: Keyboard | None = None,
-        stopped: Callable[[], bool] = lambda: False,
         takes_blind: Callable[[], bool] = lambda: True,
     ) -> None:
         self.theme = theme
@@ -75,7 +73,7 @@ class Screen(Surface):
         self._inputs = Inputs()
         self._keys = Vt100Input(sys.stdin)
         self._keyboard = keyboard or Keyboard()
-        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)), stopped=stopped)
+        self._stream = Terminal(terminal, lambda: self._happened(Ended(gone=True)), caught_up=self._caught_up)
         output = Vt100_Output(
             _as_text(self._stream),
             get_size=lambda: _size(terminal),
@@ -91,6 +89,7 @@ class Screen(Surface):
             happened=self._happened,
             answered=self._answered,
             keyboard=self._keyboard,
+            behind=lambda: self._stream.behind,
         )
         self._editor.app.key_processor.before_key_press += lambda sender: self._pressed()
         self._blocks = Blocks()
@@ -110,16 +109,20 @@ class Screen(Surface):
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """See :class:`Surface`."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._run)
-            tasks.start_soon(self._interrupts)
-            try:
-                await self._drawn.wait()
-                yield
-            finally:
-                if self._editor.app.is_running:
-                    self._editor.app.exit()
-                tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._stream.run)
+                tasks.start_soon(self._run)
+                tasks.start_soon(self._interrupts)
+                try:
+                    await self._drawn.wait()
+                    yield
+                finally:
+                    if self._editor.app.is_running:
+                        self._editor.app.exit()
+                    tasks.cancel_scope.cancel()
+        finally:
+            await self._stream.finish()
 
     async def _run(self) -> None:
         try:
@@ -130,6 +133,9 @@ class Screen(Surface):
             self._happened(Ended(gone=True))
         finally:
             self._drawn.set()
+
+    def _caught_up(self) -> None:
+        self._editor.app.invalidate()
 
     def _continued(self) -> None:
         """A shell has had the terminal: take it again, and draw below what it has left there."""
@@ -257,6 +263,7 @@ class Screen(Surface):
             question = self._question = _Question(asking)
             try:
                 await self._drawn.wait()
+                await self._stream.drained(question.done.is_set)  # nobody answers what they cannot see
                 if not asking.follows:
                     await self._keys_are_free(question)
                 return await self._clear_answer(question)
@@ -305,11 +312,13 @@ class Screen(Surface):
             return False
         self._answered(None)
         self._key.set()
+        self._stream.look()
         return True
 
     async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
         """See :class:`Surface`."""
         async with in_terminal():
+            await self._stream.drained()
             self._lent = []
             try:
                 await work()
