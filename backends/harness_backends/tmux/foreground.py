@@ -43,6 +43,7 @@ for pid in $(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [^Z]
   case $(readlink "/proc/$pid/fd/$((where))") in "$tty" | /dev/tty) echo reading=1; shown=$pid; break ;; esac
 done 2>/dev/null
 shown=${shown:-$group}
+[ -n "$shown" ] || return 0
 { read -r name <"/proc/$shown/comm" || name=$(ps -o comm= -p "$shown"); } 2>/dev/null
 printf 'name=%s\n' "${name##*/}"
 printf 'last='; [ "$last" = "$shown" ] || tr '\0\n' '  ' <"/proc/$last/cmdline" 2>/dev/null

@@ -228,9 +228,14 @@ async def open_plain(
     login_shell: str,
     tasks: BackgroundTasks,
     owner: str,
+    told: str,
     why: str,
 ) -> PlainTerminal:
     """The session without control mode, and without logs where ``pipe-pane`` is refused too.
+
+    Args:
+        told: what the first caller is to know of a session that is made just now.
+        why: control mode cannot be had.
 
     Raises:
         UnsupportedOperation: tmux runs here, for another machine.
@@ -243,13 +248,15 @@ async def open_plain(
     tmux = PlainTmux(transport, shell, replace(setup, control=False))
     panes = PlainPanes(tmux, login_shell)
     try:
-        await panes.open()
+        created = await panes.open()
     except PaneGone:
         raise
     except TerminalError:
         tmux = PlainTmux(transport, shell, replace(setup, control=False, logs=False))
         panes = PlainPanes(tmux, login_shell)
-        await panes.open()
+        created = await panes.open()
+    if created and told:
+        panes.tell(DEFAULT_PANE, told)
     panes.kept &= {DEFAULT_PANE} if setup.create else set()
     panes.tell(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
     runner = PlainRunner(tmux, shell, store, panes, tasks, owner)

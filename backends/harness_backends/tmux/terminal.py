@@ -351,7 +351,7 @@ async def _open_link(
         told: what the first caller is to know of a session that is made just now.
     """
     setup = link.setup
-    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name())
+    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), told)
     if setup.config.control_mode == "never":
         from .plainterm import open_plain  # few need it
 
