@@ -132,6 +132,16 @@ def test_a_time_limit_ends_the_command_and_keeps_its_output(program: Program) ->
     assert b"ended at its time limit of 0.5 s\n" in done.stderr
 
 
+def test_a_time_limit_holds_also_while_nobody_reads_the_output(there: Program) -> None:
+    pid_file = there.home / "pid"
+    text = f"echo $$ > {pid_file}; seq 1 50000; exec sleep 600"
+    with there.start("run", "--timeout", "2", text) as process:
+        assert process.stdout is not None
+        assert gone(int(wait_for(pid_file)))
+        assert process.stdout.read() == b"".join(b"%d\n" % number for number in range(1, 50001))
+        assert process.wait(20) == 124
+
+
 def test_a_command_that_may_go_on_is_named_as_a_job(program: Program) -> None:
     go = program.home / "go"
     text = f"echo begun; while [ ! -e {go} ]; do sleep 0.05; done; echo ended; exit 9"

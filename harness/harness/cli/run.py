@@ -75,7 +75,8 @@ def run(
     text, limit = command_text(words), timeout or session.settings.timeout
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
-        out, err = (None, None) if no_wait else _writers(session, interruption)  # then stdout is the job id alone
+        # Without waiting stdout is the job id alone.
+        out, err = (None, None) if no_wait else _writers(session, interruption, limit)
         result = await target.run_shell(
             text,
             wait=not no_wait,
@@ -89,6 +90,9 @@ def run(
             on_stderr=err.write if err else None,
             max_output=max_output,
         )
+        for writer in (out, err):
+            if writer is not None:
+                writer.finish()
         return _finish(session, target, result, None if no_wait else limit)
 
     with given_input(read=stdin) as given:
@@ -115,10 +119,10 @@ def _on_timeout_in_throw_away(chosen: OnTimeout | None, *, no_wait: bool) -> OnT
 _Writers = tuple[StreamWriter | None, StreamWriter | None]
 
 
-def _writers(session: Session, interruption: Interruption) -> _Writers:
+def _writers(session: Session, interruption: Interruption, limit: float) -> _Writers:
     if session.json:
         return None, None
-    return StreamWriter(1, interruption), StreamWriter(2, interruption)
+    return StreamWriter(1, interruption, limit), StreamWriter(2, interruption, limit)
 
 
 def _finish(session: Session, target: ExecutionContext, result: ShellResult, limit: float | None) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -94,9 +96,16 @@ def _signals_caught(interruption: Interruption) -> Iterator[None]:
 
 
 class StreamWriter:
-    """Writes to one of our output streams, exactly and in order. A reader that went away trips the interruption."""
+    """Writes to one of our output streams, exactly and in order. A reader that went away trips the interruption.
 
-    def __init__(self, descriptor: int, interruption: Interruption) -> None:
+    Args:
+        patience: the seconds from now on for which a slow reader holds everything up, as a pipe does. What it has not
+            taken then waits for :meth:`finish`, so that a time limit can be kept.
+    """
+
+    def __init__(self, descriptor: int, interruption: Interruption, patience: float = math.inf) -> None:
+        self._until = time.monotonic() + patience
+        self._held: list[bytes] = []
         self._descriptor = descriptor
         self._interruption = interruption
         self._poll = select.poll()
@@ -105,9 +114,22 @@ class StreamWriter:
 
     def write(self, data: bytes) -> None:
         """Write everything, waiting for a slow reader; once we are to stop, the rest is dropped."""
-        view = memoryview(data)
+        if self._held:
+            self._held.append(data)
+        else:
+            self._write(memoryview(data))
+
+    def finish(self) -> None:
+        """Write what was held back, however long that takes."""
+        held, self._held, self._until = b"".join(self._held), [], math.inf
+        self._write(memoryview(held))
+
+    def _write(self, view: memoryview) -> None:
         try:
             while view and not self._interruption.tripped:
+                if time.monotonic() > self._until:
+                    self._held.append(bytes(view))
+                    return
                 if self._poll.poll(POLL * 1000):
                     done = os.write(self._descriptor, view[:CHUNK])
                     self.written += done
@@ -115,7 +137,7 @@ class StreamWriter:
         except BrokenPipeError:
             self._interruption.trip(signal.SIGPIPE)
         except BlockingIOError:
-            self.write(bytes(view))
+            self._write(view)
         except OSError as error:
             self._interruption.trip(signal.SIGPIPE, error)
 
