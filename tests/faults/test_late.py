@@ -157,12 +157,12 @@ async def test_a_command_that_could_not_be_ended_while_the_link_was_down_is_ende
             limit = {"timeout": 600} if ending == "cancelled" else {"timeout": 2, "on_timeout": "kill"}
             tasks.start_soon(partial(ctx.run_shell, f"echo begun >>{runs}; sleep 601", **limit))
             await until(lambda: lines(runs) == ["begun"], "the command runs")
+            job = next(job for job in await ctx.jobs() if job.command.endswith("sleep 601"))
             stopped.append(Stopped(far))
             kill(far.sshd.pid, signal.SIGSTOP)
             if ending == "cancelled":
                 tasks.cancel_scope.cancel()
         kill(far.sshd.pid, signal.SIGCONT)
-        job = next(job for job in await ctx.jobs() if job.command.endswith("sleep 601"))
         expected = Status.INTERRUPTED if ending == "cancelled" else Status.TIMED_OUT
         assert (await within(40, ctx.wait(job.job_id, timeout=30))).status is expected
         await stopped[0].go_on()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from harness.errors import HarnessError, TargetGone
+from harness.errors import HarnessError, PaneGone, TargetGone
 from harness.tasks import BackgroundTasks
 
 from .shell import HeldShell
@@ -24,20 +24,19 @@ LEAVE_GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Cancelling:
-    """``end`` ends one command and proves it; where the link is lost on the way it is called again."""
+    """Ends commands: with ``end``, which proves it, and is called again where the link is lost on the way."""
 
     shell: HeldShell
     store: JobStore
     tasks: BackgroundTasks
-    end: Callable[[str], Awaitable[object]]
     bound: float
     """Seconds that it may take where the target answers."""
     _endings: set[anyio.Event] = field(default_factory=set)
 
-    async def cancel(self, job_id: str) -> None:
+    async def cancel(self, job_id: str, end: Callable[[], Awaitable[object]]) -> None:
         """End a command. The caller waits for that where the target answers; else it goes on without."""
         ended = anyio.Event()
-        self.tasks.start_soon(self._end_when_back, job_id, ended)
+        self.tasks.start_soon(self._end_when_back, end, ended)
         answers = False
         with anyio.move_on_after(MUTE_AFTER):
             try:
@@ -49,7 +48,7 @@ class Cancelling:
             with anyio.move_on_after(self.bound):
                 await ended.wait()
         if not ended.is_set():
-            self.store.tell(f"job {job_id} was cancelled and may still run: its end could not be proved in time")
+            self.store.tell(f"job {job_id} was to end and may still run: its end could not be proved in time")
 
     async def finish(self) -> None:
         """Wait for the endings that go on, for a moment."""
@@ -57,13 +56,13 @@ class Cancelling:
             for ended in list(self._endings):
                 await ended.wait()
 
-    async def _end_when_back(self, job_id: str, ended: anyio.Event) -> None:
+    async def _end_when_back(self, end: Callable[[], Awaitable[object]], ended: anyio.Event) -> None:
         self._endings.add(ended)
         while not ended.is_set():
             try:
-                await self.end(job_id)
+                await end()
                 ended.set()
-            except TargetGone:
+            except (TargetGone, PaneGone):
                 ended.set()
             except HarnessError:
                 await anyio.sleep(RETRY)

@@ -100,7 +100,7 @@ class PosixJobs(Jobs):
         self._ran_before = False
         self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
-        self._cancelling = Cancelling(shell, store, tasks, self._interrupt, bound)
+        self._cancelling = Cancelling(shell, store, tasks, bound)
         self._table = JobTable(transport, shell, store, config)
         self._ends = JobEnds(tasks)
         self._follower = JobFollower(transport, shell, store, self._table, config.tmux_socket, self._now, self._ends)
@@ -153,7 +153,7 @@ class PosixJobs(Jobs):
             launch = replace(await self._prepare(warm.job_id, command), start=order)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._cancelling.cancel(warm.job_id)
+                await self._cancelling.cancel(warm.job_id, partial(self._interrupt, warm.job_id))
             raise
         running = _Run(warm.job_id, command, warm.ticket, time.monotonic(), [0, 0])
         async with self._ended_on_error(warm.job_id):
@@ -200,7 +200,7 @@ class PosixJobs(Jobs):
             yield
         except (anyio.get_cancelled_exc_class(), CallbackError) as reason:
             with anyio.CancelScope(shield=True):
-                await self._cancelling.cancel(job_id)
+                await self._cancelling.cancel(job_id, partial(self._interrupt, job_id))
             if isinstance(reason, CallbackError) and reason.__cause__ is not None:
                 raise reason.__cause__ from None
             raise

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from harness.errors import HarnessError, PaneGone, TargetGone
+from harness.errors import HarnessError
 from harness.results import Status
 
 from ..posix.jobprocesses import PaneProcesses, goes_on, signal_job
@@ -21,7 +21,7 @@ from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
 
-__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_when_back"]
+__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended"]
 
 START_GRACE = 0.5
 INTERRUPT_GRACE = 1.0
@@ -31,9 +31,8 @@ YOUNG = 3.0
 TERM_GRACE = 2.0
 KILL_GRACE = 3.0
 END_TIMEOUT = 10.0
-"""How long the end of a command is waited for; where the link is down or mute, it is ended when that is back."""
+"""How long the end of a command is waited for."""
 LOOK_AGAIN = 0.1
-RETRY = 1.0
 SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows in the command did not run"
 
 
@@ -98,20 +97,16 @@ class Ending:
         await self.shell.call(f"umask 077\necho {code} {status} >{path}.new && mv -f {path}.new {path}")
 
 
-async def end_when_back(
+async def end_unless_ended(
     pane: Pane, job: PaneJob, ended: Callable[[PaneJob], Awaitable[bool]], end: Callable[[], Awaitable[None]]
 ) -> None:
-    """End what could not be ended because the link was lost, when it is back; as often as it is lost in between.
+    """End it, perhaps long after that was asked for: a C-c might meet the command of another harness.
 
-    ``ended`` tells whether the target has a record of its end: a C-c might meet the command of another harness then.
+    ``ended`` tells whether the target has a record of its end.
     """
-    while not (job.done.is_set() or pane.gone):
-        try:
-            await (job.done.wait() if await ended(job) else end())
-        except (PaneGone, TargetGone):
-            return
-        except HarnessError:
-            await anyio.sleep(RETRY)
+    if job.done.is_set() or pane.gone:
+        return
+    await (job.done.wait() if await ended(job) else end())
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:

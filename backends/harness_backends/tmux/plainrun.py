@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
@@ -14,6 +15,7 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy,
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobcancel import Cancelling
 from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
 from ..posix.jobscript import Outcome, recorded
@@ -21,7 +23,7 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
 from .bystander import NOTICE, person_typed
-from .ending import END_TIMEOUT, TERM_GRACE, Ending, end_when_back
+from .ending import TERM_GRACE, Ending, end_unless_ended
 from .foreground import Foreground, inspect
 from .job import PaneJob, entered
 from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
@@ -71,6 +73,7 @@ class PlainRunner:
     panes: PlainPanes
     tasks: BackgroundTasks
     owner: str
+    cancelling: Cancelling
 
     async def run(
         self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
@@ -331,7 +334,7 @@ class PlainRunner:
             with anyio.move_on_after(job.command.timeout):
                 await self._until_done(known, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self._end_now(known, job, Status.TIMED_OUT)
+                await self._end_surely(known, job, Status.TIMED_OUT)
             if job.done.is_set():
                 if await person_typed(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
@@ -341,23 +344,17 @@ class PlainRunner:
                     job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
                 return await self.so_far(known, job)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), suppress(HarnessError, TimeoutError):
-                await self._end_now(known, job, Status.INTERRUPTED)
-            self.tasks.start_soon(self._end_later, known, job, Status.INTERRUPTED)
+            with anyio.CancelScope(shield=True):
+                await self._end_surely(known, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
-            if job.command.on_timeout == "kill":
-                self.tasks.start_soon(self._end_later, known, job, Status.TIMED_OUT)
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
-    async def _end_now(self, known: PlainPane, job: PaneJob, status: Status) -> None:
-        with anyio.fail_after(END_TIMEOUT):
-            await self.end(known, job, status)
-
-    async def _end_later(self, known: PlainPane, job: PaneJob, status: Status) -> None:
-        if not job.done.is_set():
-            await end_when_back(known.pane, job, self._ended_there, lambda: self.end(known, job, status))
+    async def _end_surely(self, known: PlainPane, job: PaneJob, status: Status) -> None:
+        """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
+        end = partial(end_unless_ended, known.pane, job, self._ended_there, lambda: self.end(known, job, status))
+        await self.cancelling.cancel(job.job_id, end)
 
     async def _ended_there(self, job: PaneJob) -> bool:
         path = shlex.quote(self.store.path(job.job_id, "exit"))

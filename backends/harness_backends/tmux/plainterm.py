@@ -15,6 +15,7 @@ from harness.tasks import BackgroundTasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
+from ..posix.jobcancel import Cancelling
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .capture import capture_command, captured_text, extract_tagged
@@ -228,6 +229,7 @@ async def open_plain(
     login_shell: str,
     tasks: BackgroundTasks,
     owner: str,
+    cancelling: Cancelling,
     told: str,
     why: str,
 ) -> PlainTerminal:
@@ -259,5 +261,5 @@ async def open_plain(
         panes.tell(DEFAULT_PANE, told)
     panes.kept &= {DEFAULT_PANE} if setup.create else set()
     panes.tell(DEFAULT_PANE, WITHOUT_CONTROL.format(why=why))
-    runner = PlainRunner(tmux, shell, store, panes, tasks, owner)
+    runner = PlainRunner(tmux, shell, store, panes, tasks, owner, cancelling)
     return PlainTerminal(tmux, panes, runner, SessionTable(tmux.setup, shell, shell, login_shell, transport.target))

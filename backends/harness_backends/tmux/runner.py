@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
@@ -25,6 +26,7 @@ from harness.errors import (
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobcancel import Cancelling
 from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
 from ..posix.shell import HeldShell
@@ -33,7 +35,7 @@ from .adopt import adopt, until_prompt
 from .body import compose
 from .bystander import NOTICE, person_typed
 from .control import REPLY_TIMEOUT, AnswerLost
-from .ending import END_TIMEOUT, TERM_GRACE, Ending, end_when_back
+from .ending import TERM_GRACE, Ending, end_unless_ended
 from .foreground import Foreground, inspect
 from .given import check_user
 from .job import PaneJob
@@ -59,8 +61,6 @@ REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
-DOWN_TIMEOUT = 2.0
-"""The same as END_TIMEOUT, when the link is known to be down."""
 DOUBT = 10.0
 """How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
 QUIET = (1.0, 5.0, 30.0)
@@ -76,6 +76,7 @@ class PaneRunner:
     store: JobStore
     tasks: BackgroundTasks
     owner: str
+    cancelling: Cancelling
 
     async def run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
         """Run a command as :meth:`Terminal.run` says; ``on_job`` is told of the job before it is typed."""
@@ -371,8 +372,7 @@ class PaneRunner:
             with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)):
                 await self._until_done(pane, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self.link.ready(max(0.0, REPORT_TIMEOUT - job.unanswered))
-                await self._end_now(pane, job, Status.TIMED_OUT)
+                await self._end_surely(pane, job, Status.TIMED_OUT)
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
                 return job.result()
             if job.done.is_set():
@@ -385,24 +385,17 @@ class PaneRunner:
                     job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
             return await self.so_far(job)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), suppress(HarnessError, TimeoutError):
-                await self._end_now(pane, job, Status.INTERRUPTED)
-            self.tasks.start_soon(self._end_later, pane, job, Status.INTERRUPTED)
+            with anyio.CancelScope(shield=True):
+                await self._end_surely(pane, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
-            if job.command.on_timeout == "kill":
-                self.tasks.start_soon(self._end_later, pane, job, Status.TIMED_OUT)
             notice = f"the link was lost while this ran; ask for job {job.job_id} again"
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
-    async def _end_now(self, pane: Pane, job: PaneJob, status: Status) -> None:
-        """Raises TimeoutError when the link is down, or mute."""
-        with anyio.fail_after(END_TIMEOUT if self.link.is_up else DOWN_TIMEOUT):
-            await self.end(pane, job, status)
-
-    async def _end_later(self, pane: Pane, job: PaneJob, status: Status) -> None:
-        if not job.done.is_set():
-            await end_when_back(pane, job, self._ended_there, lambda: self.end(pane, job, status))
+    async def _end_surely(self, pane: Pane, job: PaneJob, status: Status) -> None:
+        """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
+        end = partial(end_unless_ended, pane, job, self._ended_there, lambda: self.end(pane, job, status))
+        await self.cancelling.cancel(job.job_id, end)
 
     async def _ended_there(self, job: PaneJob) -> bool:
         await self.link.ready()

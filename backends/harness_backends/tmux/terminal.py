@@ -22,10 +22,12 @@ from harness.tasks import BackgroundTasks, background_tasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
+from ..posix.jobcancel import Cancelling
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .capture import capture_command, captured_text, extract_tagged
 from .control import Event
+from .ending import END_TIMEOUT
 from .held import held_output
 from .job import PaneJob
 from .keyboard import leave_modes
@@ -313,6 +315,8 @@ async def open_terminal(
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(tmux_place(transport, shell, store, capabilities, config, session))
         tasks = await stack.enter_async_context(background_tasks())
+        cancelling = Cancelling(shell, store, tasks, END_TIMEOUT)
+        stack.push_async_callback(cancelling.finish)
         holder: list[TmuxTerminal] = []
 
         def deliver(event: Event) -> None:
@@ -323,13 +327,13 @@ async def open_terminal(
         table = PaneTable(link, shell, store, login_shell, tasks)
         if not create:
             table.kept.clear()
-        runner = PaneRunner(link, shell, store, tasks, owner_name())
+        runner = PaneRunner(link, shell, store, tasks, owner_name(), cancelling)
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:
             table.tell(DEFAULT_PANE, place.notice)
         stranger = replaced(config.shell, capabilities)
         told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
-        plain = await _open_link(link, table, store, tasks, told)
+        plain = await _open_link(link, table, store, tasks, cancelling, told)
         if plain is not None:
             yield plain
             return
@@ -343,7 +347,7 @@ async def open_terminal(
 
 
 async def _open_link(
-    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, told: str
+    link: Link, table: PaneTable, store: JobStore, tasks: BackgroundTasks, cancelling: Cancelling, told: str
 ) -> PlainTerminal | None:
     """Attach the control client; where that cannot be had, the terminal that does without.
 
@@ -351,7 +355,7 @@ async def _open_link(
         told: what the first caller is to know of a session that is made just now.
     """
     setup = link.setup
-    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), told)
+    parts = (link.transport, link.shell, store, setup, table.login_shell, tasks, owner_name(), cancelling, told)
     if setup.config.control_mode == "never":
         from .plainterm import open_plain  # few need it
 
