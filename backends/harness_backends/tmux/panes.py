@@ -308,7 +308,8 @@ class PaneTable:
     async def end(self, pane: Pane) -> None:
         """End a pane and what runs in it; what a person has beside it in its window stays."""
         await self._link.request(("kill-pane", "-t", pane.pane_id))
-        await self._sort_out(None)
+        with suppress(PaneGone):  # the session has ended with its last pane
+            await self._sort_out(None)
 
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)

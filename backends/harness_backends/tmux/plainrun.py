@@ -335,6 +335,8 @@ class PlainRunner:
                 await self._until_done(known, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self._end_surely(known, job, Status.TIMED_OUT)
+                if not job.done.is_set():
+                    raise TimeoutError
             if job.done.is_set():
                 if await person_typed(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
@@ -358,7 +360,7 @@ class PlainRunner:
 
     async def _ended_there(self, job: PaneJob) -> bool:
         path = shlex.quote(self.store.path(job.job_id, "exit"))
-        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout)
+        return bool((await self.shell.call(f"[ -f {path} ] && [ -s {path} ] && echo ended")).stdout)
 
     async def _until_done(self, known: PlainPane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""

@@ -373,6 +373,8 @@ class PaneRunner:
                 await self._until_done(pane, job)
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self._end_surely(pane, job, Status.TIMED_OUT)
+                if not job.done.is_set():
+                    raise TimeoutError
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
                 return job.result()
             if job.done.is_set():
@@ -400,7 +402,7 @@ class PaneRunner:
     async def _ended_there(self, job: PaneJob) -> bool:
         await self.link.ready()
         path = shlex.quote(self.store.path(job.job_id, "exit"))
-        return bool((await self.shell.call(f"[ -s {path} ] && echo ended")).stdout)
+        return bool((await self.shell.call(f"[ -f {path} ] && [ -s {path} ] && echo ended")).stdout)
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
         """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
