@@ -161,10 +161,9 @@ async def open_stream(endpoint: Endpoint, timeout: float) -> ByteStream:
             return await connect_unix(endpoint.address)
         place = urlsplit(f"//{endpoint.address}")
         host, secure = place.hostname or "", endpoint.tls is not None or endpoint.scheme == "https"
+        context = _tls_context(endpoint.tls or Tls()) if secure else None  # its errors come before there is a stream
         stream = await anyio.connect_tcp(host, place.port or (2376 if secure else 2375))
-        if not secure:
-            return stream
-        return await wrap_tls(stream, _tls_context(endpoint.tls or Tls()), host)
+        return stream if context is None else await wrap_tls(stream, context, host)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:
