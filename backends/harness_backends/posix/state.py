@@ -4,6 +4,7 @@ Layout below the root (0700, ours)::
 
     jobs/N.cmd    the record and the command's text; created empty to claim the id N
     jobs/N.exit   "CODE [STATUS]", once the job has ended
+    jobs/N.void   somebody asked for the job before it was recorded, and was told that it will not run
     jobs/N.*      streams and process group of jobs without a terminal
     panes/        the logs of panes
     run/          what lives as long as a held shell
