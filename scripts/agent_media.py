@@ -89,9 +89,9 @@ def talk(environment: Mapping[str, str]) -> Recorder:
     try:
         child.expect(b"idle")
         _type(child, "What fills the disk? Remove it if it is only a rotated log.\r")
-        child.expect(b"y/e/t")
+        child.expect_exact(b"answer (denied")
         time.sleep(1)
-        _type(child, "y\r")
+        _type(child, "y")
         child.expect(b"Nothing else was changed")
         child.expect(b"idle")
         recorder.farewell = len(recorder.events)

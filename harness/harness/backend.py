@@ -138,8 +138,13 @@ class Files(ABC):
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,
+        *,
+        force: bool = False,
     ) -> WriteResult:
-        """Write a file atomically. ``expect`` is a version, or None for "must not exist"."""
+        """Write a file atomically. ``expect`` is a version, or None for "must not exist".
+
+        A file that its owner made read-only is refused without ``force``.
+        """
 
     @abstractmethod
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
@@ -170,11 +175,13 @@ class Files(ABC):
         """Rename within one file system."""
 
     @abstractmethod
-    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+    async def upload(
+        self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
+    ) -> WriteResult:
         """Copy a file of this machine to the target, atomically, without holding it in memory."""
 
     @abstractmethod
-    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
         """Copy a file of the target to this machine, atomically; returns its size."""
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Literal
 
-__all__ = ["Capture", "Command", "Keys", "LiveView", "OnTimeout", "check_text", "parse_duration"]
+__all__ = ["Capture", "Command", "Keys", "LiveView", "OnTimeout", "check_text", "check_type", "parse_duration"]
 
 OnTimeout = Literal["keep", "kill"]
 OutputCallback = Callable[[bytes], None]
@@ -32,12 +33,29 @@ def parse_duration(text: str | float) -> float:
     return float(match["number"]) * _UNITS[match["unit"] or "s"]
 
 
+def check_type(value: object, name: str, *kinds: type, hint: str = "") -> None:
+    """Refuse an argument of another type with its name, which an error from further inside would not have.
+
+    Raises:
+        TypeError: ``value`` is of none of the ``kinds``; ``hint`` says what to do.
+    """
+    if not isinstance(value, kinds):
+        wanted = " or ".join(map(_type_name, kinds))
+        raise TypeError(f"{name} must be {wanted}, not {_type_name(type(value))}{hint and f': {hint}'}")
+
+
+def _type_name(kind: type) -> str:
+    return "None" if kind is NoneType else kind.__name__
+
+
 def check_text(text: str, what: str) -> str:
     """The same text, when bytes without NUL stand for it: UTF-8, and ``surrogateescape`` for those that are none.
 
     Raises:
-        ValueError: it holds a NUL, or half of a surrogate pair; ``what`` says what the text is.
+        TypeError: it is not a ``str``; ``what`` is the argument's name.
+        ValueError: it holds a NUL, or half of a surrogate pair.
     """
+    check_type(text, what, str)
     if "\0" in text:
         raise ValueError(f"{what} cannot hold a NUL byte")
     try:

@@ -70,7 +70,7 @@ class Config:
 
     # jobs
     job_log_limit: int = 256 << 20
-    """How much of one command's output is kept on the target."""
+    """How much of one command's output is kept on the target, of each stream; at least 1 MiB."""
     jobs_max_bytes: int = 2 << 30
     jobs_max_age: float = 14 * 86400.0
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Literal, get_args
 
+import anyio
+
 from .backend import ANY, Any_, Backend, Capabilities, Files, Progress, WriteMode
-from .command import DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT, Capture, Command, Keys, OnTimeout, check_text, parse_duration
+from .command import (
+    DEFAULT_MAX_OUTPUT,
+    DEFAULT_TIMEOUT,
+    Capture,
+    Command,
+    Keys,
+    OnTimeout,
+    check_text,
+    check_type,
+    parse_duration,
+)
 from .config import Config
 from .discovery import open_target
-from .errors import UnsupportedOperation
+from .errors import ContextClosed, UnsupportedOperation
 from .operators import Listener, Operators
 from .results import (
     DirEntry,
@@ -31,8 +44,67 @@ from .terminal import Terminal
 __all__ = ["ExecutionContext", "connect"]
 
 Wait = bool | float | str
+CLOSE_TIMEOUT = 15.0
+"""How long what still waits in a context may take to end when that is left."""
 DEFAULT_READ = 64 << 10
 """Bytes of each stream that :meth:`ExecutionContext.read_job` brings."""
+
+
+class _Use:
+    """What the contexts of one :func:`connect` work with, and what goes on in them, until that is left."""
+
+    def __init__(self, backend: Backend, terminal: Terminal | None) -> None:
+        self.backend = backend
+        self.terminal = terminal
+        self._closed = False
+        self._scopes: set[anyio.CancelScope] = set()
+        self._left = anyio.Event()
+
+    def check(self) -> None:
+        if self._closed:
+            raise ContextClosed("this context has been left", target=self.backend.target, hint="connect again")
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Something that waits: it ends with the context."""
+        self.check()
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+                if self._closed:
+                    self._left.set()
+                    self._left = anyio.Event()
+        if scope.cancelled_caught:
+            raise ContextClosed("this context was left meanwhile", target=self.backend.target)
+
+    async def close(self) -> None:
+        self._closed = True
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+            while self._scopes:
+                for scope in self._scopes:
+                    scope.cancel()
+                await self._left.wait()
+
+
+class _Followed(AsyncIterator[bytes]):
+    """The output of a job, until the context is left."""
+
+    def __init__(self, use: _Use, chunks: AsyncIterator[bytes]) -> None:
+        self._use = use
+        self._chunks = chunks
+
+    async def __anext__(self) -> bytes:
+        with self._use.during():
+            return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        """Stop following."""
+        close = getattr(self._chunks, "aclose", None)
+        if close is not None:
+            await close()
 
 
 class ExecutionContext:
@@ -42,11 +114,20 @@ class ExecutionContext:
     """
 
     def __init__(self, backend: Backend, terminal: Terminal | None, config: Config, pane: str | None = None) -> None:
-        self._backend = backend
-        self._terminal = terminal
+        self._use = _Use(backend, terminal)
         self._config = config
         self._pane = pane
         self._in_background = pane  # where a command runs that is not waited for
+
+    @property
+    def _backend(self) -> Backend:
+        self._use.check()
+        return self._use.backend
+
+    @property
+    def _terminal(self) -> Terminal | None:
+        self._use.check()
+        return self._use.terminal
 
     # -- commands
 
@@ -69,8 +150,8 @@ class ExecutionContext:
     ) -> ShellResult:
         """Run a command and return its result; a command that fails is a result, not an exception.
 
-        With a terminal it runs in the pane's persistent shell (``cd``, ``export`` and functions stay); without one in
-        a fresh ``sh``.
+        With a terminal it runs in the pane's persistent shell (``cd``, ``export`` and functions stay); without one, and
+        with ``tty=False``, in a fresh ``sh``.
 
         Args:
             command: any text that the shell understands: many lines, here-documents, quotes.
@@ -84,7 +165,8 @@ class ExecutionContext:
                 ``Path`` is a regular file of this machine, which is sent in pieces.
             user: run it as this user (needs root or password-less sudo).
             pane: a managed pane's name or tmux id, instead of the default one.
-            tty: False asks for separate, byte-exact streams in a terminal context.
+            tty: False runs it in a fresh ``sh`` with separate, byte-exact streams in a terminal context, too. It starts
+                in the pane's directory, with what the pane's shell exports, and the pane shows it.
             on_output: called with each chunk of output as it arrives; it gets every byte, whatever ``max_output`` is.
             on_stderr: takes standard error instead, where that is a stream of its own.
             max_output: beyond this many bytes the head and the tail are returned; the whole stays with the job.
@@ -98,27 +180,26 @@ class ExecutionContext:
         """
         waiting, seconds, policy = _timing(wait, timeout, on_timeout, has_terminal=self._terminal is not None)
         request = Command(
-            command=check_text(command, "a command"),
+            command=_command(command),
             wait=waiting,
             timeout=seconds,
             on_timeout=policy,
-            cwd=check_text(cwd or "", "a directory") or (self._config.cwd if self._terminal is None else None),
+            cwd=check_text(cwd or "", "cwd") or (self._config.cwd if self._terminal is None else None),
             env=_env(self._config.env if self._terminal is None else (), env),
             stdin=_input(stdin),
-            user=user,
-            pane=pane or (self._pane if waiting else self._in_background),
+            user=user and check_text(user, "user"),
+            pane=(pane and check_text(pane, "pane")) or (self._pane if waiting else self._in_background),
             tty=tty,
             on_output=on_output,
             on_stderr=on_stderr,
             max_output=max(0, max_output),
         )
-        if self._terminal is not None:
-            return await self._terminal.run(request)
-        if request.tty:
+        if self._terminal is None and request.tty:
             raise self._needs_terminal("a command with a terminal (tty=True)")
-        if pane:
+        if self._terminal is None and pane:
             raise self._needs_terminal("a pane")
-        return await self._backend.jobs.run(request)
+        with self._use.during():
+            return await (self._backend.jobs.run(request) if self._terminal is None else self._terminal.run(request))
 
     async def run_beside(
         self,
@@ -136,16 +217,17 @@ class ExecutionContext:
         after ``timeout`` seconds. The arguments are those of :meth:`run_shell`.
         """
         request = Command(
-            command=check_text(command, "a command"),
+            command=_command(command),
             timeout=parse_duration(timeout),
             on_timeout="kill",
-            cwd=check_text(cwd or "", "a directory") or self._config.cwd,
+            cwd=check_text(cwd or "", "cwd") or self._config.cwd,
             env=_env(self._config.env, env),
             stdin=_input(stdin),
             max_output=max(0, max_output),
             helper=True,
         )
-        return await self._backend.jobs.run(request)
+        with self._use.during():
+            return await self._backend.jobs.run(request)
 
     # -- jobs
 
@@ -161,11 +243,12 @@ class ExecutionContext:
         self, job_id: str, *, timeout: float = DEFAULT_TIMEOUT, max_output: int = DEFAULT_MAX_OUTPUT
     ) -> ShellResult:
         """The result of a job, also of one that another harness started; ``running`` when the time is over first."""
-        if self._terminal is not None:
-            result = await self._terminal.wait(job_id, timeout, max_output)
-            if result is not None:
-                return result
-        return await self._backend.jobs.wait(job_id, timeout, max_output)
+        with self._use.during():
+            if self._terminal is not None:
+                result = await self._terminal.wait(job_id, timeout, max_output)
+                if result is not None:
+                    return result
+            return await self._backend.jobs.wait(job_id, timeout, max_output)
 
     async def read_job(
         self, job_id: str, *, stdout: int = 0, stderr: int = 0, limit: int = DEFAULT_READ, wait: float = 0.0
@@ -184,22 +267,31 @@ class ExecutionContext:
         """
         if min(stdout, stderr, limit) < 0:
             raise ValueError("bytes are counted from 0")
-        if self._terminal is not None:
-            held = await self._terminal.held(job_id, stdout, wait)
-            if held is not None:
-                return JobOutput.of_whole(held, stdout, limit)
-        return await self._backend.jobs.read(job_id, stdout, stderr, limit, wait)
+        with self._use.during():
+            if self._terminal is not None:
+                held = await self._terminal.held(job_id, stdout, wait)
+                if held is not None:
+                    return JobOutput.of_whole(held, stdout, limit)
+            return await self._backend.jobs.read(job_id, stdout, stderr, limit, wait)
 
     def follow(self, job_id: str, *, offset: int = 0) -> AsyncIterator[bytes]:
-        """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far."""
+        """The output of a job from byte ``offset``, live, until it ends. Resume with the bytes had so far.
+
+        Raises:
+            OutputDropped: the next bytes were not kept (``job_log_limit``); its ``end`` is the offset to resume at.
+        """
         live = self._terminal.follow(job_id, offset) if self._terminal is not None else None
-        return live if live is not None else self._backend.jobs.follow(job_id, offset)
+        return _Followed(self._use, live if live is not None else self._backend.jobs.follow(job_id, offset))
 
     async def kill(self, job_id: str, *, signal: str = "TERM", grace: float = 2.0) -> Job:
-        """Signal a job's process group, and KILL what is left of it after ``grace`` seconds."""
-        if self._terminal is not None and await self._terminal.kill(job_id, signal, grace):
-            return await self._backend.jobs.get(job_id)
-        return await self._backend.jobs.kill(job_id, signal, grace)
+        """Signal a job's process group, and KILL what is left of it after ``grace`` seconds.
+
+        In a terminal TERM, the default, comes after a C-c, which leaves the pane's shell; any other signal comes first.
+        """
+        with self._use.during():
+            if self._terminal is not None and await self._terminal.kill(job_id, signal, grace):
+                return await self._backend.jobs.get(job_id)
+            return await self._backend.jobs.kill(job_id, signal, grace)
 
     # -- the terminal
 
@@ -250,8 +342,11 @@ class ExecutionContext:
     ) -> None:
         """Type into a pane: ``literal_text``, then ``keys`` (tmux names such as ``"C-c"``, ``"Up"``), then Enter."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
+        for name in names:
+            check_type(name, "each of keys", str)
+        check_type(literal_text, "literal_text", str, bytes, NoneType)
         if isinstance(literal_text, str):
-            check_text(literal_text, "what is typed")
+            check_text(literal_text, "literal_text")
         request = Keys(names, literal_text, enter, pane or (self._pane if target is None else None), target, delay)
         await self._need_terminal("send_keys").send_keys(request)
 
@@ -299,6 +394,7 @@ class ExecutionContext:
         self, path: str, *, offset: int = 0, limit: int | None = None, progress: Progress | None = None
     ) -> FileContent:
         """Read a file, or ``limit`` bytes of it from byte ``offset``; byte-exact."""
+        check_type(path, "path", str)
         return await self._backend.files.read(path, offset, limit, progress)
 
     async def write_file(
@@ -310,6 +406,7 @@ class ExecutionContext:
         expect: str | Any_ | None = ANY,
         parents: bool = True,
         permissions: int | None = None,
+        force: bool = False,
         progress: Progress | None = None,
     ) -> WriteResult:
         """Write a file atomically: a reader sees the old content or the new, and a failure leaves the old.
@@ -321,13 +418,17 @@ class ExecutionContext:
             expect: the ``version`` that must still be there, or None when there must be no file.
             parents: make missing directories.
             permissions: mode bits; the default keeps those of the old file, or follows the umask.
+            force: write a file that its owner made read-only, too; its permissions stay.
             progress: called with bytes sent and bytes in all.
 
         Raises:
             StaleFileError: the file is no longer what ``expect`` says; nothing was overwritten.
+            PermissionDenied: also when the file is read-only and ``force`` is not given; it is unchanged.
         """
+        check_type(path, "path", str)
+        check_type(content, "content", str, bytes)
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
-        return await self._backend.files.write(path, data, mode, expect, parents, permissions, progress)
+        return await self._backend.files.write(path, data, mode, expect, parents, permissions, progress, force=force)
 
     @property
     def files(self) -> Files:
@@ -336,14 +437,17 @@ class ExecutionContext:
 
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
         """One file's metadata."""
+        check_type(path, "path", str)
         return await self._backend.files.stat(path, follow=follow)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """The names in a directory, sorted."""
+        check_type(path, "path", str)
         return await self._backend.files.list_dir(path)
 
     async def walk(self, path: str, *, max_entries: int = 100_000) -> list[DirEntry]:
         """Everything below a directory, as relative paths, sorted."""
+        check_type(path, "path", str)
         return await self._backend.files.walk(path, max_entries=max_entries)
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
@@ -352,36 +456,44 @@ class ExecutionContext:
 
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:
         """Make a directory."""
+        check_type(path, "path", str)
         await self._backend.files.mkdir(path, parents=parents, exist_ok=exist_ok, mode=mode)
 
     async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
         """Remove a file, a link, an empty directory, or with ``recursive`` a tree."""
+        check_type(path, "path", str)
         await self._backend.files.remove(path, recursive=recursive, missing_ok=missing_ok)
 
     async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> None:
         """Rename within one file system."""
         await self._backend.files.rename(source, destination, overwrite=overwrite)
 
-    async def upload(self, local: str, path: str, *, progress: Progress | None = None) -> WriteResult:
-        """Copy a file of this machine to the target, atomically."""
-        return await self._backend.files.upload(local, path, progress)
+    async def upload(
+        self, local: str, path: str, *, force: bool = False, progress: Progress | None = None
+    ) -> WriteResult:
+        """Copy a file of this machine to the target, atomically; over a read-only file with ``force`` alone."""
+        return await self._backend.files.upload(local, path, progress, force=force)
 
-    async def download(self, path: str, local: str, *, progress: Progress | None = None) -> int:
-        """Copy a file of the target to this machine, atomically; returns its size in bytes."""
-        return await self._backend.files.download(path, local, progress)
+    async def download(self, path: str, local: str, *, force: bool = False, progress: Progress | None = None) -> int:
+        """Copy a file of the target to this machine, atomically; over a read-only file with ``force`` alone.
+
+        Returns:
+            Its size in bytes.
+        """
+        return await self._backend.files.download(path, local, progress, force=force)
 
     # -- about
 
     @property
     def target(self) -> Target:
         """Where this context runs."""
-        return self._backend.target
+        return self._use.backend.target
 
     @property
     def identity(self) -> str:
         """The target, and which one of that name: another container under the same name has another identity."""
-        known = self._backend.transport.identity
-        return f"{self._backend.target}#{known}" if known else str(self._backend.target)
+        known = self._use.backend.transport.identity
+        return f"{self.target}#{known}" if known else str(self.target)
 
     @property
     def pane(self) -> str | None:
@@ -391,23 +503,24 @@ class ExecutionContext:
     def in_pane(self, pane: str) -> ExecutionContext:
         """The same target, with another pane when none is named; what is not waited for stays in the background."""
         context = ExecutionContext(self._backend, self._terminal, self._config, pane)
+        context._use = self._use
         context._in_background = None
         return context
 
     @property
     def has_terminal(self) -> bool:
         """True when commands run in a tmux pane."""
-        return self._terminal is not None
+        return self._use.terminal is not None
 
     @property
     def capabilities(self) -> Capabilities:
         """What the target offers."""
-        return self._backend.capabilities
+        return self._use.backend.capabilities
 
     def describe(self) -> str:
         """One line for logs and errors."""
-        terminal = self._terminal.describe() if self._terminal is not None else "no terminal"
-        return f"{self.target} {terminal}" + (f", {state}" if (state := self._backend.transport.state) else "")
+        terminal = self._use.terminal.describe() if self._use.terminal is not None else "no terminal"
+        return f"{self.target} {terminal}" + (f", {state}" if (state := self._use.backend.transport.state) else "")
 
     def __repr__(self) -> str:
         return f"<ExecutionContext {self.describe()}>"
@@ -455,13 +568,23 @@ async def connect(
     settings = replace(settings, cwd=cwd or settings.cwd, env=_env(settings.env, env))
     async with open_target(Target.parse(target), settings) as backend:
         if tmux is False:
-            yield ExecutionContext(backend, None, settings)
+            async with _used(ExecutionContext(backend, None, settings)) as context:
+                yield context
             return
         session = tmux if isinstance(tmux, str) else settings.session
         async with backend.open_terminal(session, create=create) as terminal:
             if pane is not None:
                 await terminal.ensure_pane(pane, create=create)
-            yield ExecutionContext(backend, terminal, settings, pane)
+            async with _used(ExecutionContext(backend, terminal, settings, pane)) as context:
+                yield context
+
+
+@asynccontextmanager
+async def _used(context: ExecutionContext) -> AsyncIterator[ExecutionContext]:
+    try:
+        yield context
+    finally:
+        await context._use.close()
 
 
 def _timing(
@@ -482,14 +605,22 @@ def _seconds(value: float | str) -> float:
     return seconds
 
 
+def _command(text: str) -> str:
+    check_type(text, "command", str, hint="write a program and its arguments as shlex.join([...])")
+    return check_text(text, "command")
+
+
 def _input(stdin: bytes | str | Path | None) -> bytes | Path | None:
+    check_type(stdin, "stdin", bytes, str, Path, NoneType)
     return stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
 
 
 def _env(base: tuple[tuple[str, str], ...], extra: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    check_type(extra, "env", Mapping, NoneType)
     merged = dict(base) | dict(extra or {})
     for name, value in merged.items():
+        check_type(name, "each name in env", str)
         if not name.isidentifier() or not name.isascii():
             raise ValueError(f"{name!r} is not the name of an environment variable")
-        check_text(value, f"the value of {name}")
+        check_text(value, f"env[{name!r}]")
     return tuple(merged.items())

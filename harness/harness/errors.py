@@ -15,9 +15,11 @@
     │   ├── PaneGone                    the pane, its session or its server no longer exists
     │   └── ShellNotReady               the pane's shell gave no sign of life in time
     ├── JobNotFound                     no job of that id on the target
+    ├── OutputDropped                   part of a job's output reached the log limit before it was read
     ├── FileError                       (each subclass is also the matching builtin)
     │   ├── FileNotFound, FileExists, PermissionDenied, IsADirectory, NotADirectory, NoSpace
     │   └── StaleFileError              the file changed since the version that the caller knew
+    ├── ContextClosed                   the context has been left
     ├── ConfigError
     └── ToolError
 
@@ -33,6 +35,7 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConnectionLost",
+    "ContextClosed",
     "FileError",
     "FileExists",
     "FileNotFound",
@@ -42,6 +45,7 @@ __all__ = [
     "JobNotFound",
     "NoSpace",
     "NotADirectory",
+    "OutputDropped",
     "PaneBusy",
     "PaneGone",
     "PermissionDenied",
@@ -124,6 +128,19 @@ class JobNotFound(HarnessError):
     """The target keeps no job of that id."""
 
 
+class OutputDropped(HarnessError):
+    """Part of a job's output is missing; mostly it was more than ``job_log_limit`` before it was read.
+
+    ``start`` is the first byte of the output that is missing, ``end`` the byte after the last one: where to read on.
+    They are equal when nothing follows and it is not known how much is missing.
+    """
+
+    def __init__(self, message: str, *, start: int = 0, end: int = 0, target: object = "", hint: str = "") -> None:
+        super().__init__(message, target=target, hint=hint)
+        self.start = start
+        self.end = end
+
+
 class FileError(HarnessError):
     """Base of the errors about files on the target."""
 
@@ -154,6 +171,10 @@ class NoSpace(FileError, OSError):
 
 class StaleFileError(FileError):
     """The file is no longer the version that the caller expected; nothing was written."""
+
+
+class ContextClosed(HarnessError):
+    """A context is used that has been left, or was left while this went on."""
 
 
 class ConfigError(HarnessError):

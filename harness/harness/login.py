@@ -40,6 +40,14 @@ class LoginQuestion:
     target: str
     attempt: int = 1
 
+    @property
+    def refusal(self) -> str:
+        """What is shown before a question that is asked again; empty at the first attempt."""
+        if self.attempt == 1 or self.kind == "hostkey":
+            return ""
+        what = {"password": "wrong password", "passphrase": "wrong passphrase", "otp": "wrong code"}
+        return f"{what.get(self.kind, 'the answer was not accepted')}, try again"
+
 
 class Prompter(Protocol):
     """Answers the questions of logins."""
@@ -75,7 +83,8 @@ class TerminalPrompter:
             terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY)
             try:
                 with _echo(terminal, on=not question.secret):
-                    os.write(terminal, question.text.encode("utf-8", "replace"))
+                    text = f"{question.refusal}\n{question.text}" if question.refusal else question.text
+                    os.write(terminal, text.encode("utf-8", "replace"))
                     line = await _read_line(terminal)
                     return line
             finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from .command import DEFAULT_TIMEOUT
+from .account import expand_home, home_directory
 from .config import Config
 from .errors import ConfigError, TargetNotFound
 from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variable, suggest, validate
@@ -100,7 +100,8 @@ class Settings:
     target: Target
     tmux: bool | str = False
     pane: str | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float | None = None
+    """Seconds that ``harness run`` waits for a command; None for no limit."""
     trusted_dirs: tuple[str, ...] = ()
     targets: tuple[tuple[str, str], ...] = ()
     """Named targets and what they stand for."""
@@ -136,7 +137,7 @@ def user_config_path(environ: Mapping[str, str] | None = None) -> Path:
     """Where the user's own settings are, whether or not the file exists."""
     env = os.environ if environ is None else environ
     home = env.get("XDG_CONFIG_HOME", "")
-    base = Path(home) if home.startswith("/") else Path(env.get("HOME") or Path.home()) / ".config"
+    base = Path(home) if home.startswith("/") else home_directory(env) / ".config"
     return base / "harness" / "config.toml"
 
 
@@ -177,7 +178,7 @@ def load_settings(
         target=_target(merged, targets.get(name)),
         tmux=_value(merged, "tmux", False) or chosen.pane is not None,
         pane=_value(merged, "pane", None),
-        timeout=_value(merged, "timeout", DEFAULT_TIMEOUT),
+        timeout=_value(merged, "timeout", None),
         trusted_dirs=tuple(_value(merged, "trusted_dirs", ())),
         targets=tuple((key, str(_table_target(layer))) for key, layer in sorted(targets.items())),
         files=tuple(layer.origin for layer in files),
@@ -242,13 +243,13 @@ def _file_layers(explicit: str | None, env: Mapping[str, str], directory: Path |
             _check_trust(layer, project)
         layers.append(replace(layer, trusted=trusted))
     if explicit is not None:
-        layers.append(_read(Path(explicit).expanduser(), check_owner=False))
+        layers.append(_read(expand_home(explicit), check_owner=False))
     return layers
 
 
 def _same(one: Path, other: Path) -> bool:
     try:
-        return one.samefile(other.expanduser())
+        return one.samefile(expand_home(other))
     except OSError:
         return False
 
@@ -299,7 +300,7 @@ def is_trusted(directory: Path, trusted_dirs: Iterable[str]) -> bool:
 
 
 def _covers(trusted: str, directory: Path) -> bool:
-    base = Path(trusted.removesuffix("/*")).expanduser().resolve()
+    base = expand_home(trusted.removesuffix("/*")).resolve()
     return base in directory.parents if trusted.endswith("/*") else base == directory
 
 

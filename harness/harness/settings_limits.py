@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args, get_origin
 
-__all__ = ["DURATIONS", "PATTERNS", "RANGES", "SIZES", "TIMES", "allowed"]
+__all__ = ["DURATIONS", "PATTERNS", "RANGES", "SIZES", "TIMES", "UNITS", "allowed", "with_unit"]
 
 DAY = 86400.0
 FOREVER = 366 * DAY
@@ -43,7 +43,17 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     "tmux_socket": (r"[A-Za-z0-9_.-]+", "a socket name of letters, digits, '_', '.' and '-'"),
 }
 
-_UNITS = ((DAY, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
+UNITS: Mapping[str, str] = {
+    **dict.fromkeys(DURATIONS, "s"),
+    **dict.fromkeys(SIZES, "bytes"),
+    "width": "columns",
+    "height": "rows",
+    "history_limit": "lines",
+    "keepalive_interval": "s",
+}
+"""The unit of each setting that is a number of something."""
+_TIME_UNITS = ((DAY, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
+_SIZE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def allowed(name: str, kind: object) -> str:
@@ -73,5 +83,16 @@ def _of_kind(name: str, kind: object) -> str:
 
 
 def _time(seconds: float) -> str:
-    factor, unit = next((unit for unit in _UNITS if seconds >= unit[0]), (1.0, "s"))
+    factor, unit = next((unit for unit in _TIME_UNITS if seconds >= unit[0]), (1.0, "s"))
     return f"{seconds / factor:g}{unit}"
+
+
+def with_unit(name: str, value: float) -> str:
+    """Return the value of a setting of :data:`UNITS` with its unit; times and sizes as settings are written."""
+    if name in DURATIONS:
+        factor, unit = next((unit for unit in _TIME_UNITS if value and value % unit[0] == 0), (1.0, "s"))
+        return f"{value / factor:.12g}{unit}"
+    if name in SIZES:
+        size, unit = next((unit for unit in _SIZE_UNITS if value % unit[0] == 0), (1, " bytes"))
+        return f"{value / size:.12g}{unit}"
+    return f"{value:.12g} {UNITS[name]}"

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from .account import home_directory
+
 __all__ = ["state_home"]
 
 
@@ -17,5 +19,5 @@ def state_home(environ: Mapping[str, str] | None = None) -> Path:
     """
     env = os.environ if environ is None else environ
     state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    base = Path(state) if state.startswith("/") else home_directory(env) / ".local" / "state"
     return base / "harness"

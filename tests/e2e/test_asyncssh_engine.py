@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from harness.errors import (
     TargetNotFound,
     UnsupportedOperation,
 )
+from harness.extras import install_extra
 from harness.login import LoginQuestion, use_prompter
 from harness.target import Target
 from harness.testing.contract import run_program
@@ -485,5 +487,5 @@ async def test_leaving_the_context_ends_the_connection_and_nothing_is_left(sshd:
 
 async def test_without_asyncssh_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncssh", None)
-    with pytest.raises(UnsupportedOperation, match=r"harness-ops\[asyncssh\]"):
+    with pytest.raises(UnsupportedOperation, match=re.escape(install_extra("asyncssh"))):
         await echoes("ssh://web1", Config())

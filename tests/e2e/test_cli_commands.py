@@ -102,8 +102,8 @@ def test_config_show_names_values_and_origins_but_no_secrets(program: Program) -
     assert "ssh://deploy@web1" in shown
     document = json.loads(program.run("--json", "config", "show", "--tmux", HARNESS_HEIGHT="33").stdout)
     settings = document["settings"]
-    assert settings["width"] == {"value": 99, "origin": str(folder / "config.toml")}
-    assert settings["height"] == {"value": 33, "origin": "HARNESS_HEIGHT"}
+    assert settings["width"] == {"value": 99, "unit": "columns", "origin": str(folder / "config.toml")}
+    assert settings["height"] == {"value": 33, "unit": "rows", "origin": "HARNESS_HEIGHT"}
     assert settings["tmux"] == {"value": True, "origin": "command line"}
     assert settings["env"]["value"] == {"TOKEN": "***"}
     assert document["targets"] == {"web1": "ssh://deploy@web1"}

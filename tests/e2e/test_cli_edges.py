@@ -156,3 +156,19 @@ def test_a_state_directory_that_is_not_ours_is_one_line_and_nothing_runs(program
 def test_without_a_home_the_settings_are_the_defaults(program: Program) -> None:
     done = sh(program, "env -u HOME -u XDG_CONFIG_HOME $H run -- echo ok")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"ok\n", b"")
+
+
+def test_what_is_made_with_an_open_umask_is_its_users_alone(program: Program) -> None:
+    steps = (
+        "$H init",
+        "$H run -- true",
+        "$H permissions add allow 'command:true'",
+        '$H tools call run_shell \'{"command": "true"}\'',
+        "$H run --no-wait -- true",
+        "$H audit show",
+    )
+    line = f"unset XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_DATA_HOME; umask 000; {'; '.join(steps)}"
+    done = sh(program, line)
+    made = [path for path in program.home.rglob("*") if not path.is_symlink()]
+    assert {".config", ".local"} <= {path.name for path in made}, done.stderr
+    assert [str(path) for path in made if path.stat().st_mode & 0o077] == []

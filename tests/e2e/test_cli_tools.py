@@ -12,6 +12,8 @@ import pexpect
 import pytest
 from tests.support.program import Program
 
+from harness.extras import install_extra
+
 
 def call(program: Program, name: str, arguments: object = None, *options: str, **more: Any) -> tuple[int, str, str]:
     words = [] if arguments is None else [arguments if isinstance(arguments, str) else json.dumps(arguments)]
@@ -48,7 +50,7 @@ def test_the_list_says_which_tools_wait_for_what_is_not_installed(program: Progr
     program.environ["PYTHONPATH"] = str(tmp_path)
     sentence = (
         "fetch_url, web_search are not offered: they need what is not installed here (httpx, ddgs); "
-        "pip install 'harness-ops[web]'"
+        f"{install_extra('web')}"
     )
     settings = program.home / "config/harness/config.toml"
     settings.parent.mkdir(parents=True)

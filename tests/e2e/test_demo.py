@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,9 +50,13 @@ def read_until(stream: Iterator[str], text: str) -> list[str]:
 
 
 def survivors(scratch: Path) -> list[str]:
-    """Processes that still use the demo's files."""
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listing.splitlines() if str(scratch) in line]
+    """Processes that still use the demo's files, a moment after its end: a pane's own end with their terminal."""
+    due = time.monotonic() + 5
+    while True:
+        listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        left = [line for line in listing.splitlines() if str(scratch) in line]
+        if not left or time.monotonic() > due:
+            return left
 
 
 async def test_the_demo_tells_what_happens(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,14 @@ async def test_a_command_has_separate_exact_streams_and_its_own_exit_code(server
     assert (done.returncode, done.stdout, done.stderr) == (42, bytes(range(256)) * 1000, b"err")
 
 
+async def test_the_home_of_sessions_is_an_empty_one_that_is_removed() -> None:
+    async with embedded_ssh_server(shell="/bin/sh") as server:
+        home = (await run([*ssh(server), 'cd; touch mark; printf "%s" "$PWD"'])).stdout.decode()
+        assert os.listdir(home) == ["mark"]
+        assert home != os.path.expanduser("~")
+    assert not os.path.exists(home)
+
+
 async def test_output_in_bulk_is_complete(server: EmbeddedSshServer) -> None:
     done = await run([*ssh(server), "head -c 30000000 /dev/zero; exit 3"])
     assert (done.returncode, len(done.stdout)) == (3, 30_000_000)

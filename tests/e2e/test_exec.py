@@ -14,6 +14,8 @@ import pytest
 from tests.support.model_server import Answer, Call, Gate, ModelServer, Text, Usage, call, model_server, say
 from tests.support.program import Program, there
 
+from harness.extras import install_extra
+
 __all__ = ["there"]
 
 KEY = "sk-the-key-of-this-test-0123456789"
@@ -147,7 +149,7 @@ def test_limits_have_exit_codes_of_their_own(program: Program) -> None:
     dear = Answer((Call("run_shell", {"command": "true", **WHY}),), usage=Usage(1_000_000, 10))
     with model_server([shell("true"), dear]) as server:
         configure(program, server, "prices = { input = 2, output = 10 }\n")
-        steps = program.run("exec", "--max-turns", "1", "work")
+        steps = program.run("exec", "--max-steps", "1", "work")
         assert (steps.returncode, steps.stdout) == (3, b"")
         assert b"to go on: harness exec --session" in steps.stderr
         cost = program.run("exec", "--budget", "0.5", "work")
@@ -166,7 +168,7 @@ def test_wrong_usage_and_missing_libraries_ask_nothing_of_a_model(program: Progr
         bare = subprocess.run(
             [sys.executable, "-c", without], env=program.environ, cwd=program.home, capture_output=True, timeout=LIMIT
         )
-        assert b"pip install 'harness-ops[agent]'" in bare.stderr
+        assert install_extra("agent").encode() in bare.stderr
         assert {unpriced.returncode, last.returncode, bare.returncode} == {125}
         assert server.asked == []
 

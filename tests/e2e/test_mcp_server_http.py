@@ -319,7 +319,8 @@ async def test_a_command_on_this_machine_cannot_show_the_token(tmp_path: Path, s
         async with client_of(found) as client:
             named = await client.call_tool("run_shell", {"command": "dd if=own-token", "cwd": str(tmp_path)})
             read = await client.call_tool("read_file", {"path": str(own)})
-            command = "env | grep -c MCP_TOKEN; cat own-tok$(echo en); true"  # a name that is not known before
+            reads = "print(open('own-tok' + 'en').read())"  # a name that is not known before
+            command = f'env | grep -c MCP_TOKEN; python3 -c "{reads}"; true'
             result = await client.call_tool("run_shell", {"command": command, "cwd": str(tmp_path)})
     if source == "file":
         assert (named.is_error, read.is_error) == (True, True)

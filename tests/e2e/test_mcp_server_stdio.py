@@ -18,8 +18,10 @@ import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.support.mcp_program import HARNESS, Home, cancelled_call, running, stdio_client_of
-from tests.support.mcp_raw import HELLO, Raw, call
+from tests.support.mcp_raw import GREETED, HELLO, Raw, call
 from tests.support.mcp_session import subscribe
+
+from harness.extras import install_extra
 
 LIMIT = 60
 FREE = '[permissions]\nmode = "auto"\n'
@@ -214,7 +216,7 @@ def test_two_requests_with_one_id_never_run_at_once(home: Home, tmp_path: Path) 
         raw.say(call(1, f"touch {tmp_path}/runs; until [ -e {tmp_path}/gate ]; do sleep 0.05; done; echo first"))
         raw.say(call(1, f"touch {tmp_path}/second"), call(2, "echo other"))
         refused = raw.hear()
-        assert (refused["id"], "still being answered" in refused["error"]["message"]) == (None, True)
+        assert (refused["id"], "still being answered" in refused["error"]["message"]) == (1, True)
         assert raw.hear()["id"] == 2
         (tmp_path / "gate").touch()
         assert raw.hear()["result"]["structuredContent"]["stdout"] == "first\n"
@@ -223,11 +225,41 @@ def test_two_requests_with_one_id_never_run_at_once(home: Home, tmp_path: Path) 
             time.sleep(0.01)  # a process of the server's has to begin: it cannot signal
         raw.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
         raw.say(call(1, "echo again"))
-        while (answer := raw.hear())["id"] is None:  # the cancelled one is still being ended
+        while "error" in (answer := raw.hear()):  # the cancelled one is still being ended
             raw.say(call(1, "echo again"))
         assert answer["result"]["structuredContent"]["stdout"] == "again\n"
     assert not running("sleep 300.72")
     assert not (tmp_path / "second").exists()
+
+
+def test_a_request_whose_id_is_none_of_the_protocol_is_answered_and_runs_nothing(home: Home, tmp_path: Path) -> None:
+    with Raw(home) as raw:
+        for number in (None, 1.5, True, {"a": 1}):
+            raw.say({**call(0, f"touch {tmp_path}/ran"), "id": number})
+            answer = raw.hear()
+            assert (answer["id"], answer["error"]["code"]) == (1.5 if number == 1.5 else None, -32600)
+        assert raw.process.stdin is not None
+        raw.process.stdin.write(json.dumps(call(7, "x" * (17 << 20))).encode() + b"\n")
+        raw.process.stdin.flush()
+        refused = raw.hear()
+        assert (refused["id"], "too long" in refused["error"]["message"]) == (7, True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_batch_is_served_where_the_revision_has_them(home: Home, tmp_path: Path) -> None:
+    calls = json.dumps([call(1, "echo one"), call(2, "echo two"), GREETED, call(2, "echo three")])
+    for revision in ("2025-03-26", "2025-06-18"):
+        with Raw(home, revision=revision) as raw:
+            assert raw.process.stdin is not None
+            raw.process.stdin.write(calls.encode() + b"\n")
+            raw.process.stdin.flush()
+            answer = raw.hear()
+            if revision != "2025-03-26":
+                assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+                continue
+            said = {one["id"]: one["result"]["structuredContent"]["stdout"] for one in answer if "result" in one}
+            assert said == {1: "one\n", 2: "two\n"}
+            assert [one["id"] for one in answer if "error" in one] == [2]
 
 
 def test_rubbish_on_the_input_is_answered_and_survived(home: Home) -> None:
@@ -317,4 +349,4 @@ def test_without_the_extra_it_says_what_to_install(home: Home) -> None:
         [HARNESS[0], "-c", script], env=home.environment, cwd=home.path, capture_output=True, timeout=LIMIT
     )
     assert (done.returncode, done.stdout) == (125, b"")
-    assert b"pip install 'harness-ops[mcp]'" in done.stderr
+    assert install_extra("mcp").encode() in done.stderr

@@ -51,7 +51,7 @@ async def test_ctrl_c_cancels_the_turn_in_every_state(seats: Seats) -> None:
     seat.press("C-c")  # nothing runs: the draft is forgotten
     await seat.until(lambda: "a draft" not in seat.screen.splitlines()[-2:], "an empty line")
     seat.enter("three")
-    await seat.sees("▲ may run_shell", "[y/")
+    await seat.sees("▲ may run_shell", "answer (denied after")
     seat.press("C-c")
     await seat.sees_again("the turn was cancelled", 3)
     await seat.sees("cancelled before it began")
@@ -116,8 +116,12 @@ async def test_what_waited_is_shown_again_when_it_begins(seats: Seats) -> None:
     seat.enter("second")
     await seat.sees("queued as #2")
     seat.press("C-c")
-    await seat.sees("the turn was cancelled", "· now: second", "Two.")
+    await seat.sees("paused by Ctrl-C: 1 queued prompt held", "the turn was cancelled")
     gate.open()
+    await seat.on_screen("paused")
+    assert "Two." not in seat.history
+    seat.enter("/resume")
+    await seat.sees("· now: second", "Two.")
     await idle(seat)
     seat.enter("!sleep 4321")
     await seat.until(lambda: seats.runs(SLEEPING), "the command")

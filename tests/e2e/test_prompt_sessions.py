@@ -58,7 +58,7 @@ async def test_what_is_entered_after_another_conversation_was_asked_for_is_for_t
     assert prompts == [[True, False, False], [False, True, False], [False, False, True]]
 
     seat.enter("ask me")
-    await seat.on_screen("[y/")
+    await seat.on_screen("answer (denied after")
     seat.enter("/session new")  # it is no answer either
     await seat.sees("answer with one of the letters")
     seat.enter("n")

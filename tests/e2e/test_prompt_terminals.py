@@ -38,7 +38,7 @@ async def test_a_dumb_terminal_gets_lines_and_nothing_else(seats: Seats) -> None
     seat.enter("second")
     await seat.sees("queued as #2")
     gate.open()
-    await seat.sees("**First** words.", "▲ may run_shell run on local", "| touch \\x1b[2Jmade", "[y/")
+    await seat.sees("**First** words.", "▲ may run_shell run on local", "| touch \\x1b[2Jmade", "answer (denied after")
     seat.enter("perhaps")
     await seat.sees("answer with one of the letters")
     seat.enter("c")

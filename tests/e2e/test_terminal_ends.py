@@ -194,3 +194,54 @@ async def test_a_start_up_file_that_asks_gets_no_command_for_an_answer(open_desk
         await desk.ctx.run_shell("echo never", timeout=15)
     await desk.ctx.send_keys(literal_text="right", enter=True)
     assert (await desk.ctx.run_shell("cat answer", timeout=15)).stdout == "right\n"
+
+
+TRAPS = """#!/bin/bash
+cd "$(dirname "$0")"
+trap 'echo HUP >>got; exit 5' HUP
+trap 'echo INT >>got; exit 6' INT
+trap 'echo TERM >>got; exit 7' TERM
+echo ready
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.mark.parametrize("control_mode", ["auto", "never"])
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize(
+    ("name", "code", "before", "after"),
+    [("sighup", 5, "", ""), ("HUP", 5, "true; ", "; touch $HOME/next"), ("int", 6, "", ""), ("HUP", 5, "", "")],
+)
+async def test_the_signal_that_was_asked_for_is_the_first(
+    open_desk: OpenDesk, control_mode: str, other: bool, name: str, code: int, before: str, after: str
+) -> None:
+    desk = await open_desk(control_mode=control_mode)
+    (desk.home / "prog").write_text(TRAPS)
+    (desk.home / "prog").chmod(0o755)
+    job = await desk.ctx.run_shell(f"{before}{desk.home}/prog{after}", wait=False)
+    job_id = job.job_id or ""
+    await until(lambda: desk.processes(f"/bin/bash {desk.home}/prog"))
+    await _said(desk, job_id, "ready")
+    if other:
+        async with connect(str(desk.ctx.target), tmux=True, config=desk.config) as second:
+            killed = await second.kill(job_id, signal=name)
+    else:
+        killed = await desk.ctx.kill(job_id, signal=name)
+    assert killed.status is Status.INTERRUPTED, killed
+    await until(lambda: (desk.home / "got").exists() and (desk.home / "got").read_text())
+    assert (desk.home / "got").read_text() == name.upper().removeprefix("SIG") + "\n"
+    assert after or killed.exit_code == code, killed
+    assert not (desk.home / "next").exists()
+
+
+async def _said(desk: Desk, job_id: str, word: str) -> None:
+    async for chunk in desk.ctx.follow(job_id):
+        if word.encode() in chunk:
+            return
+
+
+async def test_a_word_that_is_no_signal_is_refused(desk: Desk) -> None:
+    job = await desk.ctx.run_shell("sleep 424.1", wait=False)
+    with pytest.raises(ValueError, match="not a signal"):
+        await desk.ctx.kill(job.job_id or "", signal="nosuch")
+    assert (await desk.ctx.job(job.job_id or "")).status is Status.RUNNING

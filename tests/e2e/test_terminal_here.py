@@ -48,7 +48,7 @@ async def test_a_target_without_tmux_has_its_session_here(
     assert (second.exit_code, second.stdout_bytes) == (0, b"/var\nkept\na\tb\x01"), second
     assert not any("no tmux" in notice for notice in second.notices)
     kept = (desk.state / "jobs" / f"{second.job_id}.exit").read_text()
-    assert kept == "0\n"
+    assert kept.startswith("0 completed ")
 
 
 async def test_what_goes_wrong_in_a_session_here_is_told_of_the_target(

@@ -12,6 +12,7 @@ from typing import Literal
 
 import anyio
 import pytest
+from tests.support.plain_tmux import plain_tmux
 
 from harness import Config, ExecutionContext, connect
 from harness.errors import TerminalError
@@ -73,3 +74,24 @@ async def test_harnesses_that_make_panes_at_the_same_moment_stay_within_the_limi
             assert len(names) <= config.max_panes
             assert sorted(names) == sorted({"main", *made})
             assert len(made) == len(set(made))
+
+
+@pytest.mark.parametrize("control", [True, False])
+async def test_the_session_of_a_harness_with_another_state_directory_is_called_that(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: bool
+) -> None:
+    async with connect("local:", tmux=True, config=config) as theirs:
+        await theirs.run_shell("A=theirs")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+        if not control:
+            monkeypatch.setenv("PATH", str(plain_tmux(tmp_path / "plain", logs=True)), prepend=":")
+        with pytest.raises(TerminalError, match="belongs to another harness of this account") as caught:
+            async with connect("local:", tmux=True, config=config) as ours:
+                await ours.run_shell("A=ours")
+        assert f"{tmp_path}/state/harness" in str(caught.value)
+        assert f"{tmp_path}/other/harness" in str(caught.value)
+        assert "kill" not in str(caught.value)
+        assert "--tmux NAME" in caught.value.hint
+        assert (await theirs.run_shell("echo $A")).stdout == "theirs\n"
+        async with connect("local:", tmux="mine", config=config) as ours:
+            assert (await ours.run_shell("echo beside")).stdout == "beside\n"

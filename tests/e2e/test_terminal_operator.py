@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
+from tests.support.desk import Desk, OpenDesk, Operator, desk, everywhere, open_desk, until
 
-from harness import PaneBusy, Status
+from harness import PaneBusy, Status, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -20,15 +20,82 @@ async def test_the_agents_pane_keeps_its_size_beside_a_small_client(desk: Desk) 
     assert desk.show("#{pane_width}x#{pane_height}") == "150x40"
 
 
-@everywhere
-async def test_a_command_reaches_a_pane_in_which_the_operator_scrolls(desk: Desk) -> None:
-    operator = await desk.operator()
+SCROLLED = "#{pane_mode} #{scroll_position} #{selection_present}"
+
+
+async def _scrolls(desk: Desk, operator: Operator) -> str:
+    """The operator reads back in copy mode, with a selection; returns what shows that."""
     await desk.ctx.run_shell("seq 1 500")
     operator.press("C-b", "[")
     await until(lambda: desk.show("#{pane_in_mode}") == "1")
     operator.press("PPage", "PPage")
-    result = await desk.ctx.run_shell("echo under the scroll", timeout=10)
-    assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "under the scroll\n")
+    await until(lambda: desk.show("#{scroll_position}") not in ("", "0"))
+    desk.tmux.cmd("send-keys", "-t", "=harness:main", "-X", "begin-selection")
+    operator.press("Up")
+    await until(lambda: desk.show("#{selection_present}") == "1")
+    return desk.show(SCROLLED)
+
+
+@everywhere
+async def test_a_command_leaves_an_operator_who_scrolls_where_they_are(desk: Desk) -> None:
+    operator = await desk.operator()
+    seen = await _scrolls(desk, operator)
+    assert seen.startswith("copy-mode")
+    for number in range(3):
+        result = await desk.ctx.run_shell(f"echo under the scroll; (exit {number})", timeout=10)
+        assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, number, "under the scroll\n")
+        assert desk.show(SCROLLED) == seen
+    operator.press("q")
+    await operator.sees("under the scroll")
+
+
+async def test_keys_leave_an_operator_who_scrolls_where_they_are(desk: Desk) -> None:
+    operator = await desk.operator()
+    await desk.ctx.run_shell("echo re''peated")
+    seen = await _scrolls(desk, operator)
+    job = await desk.ctx.run_shell("stty raw -echo; head -c 12 | od -An -c; stty sane", wait=0.3)
+    await desk.ctx.send_keys(("Up", "C-Space", "M-x", "F5"), literal_text="q", enter=True)
+    done = await desk.ctx.wait(job.job_id or "", timeout=10)
+    assert done.stdout.split() == [*"q", "033", "[", "A", "\\0", "033", "x", "033", "[", "1", "5", "~"]
+    assert desk.show(SCROLLED) == seen
+
+
+@pytest.mark.parametrize("how", ["timeout", "kill", "another harness"])
+async def test_a_command_is_interrupted_while_an_operator_scrolls(desk: Desk, how: str) -> None:
+    operator = await desk.operator()
+    seen = await _scrolls(desk, operator)
+    if how == "timeout":
+        result = await desk.ctx.run_shell("sleep 300.75", timeout=0.5, on_timeout="kill")
+        assert result.status is Status.TIMED_OUT
+    else:
+        job = await desk.ctx.run_shell("sleep 300.75", wait=0.2)
+        async with connect(config=desk.config) as other:
+            await (other if how == "another harness" else desk.ctx).kill(job.job_id or "")
+        done = await desk.ctx.wait(job.job_id or "", timeout=20)
+        assert (done.status, done.exit_code) == (Status.INTERRUPTED, 130)
+    assert not desk.processes("sleep 300.75")
+    assert desk.show(SCROLLED) == seen
+
+
+@everywhere
+async def test_what_the_agent_types_reaches_none_of_the_operators_other_panes(desk: Desk) -> None:
+    operator = await desk.operator(150, 42)
+    theirs = desk.home / "theirs"
+    beside = desk.tmux.cmd("split-window", "-d", "-t", "=harness:main", "-P", "-F", "#{pane_id}", f"cat >{theirs}")
+    desk.tmux.cmd("set-window-option", "-t", "=harness:main", "synchronize-panes", "on")
+    await until(theirs.exists)
+    assert (await desk.ctx.run_shell("echo alone")).stdout == "alone\n"
+    job = await desk.ctx.run_shell("read -r -s password; echo ${#password}", wait=0.3)
+    await desk.ctx.send_keys(literal_text="correct horse", enter=True)
+    assert (await desk.ctx.wait(job.job_id or "", timeout=10)).stdout == "13\n"
+    await desk.ctx.send_keys(("a", "Left", "C-u", "Enter"))
+    job = await desk.ctx.run_shell("sleep 300.5", wait=0.2)
+    await desk.ctx.kill(job.job_id or "")
+    assert desk.show("#{pane_synchronized}") == "1"  # the operator's own keys still go to all
+    desk.tmux.cmd("send-keys", "-t", beside.stdout[0], "the operator", "Enter")
+    await until(lambda: theirs.read_text() != "")
+    assert theirs.read_text() == "the operator\n"
+    await operator.sees("alone")
 
 
 async def test_an_operator_may_scroll_while_a_command_runs(desk: Desk) -> None:
@@ -82,6 +149,26 @@ async def test_a_line_editor_in_the_middle_of_something_is_brought_back(desk: De
     assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "back\n")
 
 
+BEGUN = [("C-x",), ("x", "C-x"), ("C-x", "C-x", "C-x"), ("Escape",), ("C-]",), ("C-x", "("), ("C-q",)]
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/zsh", "/bin/dash", "/usr/bin/fish", "/bin/mksh", "busybox"])
+async def test_a_key_sequence_that_a_person_has_begun_opens_no_editor(open_desk: OpenDesk, shell: str) -> None:
+    desk = await open_desk(shell=shell, env=(("EDITOR", "touch opened"), ("VISUAL", "touch opened")))
+    if shell.endswith("zsh"):
+        await desk.ctx.run_shell(
+            "autoload -z edit-command-line; zle -N edit-command-line; bindkey '^X^E' edit-command-line"
+        )
+    operator = await desk.operator()
+    for number, keys in enumerate(BEGUN):
+        operator.press(*keys)
+        await anyio.sleep(0.2)  # long enough to reach the line editor, which does not tell
+        result = await desk.ctx.run_shell(f"echo {number} >>ran; echo ran", timeout=15)
+        assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "ran\n"), (keys, result)
+    assert (desk.home / "ran").read_text() == "".join(f"{number}\n" for number in range(len(BEGUN)))
+    assert not (desk.home / "opened").exists()
+
+
 VI = [
     ("/bin/bash", "set -o vi"),
     ("/usr/bin/zsh", "bindkey -v"),
@@ -101,6 +188,41 @@ async def test_vi_mode_is_no_hindrance(open_desk: OpenDesk, shell: str, setting:
     await anyio.sleep(0.6)  # vi mode waits for what may follow Escape, and does not tell
     result = await desk.ctx.run_shell("echo typed right; sh -c 'exit 3'", timeout=15)
     assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 3, "typed right\n")
+
+
+EDITORS = [
+    *VI,
+    ("/bin/bash", "set -o emacs"),
+    ("/usr/bin/zsh", "bindkey -e"),
+    ("/usr/bin/fish", "fish_default_key_bindings"),
+    ("/bin/mksh", "set -o emacs"),
+    ("/bin/dash", ":"),
+    ("busybox", ":"),
+]
+LEFT = [
+    (), ("Home",), ("Left", "Left"), ("Up",), ("Up", "Home"), ("C-r",), ("C-x",), ("M-5",), ("Escape",),
+    ("Escape", "0"), ("Escape", "0", "x"), ("Escape", "0", "c"), ("Escape", "0", "d"), ("Escape", "R"), ("Escape", "5"),
+    ("Escape", "/"),
+]  # fmt: skip
+"""Keys after which the cursor is inside the line, or a line editor waits for more, or is in another mode."""
+
+
+@pytest.mark.parametrize(("shell", "setting"), EDITORS)
+@pytest.mark.parametrize("line", ["; touch left", "touch left #"])
+async def test_what_an_operator_has_left_on_the_line_never_runs(
+    open_desk: OpenDesk, shell: str, setting: str, line: str
+) -> None:
+    desk = await open_desk(shell=shell)
+    await desk.ctx.run_shell(setting)
+    for keys in LEFT:
+        await desk.ctx.send_keys(literal_text=line)
+        for key in keys:
+            await anyio.sleep(0.05)  # a key that follows Escape at once would be another one, and no editor tells
+            await desk.ctx.send_keys(key)
+        await anyio.sleep(0.1)
+        result = await desk.ctx.run_shell("echo typed right; sh -c 'exit 3'", timeout=15)
+        assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 3, "typed right\n"), keys
+        assert not list(desk.home.glob("left*")), keys
 
 
 @everywhere
@@ -249,7 +371,7 @@ async def test_leaving_a_context_leaves_the_session_to_the_operator(open_desk: O
 
 @everywhere
 @pytest.mark.parametrize("key", ["t", "w", "="])
-async def test_a_clock_or_a_menu_in_the_pane_is_put_away(desk: Desk, key: str) -> None:
+async def test_a_clock_or_a_menu_in_the_pane_stays_and_is_no_hindrance(desk: Desk, key: str) -> None:
     operator = await desk.operator(150, 40)
     await desk.ctx.run_shell("true")
     desk.tmux.cmd("set-buffer", "for the list of buffers")
@@ -257,7 +379,6 @@ async def test_a_clock_or_a_menu_in_the_pane_is_put_away(desk: Desk, key: str) -
     await until(lambda: desk.show("#{pane_in_mode}") != "0")
     result = await desk.ctx.run_shell("echo whole; (exit 5)", timeout=15)
     assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 5, "whole\n")
-    operator.press("C-b", key)
-    await until(lambda: desk.show("#{pane_in_mode}") != "0")
     await desk.ctx.send_keys(literal_text="echo typed", enter=True)
-    await operator.sees("\ntyped")
+    await until(lambda: "\ntyped" in "\n".join(desk.tmux.cmd("capture-pane", "-p", "-t", "=harness:main").stdout))
+    assert desk.show("#{pane_in_mode}") != "0"

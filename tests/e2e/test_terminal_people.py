@@ -77,7 +77,7 @@ async def test_neither_the_agents_commands_nor_its_keys_count_as_a_person(desk: 
                 operator.press("C-b", "t") if number == 0 else None  # somebody is there, and uses the keyboard
                 await desk.ctx.run_shell(f"echo {number}")
             await desk.ctx.send_keys(literal_text="echo typed by the agent", enter=True)
-            await operator.sees("typed by the agent")
+            await until(lambda: desk.show("#{pane_mode}") == "clock-mode" and _wrote(desk, "\ntyped by the agent"))
             await people.mark()
     assert list(heard.activities) == []
 
@@ -121,6 +121,11 @@ async def test_the_agents_word_goes_with_its_client(desk: Desk) -> None:
             desk.tmux.cmd("detach-client", "-t", f"client-{pid}")
             await until(lambda: desk.show("#{@harness_agent}") == "" or desk.show("#{@harness_agent_client}") != pid)
             await operator.sees("agent: thinking")  # it has come back, and says it again
+
+
+def _wrote(desk: Desk, text: str) -> bool:
+    """Whether a pane that is in a mode shows the text below it."""
+    return text in "\n".join(desk.tmux.cmd("capture-pane", "-p", "-t", "=harness:main").stdout)
 
 
 async def _until_idle(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 from tests.support.sshd import MakeUser, make_user
 
-from harness import Status
+from harness import Status, connect
 from harness.results import ShellResult
 
 __all__ = ["desk", "make_user", "open_desk"]
@@ -117,6 +117,15 @@ async def test_an_inner_shell_is_adopted_and_left(desk: Desk, inner: str) -> Non
     done = await desk.ctx.wait(first.job_id or "", timeout=10)
     assert (done.status, done.exit_code) == (Status.COMPLETED, 4), done
     await exact(desk)
+
+
+@pytest.mark.parametrize("inner", INNER)
+async def test_an_inner_shell_is_taken_up_by_one_harness_after_the_other(desk: Desk, inner: str) -> None:
+    await desk.ctx.run_shell(inner, timeout=2)
+    for number in range(2):
+        async with connect(str(desk.ctx.target), tmux=True, config=desk.config) as other:
+            result = await other.run_shell(f"echo {number}; sh -c 'exit 9'", timeout=30)
+            assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 9, f"{number}\n"), result
 
 
 @everywhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk
 
@@ -48,6 +49,19 @@ async def test_the_first_job_and_the_last_are_found(desk: Desk) -> None:
     assert await desk.ctx.capture_pane(job_id=last.job_id) == "no newline\nat the end"
     await desk.ctx.run_shell("echo after it")
     assert await desk.ctx.capture_pane(job_id=last.job_id) == "no newline\nat the end"
+
+
+@everywhere
+async def test_a_job_that_runs_shows_what_it_has_written(desk: Desk) -> None:
+    await desk.ctx.run_shell("echo before")
+    job = await desk.ctx.run_shell("echo so far; read answer", wait=False)
+    assert job.job_id is not None
+    with anyio.fail_after(10):
+        while (text := await desk.ctx.capture_pane(job_id=job.job_id)) != "so far\n":
+            await anyio.lowlevel.checkpoint()
+    assert text == "so far\n"
+    await desk.ctx.send_keys(enter=True, pane=job.pane)
+    assert (await desk.ctx.wait(job.job_id, timeout=10)).exit_code == 0
 
 
 async def test_a_job_that_left_the_scrollback_is_an_error_that_says_where_it_is(open_desk: OpenDesk) -> None:

@@ -68,8 +68,8 @@ async def seen(box: Toolbox, text: str, **arguments: Any) -> str:
 async def test_a_command_in_a_pane_has_its_own_streams_environment_input_and_directory(place: Place) -> None:
     box, home = box_of(place.ctx), place.home
     (home / "sub").mkdir()
-    await facts(box, "run_shell", command=f"cd {home}; KEPT=yes")
-    text = "pwd; echo $KEPT-$A; cat; printf 'bad\\000\\n' >&2; printf 'no end'; (exit 3)"
+    await facts(box, "run_shell", command=f"cd {home}; KEPT=no; export GIVEN=yes")
+    text = "pwd; echo $KEPT$GIVEN-$A; cat; printf 'bad\\000\\n' >&2; printf 'no end'; (exit 3)"
     both = await call(
         box, "run_shell", command=text, env={"A": "x y"}, stdin="in\n", tty=False, working_dir=f"{home}/sub"
     )
@@ -79,7 +79,7 @@ async def test_a_command_in_a_pane_has_its_own_streams_environment_input_and_dir
         "bad\0\n",
         3,
     )
-    after = await facts(box, "run_shell", command="pwd; echo $KEPT-$A", tty=False)
+    after = await facts(box, "run_shell", command="pwd; echo $KEPT$GIVEN-$A", tty=False)
     assert after["stdout"] == f"{home}\nyes-\n"
     many = await place.ctx.run_shell("seq 1 100000; echo bad >&2", tty=False, max_output=1000)
     assert (len(many.stdout_bytes), many.truncated, many.stderr) == (1000, 588_895 - 1000, "bad\n")

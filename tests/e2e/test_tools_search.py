@@ -163,7 +163,7 @@ async def test_the_results_are_right(tmp_path: Path) -> None:
         )
         assert {"-dash.txt", "dist", "\udcff\udcfe.txt", "a:1:b.txt", "giant.txt", "no_end.txt"} <= set(names)
         lines = (await call(made, "grep", pattern="needle", path="new\nline.txt")).result.text
-        assert lines == "new\nline.txt:1:needle\nnew\nline.txt:2:behind needle"
+        assert lines == r"$'new\nline.txt':1:needle" + "\n" + r"$'new\nline.txt':2:behind needle"
         few = await call(made, "grep", pattern="needle", max_results=2)
         assert few.result.text.splitlines()[-1].startswith("[")
         assert isinstance(few.result.data, dict)
@@ -488,7 +488,7 @@ async def test_in_a_container_with_busybox_alone(make_way: MakeWay, tmp_path: Pa
             assert (await execution.run_shell(text)).ok
             made = executor(execution, "/t")
             found = await call(made, "grep", pattern="needle$")
-            assert found.result.text == "a.txt:1:needle\nnew\nline:1:x needle"
+            assert found.result.text == "a.txt:1:needle\n" + r"$'new\nline':1:x needle"
             whole = await call(made, "grep", pattern="needle$", path="/", include="*.txt")
             assert whole.result.text == "/t/a.txt:1:needle"
             assert (await call(made, "glob", pattern="**", sort="name")).result.data["files"] == [  # type: ignore[index,call-overload]  # as documented

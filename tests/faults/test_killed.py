@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import anyio
@@ -66,6 +68,8 @@ async def test_a_command_that_ended_unobserved_gives_the_keyboard_back_at_the_ne
         await until(lambda: here.busy() != "", "the command is typed")
         job_id = here.busy()
         one.kill()
+    (keeper,) = (here.state / "panes").glob("*/keeper")
+    os.kill(int(keeper.read_text()), signal.SIGKILL)  # it would give the keyboard back at once
     gate.touch()
     await until((here.state / "jobs" / f"{job_id}.exit").exists, "it ends")
     assert not here.keyboard_is_free()

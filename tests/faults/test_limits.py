@@ -108,9 +108,31 @@ async def far_with(home: Path, make_sshd: MakeSshd, engine: str, sessions: int) 
 
 
 @pytest.mark.parametrize("sessions", [1])
-async def test_one_session_is_enough_without_a_terminal_and_with_one_the_error_says_why(far_with: Place) -> None:
+async def test_one_session_is_enough_with_a_notice_about_what_it_costs(far_with: Place) -> None:
     async with opened(far_with, tmux=False) as ctx:
         await usable(ctx)
-    with pytest.raises(HarnessError, match="session"):
-        async with opened(far_with):
-            pass
+    with anyio.fail_after(12):
+        async with opened(far_with) as ctx:
+            first = await ctx.run_shell("cd /; echo here; (exit 3)")
+            assert (first.status, first.exit_code, first.stdout) == (Status.COMPLETED, 3, "here\n"), first
+            assert any("control mode" in notice for notice in first.notices), first
+            assert (await ctx.run_shell("pwd")).stdout == "/\n"
+            assert (await ctx.read_file("/etc/hostname")).data
+
+
+@pytest.mark.parametrize("engine", ["openssh"], indirect=True)
+@pytest.mark.parametrize("sessions", [4])
+async def test_more_harnesses_than_sessions_on_one_connection_wait_for_each_other(far_with: Place) -> None:
+    said: list[str] = []
+
+    async def one(number: int) -> None:
+        async with opened(far_with, tmux=number % 3 == 0) as ctx:
+            result = await within(60, ctx.run_shell(f"echo {number}; sleep 0.3", timeout=50))
+            assert (result.status, result.exit_code) == (Status.COMPLETED, 0), result
+            said.append(result.stdout.strip())
+
+    with anyio.fail_after(80):
+        async with anyio.create_task_group() as tasks:
+            for number in range(12):
+                tasks.start_soon(one, number)
+    assert sorted(map(int, said)) == list(range(12))

@@ -169,3 +169,65 @@ async def test_programs_run_on_when_the_link_is_cut_under_a_flood(far: Place) ->
     async with opened(far) as ctx:
         await ctx.kill(job.job_id or "", signal="KILL")
         await usable(ctx)
+
+
+async def test_without_a_terminal_an_unknown_outcome_has_the_output_that_had_arrived(far: Place) -> None:
+    gate = far.path("gate")
+    os.mkfifo(gate)
+    pieces: list[bytes] = []
+    async with opened(far, tmux=False) as ctx:
+        await usable(ctx)
+        assert far.proxy is not None
+        results: list[ShellResult] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                command = f"seq 1 3000; echo wrong >&2; cat {gate}"
+                results.append(await within(30, ctx.run_shell(command, timeout=25, on_output=pieces.append)))
+
+            tasks.start_soon(run)
+            await until(lambda: b"3000\n" in b"".join(pieces) and b"wrong" in b"".join(pieces), "its output is here")
+            far.proxy.cut()
+        (result,) = results
+        assert result.status is Status.UNKNOWN, result
+        assert (result.stdout, result.stderr) == ("".join(f"{n}\n" for n in range(1, 3001)), "wrong\n")
+        far.proxy.resume()
+        await feed(gate, b"")
+
+
+def floods(word: str) -> list[int]:
+    """The processes of a flood."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes() == f"yes\0{word}\0".encode():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+async def test_a_flood_over_a_slow_link_is_ended_on_the_target_and_nothing_unproved_is_claimed(
+    far: Place, how: str
+) -> None:
+    assert far.proxy is not None
+    word = f"flood-{os.getpid()}-{how}"
+    async with opened(far, keepalive_interval=60) as ctx:
+        await usable(ctx)
+        far.proxy.rate = 20_000
+        if how == "deadline":
+            result = await within(60, ctx.run_shell(f"yes {word}", timeout=4, on_timeout="kill"))
+            assert result.status in (Status.UNKNOWN, Status.TIMED_OUT), result
+            assert "link was lost" not in " ".join(result.notices), result
+        else:
+            with anyio.move_on_after(4):
+                await ctx.run_shell(f"yes {word}", timeout=90)
+        await until(lambda: not floods(word), "the flood is ended", 20)
+        job = next(path.stem for path in far.state.glob("jobs/*.cmd") if word in path.read_text())
+        far.proxy.cut()  # what is on its way would take minutes
+        far.proxy.rate = 0
+        far.proxy.resume()
+    async with opened(far) as ctx:
+        kept = await ctx.job(job)
+        assert kept.status is (Status.TIMED_OUT if how == "deadline" else Status.INTERRUPTED), kept

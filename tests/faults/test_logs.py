@@ -13,6 +13,7 @@ import pytest
 from tests.faults.rig import Place, kill, opened, until
 
 from harness import ExecutionContext, ShellResult, Status
+from harness.errors import OutputDropped
 
 COMMAND = "echo first; seq 1 2000; echo last"
 WHOLE = "first\n" + "".join(f"{number}\n" for number in range(1, 2001)) + "last\n"
@@ -90,4 +91,59 @@ async def test_a_log_whose_end_never_comes_is_said_to_lack_it(here: Place) -> No
         with anyio.fail_after(15):
             result: ShellResult = await other.wait(job_id, timeout=10)
         assert (result.status, result.exit_code) == (Status.COMPLETED, 0), result
-        assert any("may lack its end" in notice for notice in result.notices), result
+        assert any("the end of its output, from byte" in notice for notice in result.notices), result
+
+
+async def follow_to_the_gap(ctx: ExecutionContext, job_id: str) -> tuple[bytes, OutputDropped]:
+    found: list[bytes] = []
+
+    async def follow() -> None:
+        async for data in ctx.follow(job_id):
+            found.append(data)  # what came before the error is looked at
+
+    with pytest.raises(OutputDropped) as caught:
+        await follow()
+    return b"".join(found), caught.value
+
+
+async def test_output_that_an_operators_own_pipe_took_is_said_to_be_missing_and_later_output_is_kept(
+    here: Place,
+) -> None:
+    async with opened(here) as ctx, opened(here) as other:
+        await ctx.run_shell("true")
+        pane = here.tmux("display-message", "-p", "-t", "=harness:", "#{pane_id}")
+        here.tmux("pipe-pane", "-t", pane, f"cat >>{here.path('operator')}")
+        result = await ctx.run_shell("seq 1 5")
+        assert result.stdout == "1\n2\n3\n4\n5\n"
+        kept = await other.wait(result.job_id or "", timeout=10)
+        assert (kept.status, kept.exit_code, kept.stdout) == (Status.COMPLETED, 0, "")
+        assert kept.truncated > 0
+        assert any("an operator's pipe-pane" in notice for notice in kept.notices), kept
+        data, gap = await follow_to_the_gap(other, result.job_id or "")
+        assert (data, gap.start, gap.end) == (b"", 0, 0)
+        here.tmux("pipe-pane", "-t", pane)  # the operator's ends
+        await ctx.run_shell("true")
+        await until(lambda: here.tmux("display-message", "-p", "-t", pane, "#{pane_pipe}") == "1", "there is a log")
+        again = await ctx.run_shell("echo kept; (exit 3)")
+        kept = await other.wait(again.job_id or "", timeout=10)
+        assert (kept.exit_code, kept.stdout, kept.truncated, kept.notices) == (3, "kept\n", 0, ())
+    assert "3" in here.path("operator").read_text().split()
+
+
+async def test_a_log_that_was_full_names_what_is_missing_and_how_much(here: Place) -> None:
+    whole = "".join(f"{number}\n" for number in range(1, 500_001))
+    async with opened(here, job_log_limit=1 << 20) as ctx:
+        result = await ctx.run_shell("seq 1 500000", max_output=1 << 23)
+        assert result.stdout == whole
+        size = here.state / f"jobs/{result.job_id}.size"
+        await until(lambda: size.exists() and size.stat().st_size > 0, "its size is recorded")
+        after = await ctx.run_shell("echo after")
+    async with opened(here) as other:
+        kept = await other.wait(result.job_id or "", timeout=10, max_output=1 << 23)
+        assert len(kept.stdout) >= 1 << 20
+        assert whole.startswith(kept.stdout)
+        assert kept.truncated == len(whole) - len(kept.stdout)
+        assert any(f"from byte {len(kept.stdout)} on, was not kept" in notice for notice in kept.notices), kept
+        data, gap = await follow_to_the_gap(other, result.job_id or "")
+        assert (data, gap.start, gap.end) == (kept.stdout_bytes, len(kept.stdout), len(whole))
+        assert (await other.wait(after.job_id or "", timeout=10)).stdout == "after\n"

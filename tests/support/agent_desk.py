@@ -28,6 +28,7 @@ from harness.agent.settings import AgentSettings
 from harness.context import ExecutionContext
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event
+from harness.toolkit.hooks import Registered
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
 __all__ = ["AgentDesk", "agent_desk", "profile_for"]
@@ -110,6 +111,7 @@ async def agent_desk(
     session_id: str = "",
     taken: Taken | None = None,
     tmux: bool = False,
+    hooks: tuple[Registered, ...] = (),
 ) -> AsyncIterator[AgentDesk]:
     """An agent, and the server that plays its model; at the end, nothing that it was asked may have been wrong."""
     home = tmp_path / "home"
@@ -122,7 +124,7 @@ async def agent_desk(
     with model_server(script) as server:
         async with (
             connect("local:", tmux=tmux) as execution,
-            open_toolkit(ToolkitSettings(permissions=PermissionSettings(mode))) as toolkit,
+            open_toolkit(ToolkitSettings(permissions=PermissionSettings(mode), hooks=hooks)) as toolkit,
             open_agent(
                 execution,
                 toolkit,

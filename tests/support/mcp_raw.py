@@ -15,10 +15,10 @@ __all__ = ["GREETED", "HELLO", "Raw", "call", "hello"]
 LIMIT = 60
 
 
-def hello(**capabilities: Any) -> dict[str, Any]:
+def hello(revision: str = "2025-11-25", **capabilities: Any) -> dict[str, Any]:
     """The first message of a client that can do so much."""
     params = {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": revision,
         "capabilities": capabilities,
         "clientInfo": {"name": "raw", "version": "1"},
     }
@@ -37,8 +37,8 @@ def call(number: int, command: str) -> dict[str, Any]:
 class Raw:
     """The program and plain lines; ``capabilities`` are those of the client."""
 
-    def __init__(self, home: Home, *arguments: str, **capabilities: Any) -> None:
-        self._hello = hello(**capabilities)
+    def __init__(self, home: Home, *arguments: str, revision: str = "2025-11-25", **capabilities: Any) -> None:
+        self._hello = hello(revision, **capabilities)
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             [*HARNESS, "mcp", *arguments], env=home.environment, cwd=home.path, stdin=pipe, stdout=pipe, stderr=pipe

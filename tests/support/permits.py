@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.support.toolbox import Reads, Trace, Words
 
+from harness.command import Command
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
@@ -108,6 +109,11 @@ class Desk:
         return (await self.decide(tool, *texts, session=session, **arguments)).allowed
 
 
+def found_nothing(command: Command) -> Reply:
+    """What a target says when nothing is below a directory."""
+    return Reply("end 0\n") if "find " in command.command else Reply()
+
+
 def desk(
     approver: Approver | None = None,
     *,
@@ -132,7 +138,7 @@ def desk(
     events = EventBus("s1")
     registry = Registry(Stub(name, TRAITS[name]) for name in tools)
     ctx = ToolContext(
-        execution=execution or memory_context(backend or MemoryBackend(lambda command: Reply())),
+        execution=execution or memory_context(backend or MemoryBackend(found_nothing)),
         registry=registry,
         events=events,
         reads=Reads(),

@@ -24,7 +24,7 @@ from harness.agent.opening import Taken
 from harness.agent.sessions import NewSession, SessionNote, SessionStore, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.settings import AgentSettings
 from harness.agent.spending import SPENT, note_of, spent_in
-from harness.agent.usage import Spent, spent_on
+from harness.agent.usage import Spent, over_limit, spent_on
 
 LIMIT = 60.0
 PRICE = Price(Decimal(1), Decimal(10))
@@ -79,7 +79,7 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
     provider: str, reported: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    script = [Answer((Text("It begins.\n\n"), gate, Text("never read")), usage=Usage(5000, 10)), say("never asked for")]
+    script = [Answer((Text("It begins.\n\n"), gate, Text("never read")), usage=Usage(5000, 10)), say("done")]
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, provider=provider) as desk:
             result = await cancelled(desk, gate)
@@ -90,26 +90,26 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
             assert desk.agent.state.spent == result.spent
             desk.agent.settings = AgentSettings(session_tokens=300)
             second = await desk.agent.turn("again")
-            assert second.status == "limit"
-            assert ("in part by an estimate" in second.failure) is (reported == 0)
-            assert len(desk.server.asked) == 1
+            # What nobody counted may be wrong, and a closed conversation cannot be opened again.
+            assert (second.status, len(desk.server.asked)) == (("limit", 1) if reported else ("completed", 2))
 
 
-async def test_answers_that_are_cut_off_are_counted_and_asked_for_again_only_within_the_budget(
+async def test_answers_that_are_cut_off_are_counted_and_close_no_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = Answer((Text("half " * 100), Cut()))
     with anyio.fail_after(LIMIT):
-        async with agent_desk(tmp_path, monkeypatch, [cut, say("whole"), cut, say("never")]) as desk:
+        async with agent_desk(tmp_path, monkeypatch, [cut, say("whole"), cut, say("again")]) as desk:
             first = await desk.agent.turn("go")
             assert (first.status, first.spent.answers, first.steps) == ("completed", 2, 1)
             assert first.spent.estimated > 100
-            used = desk.agent.state.spent.tokens
-            desk.agent.settings = AgentSettings(session_tokens=used + 1)
+            spent = desk.agent.state.spent
+            desk.agent.settings = AgentSettings(session_tokens=spent.tokens)
             second = await desk.agent.turn("go on")
-    assert second.status == "limit"
-    assert len(desk.of(ModelRetry)) == 1
-    assert len(desk.server.asked) == 3
+    assert second.status == "completed"
+    assert second.spent.estimated > 0
+    assert len(desk.of(ModelRetry)) == 2
+    assert len(desk.server.asked) == 4
 
 
 async def test_what_is_refused_before_an_answer_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,3 +270,21 @@ def test_each_request_counts_once_whether_its_turn_has_an_end_or_not() -> None:
     others = [SessionNote(at=0.0, kind="subagent", text=json.dumps(below)), SessionNote(at=0.0, kind=SPENT, text="{")]
     stored = StoredConversation(session=SUMMARY, turns=turns, notes=(*notes, *others))
     assert spent_in(stored) == Spent(60, 6, cost=3.0, answers=6)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reached"),
+    [
+        ({"session_budget": 1.0}, ""),
+        ({"session_budget": 0.5}, "the conversation has cost $0.50"),
+        ({"session_tokens": 1000}, ""),
+        ({"session_tokens": 600}, "the conversation has used 600 tokens"),
+        ({"turn_budget": 1.0}, "the turn has cost $1.25, in part by an estimate"),
+    ],
+)
+def test_an_estimate_ends_a_turn_but_closes_no_conversation(limits: dict[str, float], reached: str) -> None:
+    spent = Spent(input_tokens=1000, output_tokens=200, cost=1.25, answers=2, estimated=600, estimated_cost=0.75)
+    assert Spent.of(spent.json()) == spent
+    settings = AgentSettings(**limits)  # type: ignore[arg-type]  # numbers of the table
+    assert over_limit(settings, 2, spent, spent).startswith(reached)
+    assert bool(over_limit(settings, 2, spent, spent)) is bool(reached)

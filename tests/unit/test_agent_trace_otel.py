@@ -31,6 +31,7 @@ from harness.agent.trace.otel_spans import Telemetry, safe_name
 from harness.agent.trace.telemetry import TelemetryOptions, open_telemetry, telemetry_options
 from harness.context import ExecutionContext
 from harness.errors import ConfigError
+from harness.extras import install_extra
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited, JobStarted, PermissionAsked, PermissionReplied
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
@@ -199,7 +200,7 @@ def test_the_settings_and_the_standard_variables_switch_it_on(
 def test_what_is_wanted_and_cannot_be_had_is_an_error() -> None:
     with pytest.raises(ConfigError, match="its library is not installed") as refused:
         telemetry_options(environ={}, wanted=True, has_library=False)
-    assert refused.value.hint == "pip install 'harness-ops[otel]'"
+    assert refused.value.hint == install_extra("otel")
     with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is grpc"):
         telemetry_options(environ={"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, wanted=True)
     assert not telemetry_options(environ={ENDPOINT: "http://x"}, has_library=False).on

@@ -62,7 +62,8 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "continued", "login", "tasks", "operators", "withheld"),
-        *("state_home", "joblists"),
+        "local_directories",
+        *("account", "state_home", "joblists", "extras"),
     ),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
     ("backend",),

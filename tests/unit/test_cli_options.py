@@ -85,14 +85,32 @@ def test_shared_options_are_recorded(home: Path, words: list[str], choices: Choi
     assert parsed(words).choices == choices
 
 
-def test_the_later_side_of_the_command_wins_and_lists_add_up(home: Path) -> None:
+def test_both_sides_of_the_command_count_and_lists_add_up(home: Path) -> None:
     invocation = Invocation()
-    words = ["--ssh", "a", "-v", "-o", "A=1", "config", "--ssh", "b", "-v", "show", "--json", "-o", "B=2", "-v"]
+    words = ["--ssh", "b", "-v", "-o", "A=1", "config", "--ssh", "b", "-v", "show", "--json", "-o", "B=2", "-v"]
     result = CliRunner().invoke(cli, words, obj=invocation, standalone_mode=False)
     assert result.exception is None, result.output
     assert invocation.choices == Choices(ssh="b", ssh_options=("A=1", "B=2"))
     assert invocation.verbose == 3
     assert invocation.json
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--ssh", "a", "--ssh", "b", "config", "show"],
+        ["--ssh", "a", "config", "show", "--ssh", "b"],
+        ["config", "show", "--container", "a", "--container", "b"],
+        ["--target", "ssh://a", "config", "--target", "ssh://b", "show"],
+        ["--image", "a", "--image", "b", "config", "show"],
+        ["--container", "a", "--engine", "docker", "config", "show", "--engine", "podman"],
+        ["--pane", "a", "config", "show", "--pane", "b"],
+    ],
+)
+def test_two_places_to_run_are_an_error_and_not_the_last_one(home: Path, words: list[str]) -> None:
+    result = CliRunner().invoke(cli, words, obj=Invocation(), standalone_mode=False)
+    assert isinstance(result.exception, click.UsageError)
+    assert "harness works on one target at a time" in result.exception.message
 
 
 def test_every_listed_command_exists_and_explains_itself() -> None:

@@ -14,7 +14,7 @@ from prompt_toolkit.output import DummyOutput
 
 from harness.cli.prompt.editor import Editor
 from harness.cli.prompt.keyboard import Keyboard
-from harness.cli.prompt.surface import Asking, Entered, Input
+from harness.cli.prompt.surface import Asking, Choice, Entered, Input
 from harness.cli.prompt.themes import NONE
 
 PASSWORD = Asking((), "Password:", secret=True, kind="login")
@@ -76,3 +76,47 @@ async def test_what_was_cut_out_of_a_password_cannot_be_put_into_the_line() -> N
         await typist.types("x\x19\r")  # Ctrl-Y
         assert typist.answers == ["right"]
         assert typist.happened == [Entered("one "), Entered("x")]
+
+
+MENU = Asking(
+    (),
+    "answer:",
+    kind="approval",
+    choices=(Choice("y", "yes", at_once=True), Choice("n", "no", at_once=True), Choice("s", "EVERYTHING")),
+)
+
+
+async def test_a_key_answers_at_once_and_the_rest_of_its_word_is_dropped() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        await typist.types("yes\r")
+        assert typist.answers == ["y"]
+        made.question(None)
+        await typist.types("ls\r")
+        assert typist.happened == [Entered("ls")]
+
+
+async def test_what_is_typed_right_after_an_answer_is_entered() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        await typist.types("y")
+        made.question(None)
+        await typist.types("/quit\r")
+        assert (typist.answers, typist.happened) == (["y"], [Entered("/quit")])
+
+
+async def test_what_lasts_needs_enter_and_an_empty_line_answers_nothing() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        await typist.types("s\r")
+        assert typist.answers == ["s"]
+        made.question(MENU)
+        await typist.types("\r")
+        assert typist.answers == ["s", ""]
+
+
+async def test_tab_marks_an_answer_that_enter_takes() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        await typist.types("\t\t\r")
+        assert typist.answers == ["n"]

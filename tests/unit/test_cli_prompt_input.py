@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from prompt_toolkit.completion import Completion, get_common_complete_suffix
 from prompt_toolkit.document import Document
 
 from harness.agent.events import AnswerDelta, ReasoningDelta
-from harness.cli.prompt.approvals import Change, Unclear, asking_of, editable, parse_approval
+from harness.cli.asked import wrapped
+from harness.cli.prompt.approvals import Change, Reason, Unclear, asking_of, editable, parse_approval
 from harness.cli.prompt.completing import MOST, named, path_word
 from harness.cli.prompt.conversations import joined
 from harness.cli.prompt.editor import _continues
@@ -21,6 +23,7 @@ from harness.cli.prompt.history import KEPT, READ, EnteredBefore
 from harness.cli.prompt.keyboard import Keyboard
 from harness.cli.prompt.operators import Written, ending, told
 from harness.cli.prompt.plain import entries_of
+from harness.cli.prompt.surface import choice_lines
 from harness.cli.prompt.themes import text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress
@@ -81,7 +84,7 @@ def test_a_denial_may_say_why() -> None:
 def test_what_is_not_offered_is_no_answer() -> None:
     only_once = question(scopes=(Scope.ONCE, Scope.DENY_ONCE))
     assert isinstance(parse_approval("s", only_once), Unclear)
-    assert "EVERYTHING" not in "".join(text_of(one) for one in asking_of(only_once).lines)
+    assert [choice.key for choice in asking_of(only_once).choices] == ["y", "n", "r", "c"]
 
 
 def test_a_call_that_holds_a_secret_cannot_be_changed() -> None:
@@ -96,10 +99,37 @@ def test_a_question_shows_everything_and_obeys_nothing() -> None:
     assert shown[0] == "▲ may run_shell run on ssh://web1?"
     assert "  | echo a" in shown
     assert "  | \\x1b[2Jrm -r /\\u202e" in shown
-    assert "  why: to tidy" in shown
-    assert "  risk: low" in shown
+    assert "  risk: low · why: to tidy" in shown
     assert "  no rule allows it" in shown
-    assert any("EVERYTHING" in one for one in shown)
+    assert "EVERYTHING" not in "".join(shown)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_question_takes_six_lines_beside_its_command_at_usual_widths(width: int) -> None:
+    asked = asking_of(replace(question(), timeout=60.0), width)
+    assert asked.label == "answer (denied after 60 s):"
+    menu = [text_of(one) for one in choice_lines(asked.choices, width - 1)]
+    shown = [text_of(one) for one in asked.lines]
+    assert "".join(menu).count("EVERYTHING") == 1
+    assert [choice.key for choice in asked.choices if choice.at_once] == ["y", "n", "r", "c"]
+    if width >= 80:
+        assert len([*shown, *menu]) - 1 <= 5  # and the line of the answer
+        assert all(len(one) < width for one in menu)
+
+
+def test_words_of_a_reason_are_not_broken_while_they_fit() -> None:
+    words = "no rule allows it and it may change something"
+    for width in (10, 12, 25, 80):
+        rows = wrapped(words, width)
+        assert " ".join(rows) == words
+        assert all(len(row) <= width for row in rows)
+    assert wrapped("a" * 25, 10) == ["a" * 10, "a" * 10, "a" * 5]
+    assert wrapped("日本語 日本", 6) == ["日本語", "日本"]
+
+
+def test_r_denies_with_a_reason() -> None:
+    assert isinstance(parse_approval("r", question()), Reason)
+    assert isinstance(parse_approval("r too late", question()), Unclear)
 
 
 def test_a_line_so_long_that_it_fills_the_screen_has_the_question_below_it_again() -> None:

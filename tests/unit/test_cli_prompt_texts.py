@@ -13,7 +13,7 @@ from harness.cli.prompt.callview import Marks, Output, RunningCall, completed, s
 from harness.cli.prompt.markdown import Blocks, Piece, drawn
 from harness.cli.prompt.printable import one_line, output_lines, printable
 from harness.cli.prompt.statusline import Standing, status_line
-from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, line, painted, text_of, theme_for
+from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, Theme, line, painted, text_of, theme_for
 from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")
@@ -244,3 +244,12 @@ def test_the_status_line_drops_what_matters_least() -> None:
     assert "ssh://web1" in narrow
     assert "APPROVES ALL 14 min" in narrow
     assert "pane" not in narrow
+
+
+@pytest.mark.parametrize("theme", [DEFAULT, NONE], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("width", [5, 12, 19, 40, 119])
+def test_words_of_an_answer_are_never_broken_while_they_fit(theme: Theme, width: int) -> None:
+    words = ["the", "disk", "is", "full", "of", "old", "logs", "that", "may", "all", "go"]
+    shown = STYLES.sub("", drawn(Piece("text", " ".join(words)), theme, width)).split("\n")
+    assert " ".join(shown).split() == words
+    assert max(map(len, shown)) <= width

@@ -15,7 +15,7 @@ PRODUCT = sorted(path for top in ("harness", "backends", "tools") for path in (R
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PROGRAMS = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
 
-FILE_LIMIT = 500
+FILE_LIMIT = 800
 FUNCTION_LIMIT = 60
 FUNCTION_P95 = 35
 FUNCTION_MEDIAN = 10
@@ -47,7 +47,7 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
-def test_files_stay_below_500_lines() -> None:
+def test_files_stay_below_800_lines() -> None:
     sizes = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in PRODUCT + TESTS}
     assert {name: size for name, size in sizes.items() if size > FILE_LIMIT} == {}
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from dataclasses import replace
 
 import anyio
 import pexpect
@@ -68,6 +69,11 @@ async def test_a_secret_is_read_without_echo(terminal: tuple[int, str]) -> None:
     answer, seen = await ask(terminal, PASSWORD, "pässword ".encode() + b"\n")
     assert answer == "pässword "
     assert b"ssword " not in seen.replace(PASSWORD.text.encode(), b"")
+
+
+async def test_a_wrong_answer_is_called_wrong_before_the_question_comes_again(terminal: tuple[int, str]) -> None:
+    _, seen = await ask(terminal, replace(PASSWORD, attempt=2), b"second\n")
+    assert seen.startswith(b"wrong password, try again\r\n" + PASSWORD.text.encode())
 
 
 async def test_an_open_question_is_echoed(terminal: tuple[int, str]) -> None:

@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_backends.posix.markers import (
-    JobOutput,
-    Mark,
-    MarkerScanner,
-    NewlineUnmapper,
-    extract_output,
-    unmap_newlines,
-)
+from harness_backends.posix.end_proof import proof_of
+from harness_backends.posix.markers import Mark, MarkerScanner, NewlineUnmapper
+from harness_backends.posix.panelog import PaneLog
+from harness_backends.posix.state import JobRecord
 
 N = "a1b2"
+SECRET = "5ec2e7"
 OTHER = "c3d4"
 BEL, ST = b"\x07", b"\x1b\\"
 
@@ -31,6 +28,9 @@ MARKS = [
     (mark(f"C;{N};7"), Mark("start", 7, nonce=N)),
     (mark(f"A;{N};7"), Mark("prompt", 7, nonce=N)),
     (mark(f"D;42;{N};7"), Mark("end", 7, 42, nonce=N)),
+    (mark(f"D;42;{N};7;{SECRET}"), Mark("end", 7, 42, nonce=N, secret=SECRET)),
+    (mark(f"O;{N};7;{SECRET}"), Mark("over", 7, nonce=N, secret=SECRET)),
+    (mark(f"C;{N};7;x"), Mark("start", 7, nonce=N, soon=True)),
     (mark(f"D;-1;{N};7"), Mark("end", 7, -1, nonce=N)),
     (mark(f"D;1000;{N};7"), Mark("end", 7, 1000, nonce=N)),
     (mark(f"P;{N}"), Mark("continue", nonce=N)),
@@ -45,6 +45,8 @@ LOOKALIKES = [
     mark("D;0;forged;7"),
     mark(f"D;0;{N}x;7"),
     mark(f"D;0;{N};7x"),
+    mark(f"D;0;{N};7;UPPER"),
+    mark(f"D;0;{N};7;{SECRET};"),
     mark(f"D;;{N};7"),
     mark("D;0;.{4};7"),  # a nonce is no pattern
     mark(f"Z;{N};7"),
@@ -165,7 +167,7 @@ def test_newlines_are_unmapped_alike_in_any_pieces(data: bytes, at: list[int]) -
     mapped = data.replace(b"\n", b"\r\n")
     unmapper = NewlineUnmapper()
     out = b"".join(unmapper.feed(piece) for piece in cut(mapped, at)) + unmapper.flush()
-    assert out == unmap_newlines(mapped) == data
+    assert out == data
 
 
 @pytest.mark.parametrize(
@@ -184,31 +186,66 @@ def test_carriage_returns_of_the_program_stay(raw: bytes, expected: bytes) -> No
     assert b"".join(pieces) + unmapper.flush() == expected
 
 
-C7, D7 = mark(f"C;{N};7"), mark(f"D;3;{N};7")
+C7, D7 = mark(f"C;{N};7"), mark(f"D;3;{N};7;{SECRET}")
+SOON = mark(f"C;{N};7;x")
+PROVED = JobRecord("7", "true", kind="pane", nonce=N, proof=proof_of(SECRET))
+FORGED = [
+    mark(f"D;0;{N};7"),
+    mark(f"D;0;{N};7;"),
+    mark(f"D;0;{N};7;{proof_of(SECRET)}"),
+    mark(f"D;0;{N};6;{SECRET}"),
+    mark(f"O;{N};7"),
+    mark(f"C;{N};7"),
+    mark(f"C;{N};7;x"),
+    mark(f"C;{N};0"),
+    mark(f"A;{N};7"),
+    mark(f"P;{N}"),
+    mark(f"W;{N};off=7"),
+    mark(f"W;{N};full=7;"),
+    mark(f"W;{N};in=1"),
+    mark(f"W;{N};in=1;{N}"),
+    mark(f"W;{N};pid=1"),
+]
+
+
+def read_job(chunks: list[bytes], record: JobRecord = PROVED) -> tuple[bytes, bool]:
+    """The output of the job in a log, and whether its end is there."""
+    log = PaneLog(record)
+    out = b"".join(map(log.feed, chunks))
+    return out + log.flush(), log.ended
 
 
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        (b"", JobOutput(b"", False, False)),
-        (b"$ " + C7 + b"out\r\n" + D7 + b"prompt", JobOutput(b"out\n", True, True, 3)),
-        (C7 + b"noise of a trace\r\n" + C7 + b"out" + D7, JobOutput(b"out", True, True, 3)),
-        (C7 + b"a" + mark(f"C;{N};6") + b"b" + mark(f"D;0;{N};6") + b"c" + D7, JobOutput(b"abc", True, True, 3)),
-        (C7 + mark("D;0;forged;7") + D7, JobOutput(mark("D;0;forged;7"), True, True, 3)),
-        (C7 + b"out" + mark(f"O;{N};7") + b"\x1b[m" + D7, JobOutput(b"out", True, True, 3)),
-        (C7 + b"out" + mark(f"O;{N};6") + b"more" + mark(f"O;{N};7") + b"\x1b[m", JobOutput(b"outmore", True, False)),
-        (C7 + b"so far", JobOutput(b"so far", True, False)),
-        (C7 + b"so far\x1b]133;D;0", JobOutput(b"so far\x1b]133;D;0", True, False)),
-        (b"the end only" + D7, JobOutput(b"", False, True, 3)),
-        (mark(f"C;{N};77") + b"x" + mark(f"D;0;{N};77"), JobOutput(b"", False, False)),
+        (b"", (b"", False)),
+        (b"$ " + C7 + b"out\r\n" + D7 + b"prompt", (b"out\n", True)),
+        (SOON + b"noise of a trace\r\n" + C7 + b"out" + D7, (b"out", True)),
+        (SOON + b"noise of a trace\r\n", (b"", False)),
+        (C7 + mark("D;0;forged;7") + D7, (mark("D;0;forged;7"), True)),
+        (C7 + b"out" + mark(f"O;{N};7;{SECRET}") + b"\x1b[m" + D7, (b"out", True)),
+        (C7 + b"so far", (b"so far", False)),
+        (C7 + b"so far\x1b]133;D;0", (b"so far\x1b]133;D;0", False)),
+        (b"the end only" + D7, (b"", True)),
+        (mark(f"C;{N};77") + b"x" + mark(f"D;0;{N};77"), (b"", False)),
+        *((C7 + b"a" + forged + b"b" + D7, (b"a" + forged + b"b", True)) for forged in FORGED),
     ],
 )
-def test_a_job_is_found_in_a_log(log: bytes, expected: JobOutput) -> None:
-    assert extract_output([log], N, 7) == expected
-    assert extract_output((log[index : index + 1] for index in range(len(log))), N, 7) == expected
+def test_a_job_is_found_in_a_log(log: bytes, expected: tuple[bytes, bool]) -> None:
+    assert read_job([log]) == expected
+    assert read_job([log[index : index + 1] for index in range(len(log))]) == expected
+
+
+def test_a_job_of_a_nested_shell_ends_without_a_secret() -> None:
+    nested = JobRecord("7", "true", kind="pane", nonce=N)
+    assert read_job([C7 + b"out" + mark(f"D;3;{N};7") + b"more"], nested) == (b"out", True)
+    assert read_job([C7 + b"out" + mark(f"D;3;{N};6") + b"more"], nested) == (
+        b"out" + mark(f"D;3;{N};6") + b"more",
+        False,
+    )
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0, max_value=400), max_size=8))
 def test_any_output_between_two_marks_comes_back_exactly(data: bytes, at: list[int]) -> None:
     log = C7 + data.replace(b"\n", b"\r\n") + D7
-    assert extract_output(cut(log, at), N, 7) == JobOutput(data, True, True, 3)
+    assert read_job(cut(log, at)) == (data, True)

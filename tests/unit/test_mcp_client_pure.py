@@ -43,6 +43,10 @@ def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], size: 
 @pytest.mark.parametrize(
     ("message", "request_id"),
     [
+        ('{"jsonrpc":"2.0","method":"tools/call","id":7,"params":{"x":"%s"}}', 7),
+        ('{"method":"tools/call","params":{"result":"%s"},"id":"seven"}', "seven"),
+        ('{"jsonrpc":"2.0","method":"m","params":{"id":7,"x":"%s"}}', None),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"m","params":{"x":"%s"}}', None),
         ('{"jsonrpc":"2.0","id":7,"result":{"x":"%s"}}', 7),
         ('{"jsonrpc": "2.0", "id": 7, "result": {"x": "%s"}}', 7),
         ('{"id":7,"jsonrpc":"2.0","result":{"x":"%s"}}', 7),
@@ -50,17 +54,17 @@ def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], size: 
         ('{"jsonrpc":"2.0","result":{"x":"%s"},"id":7}', 7),
         ('{"result":{"x":"%s"},"id":7,"jsonrpc":"2.0"}\r', 7),
         ('{"jsonrpc":"2.0","method":"m","params":{"x":"%s","id":7}}', None),
-        ('{"jsonrpc":"2.0","id":"seven","result":{"x":"%s"}}', None),
+        ('{"jsonrpc":"2.0","id":"seven","result":{"x":"%s"}}', "seven"),
     ],
 )
 def test_a_message_that_is_too_long_is_known_by_the_request_that_it_answers(
-    message: str, request_id: int | None
+    message: str, request_id: int | str | None
 ) -> None:
     line = (message % ("x" * 5_000)).encode()
     splitter = LineSplitter(1_000)
     found = [item for at in range(0, len(line), 100) for item in splitter.feed(line[at : at + 100])]
     found += splitter.feed(b'\n{"next": 1}\n')
-    assert found == [TooLong(len(line), request_id), b'{"next": 1}']
+    assert found == [TooLong(len(line), request_id, '"method"' not in message), b'{"next": 1}']
 
 
 def test_the_ends_of_a_message_are_not_mixed_up() -> None:

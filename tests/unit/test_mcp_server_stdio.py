@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
 from harness.mcp.client_lines import TooLong
-from harness.mcp.server_stdio import MAX_MESSAGE, Refusal, Wire, encode_message, parse_message, stdio_streams
+from harness.mcp.server_messages import MAX_MESSAGE, Refusal, encode_message, parse_message
+from harness.mcp.server_stdio import Wire, stdio_streams
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -83,6 +84,45 @@ def test_no_text_in_a_message_breaks_the_line(text: str) -> None:
     line = encode_message(message)
     assert line.count(b"\n") == 1
     assert json.loads(line)["result"]["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("sent", "answered"),
+    [
+        ("null", None),
+        ("1.5", 1.5),
+        ("1.0", 1.0),
+        ("-0.25", -0.25),
+        ("true", None),
+        ("false", None),
+        ('{"a":1}', None),
+        ("[1]", None),
+        ("1e999", None),
+    ],
+)
+def test_a_request_whose_id_is_none_of_the_protocol_gets_an_answer(sent: str, answered: float | None) -> None:
+    refused = parse_message(b'{"jsonrpc":"2.0","id":' + sent.encode() + b',"method":"tools/call"}')
+    assert isinstance(refused, Refusal)
+    answer = json.loads(encode_message(refused.answer))
+    assert (answer["id"], answer["error"]["code"]) == (answered, -32600)
+
+
+def test_a_notification_that_tells_of_ids_is_one() -> None:
+    message = parse_message(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"id":null}}')
+    assert isinstance(message, types.JSONRPCNotification)
+
+
+@pytest.mark.parametrize("number", [7, "seven"])
+def test_a_request_that_is_too_long_is_refused_with_its_id(number: int | str) -> None:
+    refused = parse_message(TooLong(MAX_MESSAGE + 1, number))
+    assert isinstance(refused, Refusal)
+    assert json.loads(encode_message(refused.answer))["id"] == number
+
+
+def test_a_reply_that_is_too_long_is_not_waited_for() -> None:
+    message = parse_message(TooLong(MAX_MESSAGE + 1, 7, is_reply=True))
+    assert isinstance(message, types.JSONRPCError)
+    assert message.id == 7
 
 
 # -- over pipes
@@ -194,6 +234,90 @@ async def test_what_was_answered_before_the_end_is_still_sent() -> None:
             await outgoing.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=7, result={})))
         with anyio.fail_after(5):
             assert (await client.hear())["id"] == 7
+
+
+def line(**values: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **values}).encode()
+
+
+async def negotiated(client: Pipes, incoming: Any, outgoing: Any, revision: str) -> None:
+    client.say(line(id="hello", method="initialize") + b"\n")
+    await incoming.receive()
+    await outgoing.send(answer_to("hello", {"protocolVersion": revision}))
+    assert (await client.hear())["id"] == "hello"
+
+
+def answer_to(number: int | str, result: dict[str, Any] | None = None) -> SessionMessage:
+    return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=number, result=result or {}))
+
+
+async def test_a_second_request_with_an_id_is_refused_by_its_id_and_the_first_goes_on() -> None:
+    async with opened() as (client, incoming, outgoing):
+        client.say(PING + b"\n" + PING + b"\n")
+        await incoming.receive()
+        refused = await client.hear()
+        assert (refused["id"], "still being answered" in refused["error"]["message"]) == (1, True)
+        client.say(PING + b"\n")
+        assert (await client.hear())["error"]["code"] == -32600  # the refusal has not ended the first one
+        await outgoing.send(answer_to(1))
+        assert (await client.hear())["result"] == {}
+        client.say(PING + b"\n")
+        assert (await incoming.receive()).message.id == 1
+
+
+async def test_the_answers_to_a_batch_come_in_one_line_when_all_are_there() -> None:
+    async with opened() as (client, incoming, outgoing):
+        await negotiated(client, incoming, outgoing, "2025-03-26")
+        ping, note = line(id="a", method="ping"), line(method="notifications/x")
+        client.say(b"[" + b",".join([PING, ping, note, b"5", line(id=1.5, method="ping"), PING]) + b"]\n")
+        got = [await incoming.receive() for _ in range(3)]
+        assert [item.message.method for item in got] == ["ping", "ping", "notifications/x"]
+        await outgoing.send(answer_to("a", {"x": 1}))
+        await outgoing.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/y")))
+        assert (await client.hear())["method"] == "notifications/y"
+        await outgoing.send(answer_to(1))
+        answers = await client.hear()
+        assert [(one["id"], "result" in one) for one in answers] == [
+            (None, False),
+            (1.5, False),
+            (1, False),
+            ("a", True),
+            (1, True),
+        ]
+
+
+async def test_a_batch_without_requests_is_not_answered_and_a_cancelled_request_is_not_waited_for() -> None:
+    async with opened() as (client, incoming, outgoing):
+        await negotiated(client, incoming, outgoing, "2025-03-26")
+        client.say(b"[" + line(method="notifications/x") + b"]\n")
+        assert (await incoming.receive()).message.method == "notifications/x"
+        client.say(b"[" + PING + b"," + line(id=2, method="ping") + b"]\n")
+        first, _ = [await incoming.receive() for _ in range(2)]
+        await outgoing.send(answer_to(2))
+        await first.metadata.on_request_unanswered()
+        assert [one["id"] for one in await client.hear()] == [2]
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
+async def test_a_batch_is_refused_where_the_revision_has_none(revision: str) -> None:
+    async with opened() as (client, incoming, outgoing):
+        client.say(b"[" + PING + b"]\n")
+        assert (await client.hear())["error"]["code"] == -32600
+        await negotiated(client, incoming, outgoing, revision)
+        client.say(b"[" + PING + b"]\n" + PING + b"\n")
+        refused = await client.hear()
+        assert (refused["id"], "2025-03-26" in refused["error"]["message"]) == (None, True)
+        assert (await incoming.receive()).message.id == 1
+
+
+@pytest.mark.parametrize("inside", [b'{"jsonrpc":"2.0","id":3,"method":"initialize"}', b"[]", b"7"])
+async def test_what_may_not_be_in_a_batch_is_refused(inside: bytes) -> None:
+    async with opened() as (client, incoming, outgoing):
+        await negotiated(client, incoming, outgoing, "2025-03-26")
+        client.say(b"[" + inside + b"]\n[]\n")
+        (answer,) = await client.hear()
+        assert answer["error"]["code"] == -32600
+        assert (await client.hear())["error"]["code"] == -32600  # an empty batch is no batch
 
 
 CLAIM = """

@@ -68,7 +68,7 @@ async def test_what_was_not_kept_is_passed_over_and_counted(target: JobTarget) -
     job = (await target.run("true")).job_id or ""
     out = target.state / "jobs" / f"{job}.out"
     out.write_bytes(b"h" * 100 + bytes(1000) + b"t" * 200)
-    (target.state / "jobs" / f"{job}.cap").write_text("100 1000\n")
+    (target.state / "jobs" / f"{job}.outgap").write_text("100 1000\n")
     head = await read(target, job, 50)
     assert (head.stdout.data, head.stdout.lost, head.stdout.end, head.stdout.size) == (b"h" * 50, 0, 100, 1300)
     tail = await read(target, job, 100)
@@ -76,8 +76,8 @@ async def test_what_was_not_kept_is_passed_over_and_counted(target: JobTarget) -
     middle = await read(target, job, 600, limit=5)
     assert (middle.stdout.data, middle.stdout.lost, middle.stdout.end) == (b"t" * 5, 500, 1105)
     assert (await read(target, job, 1250)).stdout.data == b"t" * 50
-    out.write_bytes(b"x" * 50)  # another stream is the one that was cut
-    assert (await read(target, job)).stdout.data == b"x" * 50
+    (target.state / "jobs" / f"{job}.err").write_bytes(b"x" * 1300)  # the other stream was not cut
+    assert (await read(target, job, limit=2000)).stderr.data == b"x" * 1300
 
 
 async def test_a_stream_that_somebody_removed_is_not_taken_for_an_empty_one(target: JobTarget) -> None:

@@ -239,8 +239,10 @@ async def test_jobs_are_cleaned_once_in_ten_minutes_however_many_harnesses_there
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp_path: Path, shell: str) -> None:
-    out, err = tmp_path / "1.out", tmp_path / "1.err"
-    argv = ["sh", "-c", _FOLLOW_BOTH, "sh", str(out), str(err), "1", "1"]
+    out, err, run = tmp_path / "jobs/1.out", tmp_path / "jobs/1.err", tmp_path / "run"
+    for directory in (out.parent, run):
+        directory.mkdir()
+    argv = ["sh", "-c", _FOLLOW_BOTH, "sh", str(out), str(err), "1", "1", str(tmp_path)]
     env = {"PATH": path_of(shell)}
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as reader:
@@ -248,11 +250,12 @@ def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp
         assert reader.stdout is not None
         assert reader.stderr is not None
         err.write_text("late\n")
-        assert reader.stderr.readline() == b"late\n"
         out.write_text("one\n")
+        assert reader.stderr.readline() == b"late\n"
         assert reader.stdout.readline() == b"one\n"
         reader.stdin.close()
         assert (reader.stdout.read(), reader.stderr.read()) == (b"", b"")
+    assert list(run.iterdir()) == []
 
 
 async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_nothing_is_left_when_the_harness_leaves(tmp_path: Path, shell: st
             await waiting_shell(target)
             jobs = target.state / "jobs"
         await gone(tmp_path / "home")
-        assert {path.suffix for path in jobs.iterdir()} <= {".cmd", ".exit", ".out", ".err", ".pid", ""}
+        assert {path.suffix for path in jobs.iterdir()} <= {".cmd", ".sh", ".exit", ".out", ".err", ".pid", ""}
         assert all(path.stat().st_size for path in jobs.glob("*.cmd"))
         assert list((jobs.parent / "run").iterdir()) == []
 

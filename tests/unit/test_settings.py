@@ -23,7 +23,7 @@ from harness.settings import (
     target_names,
     user_config_path,
 )
-from harness.settings_limits import RANGES, TIMES
+from harness.settings_limits import RANGES, TIMES, with_unit
 from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, parse_size
 
 
@@ -423,3 +423,26 @@ def test_tables_of_the_toolkit_are_left_to_it_with_their_file_and_its_trust(tmp_
     user.write_text("permissions = 3\n")
     with pytest.raises(ConfigError, match="permissions is not a table"):
         load_tables("permissions", environ=env, directory=project)
+
+
+def test_harness_run_has_no_time_limit_by_default(place: Place) -> None:
+    assert place.load().timeout is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("connect_timeout", 15.0, "15s"),
+        ("connect_timeout", 90.5, "90.5s"),
+        ("control_persist", 0.0, "0s"),
+        ("control_persist", 600.0, "10m"),
+        ("control_persist", 90.0, "90s"),
+        ("jobs_max_age", 14 * 86400.0, "14d"),
+        ("job_log_limit", 256 << 20, "256MiB"),
+        ("job_log_limit", 1500, "1500 bytes"),
+        ("width", 150, "150 columns"),
+        ("keepalive_interval", 5, "5 s"),
+    ],
+)
+def test_numbers_are_shown_with_their_unit(name: str, value: float, shown: str) -> None:
+    assert with_unit(name, value) == shown

@@ -12,7 +12,15 @@ from harness.errors import AuthenticationError, ConfigError, ConnectError, HostK
 from harness.target import Hop, Target
 from harness_backends.ssh.diagnosis import diagnose
 from harness_backends.ssh.login import classify
-from harness_backends.ssh.options import Settings, interactive_argv, master_argv, master_key, master_name, master_tag
+from harness_backends.ssh.options import (
+    Settings,
+    check_options,
+    interactive_argv,
+    master_argv,
+    master_key,
+    master_name,
+    master_tag,
+)
 
 HOP = Target.parse("ssh://deploy@web1:2222").last
 
@@ -36,6 +44,28 @@ def test_the_master_is_ours_whatever_the_user_passes() -> None:
     assert argv[argv.index("-S") + 1] == "/run/s"
     assert (options["controlpersist"], options["remotecommand"], options["batchmode"]) == ("600", "none", "yes")
     assert argv[-4:] == ["-p", "2222", "--", "deploy@web1"]
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("LocalForward=8080 localhost:80", "ssh -N"),
+        ("dynamicforward 1080", "ssh -N"),
+        ("ForwardX11=yes", "ssh -N"),
+        ("RemoteCommand=uptime", "harness run"),
+        ("ControlPath=/mine", "control_persist"),
+        ("ConnectTimeout = 3", "connect_timeout"),
+        ("BatchMode=yes", "--batch"),
+    ],
+)
+def test_an_option_that_would_be_dropped_is_refused_with_what_to_do_instead(option: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=option.partition("=")[0].split()[0]) as refused:
+        check_options(Config(ssh_options=(option,)), "ssh://web1")
+    assert hint in str(refused.value.hint)
+
+
+def test_options_that_work_or_switch_off_are_accepted() -> None:
+    check_options(Config(ssh_options=("Port=9", "User deploy", "ForwardX11=no", "RemoteCommand=none", "odd")), "x")
 
 
 @pytest.mark.parametrize(("persist", "seconds"), [(0.0, "1"), (0.2, "1"), (1.5, "2"), (600.0, "600")])

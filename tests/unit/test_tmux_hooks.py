@@ -289,7 +289,7 @@ async def zsh() -> AsyncIterator[PaneShell]:
 
 
 @pytest.mark.parametrize("case", ABORTED)
-@pytest.mark.parametrize("options", [{}, {"tty": False}, {"cwd": "/"}, {"env": {"A": "b"}, "tty": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"cwd": "/"}, {"env": {"A": "b"}}], ids=str)
 async def test_zsh_gives_the_code_of_its_prompt_for_what_it_aborts_itself(
     zsh: PaneShell, case: str, options: dict[str, Any]
 ) -> None:

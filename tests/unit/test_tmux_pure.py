@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
+from harness.results import Status
 from harness.target import Target
 from harness_backends.posix.state import JobRecord, parse_record, render_record
+from harness_backends.tmux.body import Body
 from harness_backends.tmux.foreground import Foreground, parse
-from harness_backends.tmux.keyboard import slot_text, type_text
+from harness_backends.tmux.held import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
+from harness_backends.tmux.job import PaneJob
+from harness_backends.tmux.keyboard import type_text
 from harness_backends.tmux.naming import (
     PANE_FIELDS,
     check_name,
@@ -23,6 +28,7 @@ from harness_backends.tmux.naming import (
 )
 from harness_backends.tmux.output import OutputCollector, clip
 from harness_backends.tmux.pane import NestedShell, Pane
+from harness_backends.tmux.plan import slot_text
 from harness_backends.tmux.version import TmuxVersion, require
 
 # -- output
@@ -77,11 +83,19 @@ def test_what_was_reported_before_a_gap_is_not_reported_again(data: bytes, had: 
     assert (b"".join(seen), collector.data) == (data[had:], data)
 
 
-@pytest.mark.parametrize("size", [1, 16384, 16385, 50000])
-def test_what_follows_a_single_start_mark_is_reported_at_the_end_at_the_latest(size: int) -> None:
+def test_what_follows_a_start_mark_is_reported_at_once() -> None:
     seen: list[bytes] = []
     collector = OutputCollector(100, seen.append)
     collector.restart()
+    collector.feed(b"x")
+    assert (seen, collector.settled) == ([b"x"], True)
+
+
+@pytest.mark.parametrize("size", [1, 16384, 16385, 50000])
+def test_what_follows_an_announced_start_alone_is_reported_at_the_end_at_the_latest(size: int) -> None:
+    seen: list[bytes] = []
+    collector = OutputCollector(100, seen.append)
+    collector.restart(soon=True)
     collector.feed(b"x" * size)
     assert bool(seen) == (size > 16384)
     collector.finish()
@@ -91,7 +105,7 @@ def test_what_follows_a_single_start_mark_is_reported_at_the_end_at_the_latest(s
 def test_a_second_start_mark_forgets_what_a_trace_wrote() -> None:
     seen: list[bytes] = []
     collector = OutputCollector(100, seen.append)
-    collector.restart()
+    collector.restart(soon=True)
     collector.feed(b"+ trace\r")
     collector.restart()
     collector.feed(b"out\r\n")
@@ -307,17 +321,22 @@ def test_the_foreground_is_described_in_one_phrase(front: Foreground, words: str
 # -- what is typed
 
 
-@given(st.text(max_size=30000))
-def test_a_typed_text_is_whole_and_in_pieces_that_tmux_takes(text: str) -> None:
-    commands = type_text("%1", text)
-    assert "".join(command[-1] for command in commands) == text
-    assert all(command[:-1] == ("send-keys", "-t", "%1", "-l", "--") for command in commands)
-    assert all(len(command[-1]) <= 8000 for command in commands)
+@given(st.text(max_size=3000), st.sampled_from(["2.6", "3.3a", "3.7c", "master"]))
+def test_a_typed_text_is_pasted_whole(text: str, version: str) -> None:
+    commands = type_text(require(version if version == "master" else f"tmux {version}", None), "%1", text, "/f")
+    typed = [command[-1] for command in commands if command[0] == "set-buffer"]
+    assert "".join(typed) == text.replace("\0", "")
+    assert sum(command[0] == "load-buffer" for command in commands) == text.count("\0")
+    pastes = [command for command in commands if command[0] == "paste-buffer"]
+    assert len(pastes) == len(typed) + text.count("\0")
+    assert all(("-S" in paste) == (version in ("3.7c", "master")) for paste in pastes)
 
 
-@pytest.mark.parametrize(("suffix", "text"), [("", "7\n"), ("run", "7 run\n")])
-def test_a_slot_names_the_job_and_its_file(suffix: str, text: str) -> None:
-    assert slot_text("7", suffix) == text
+@pytest.mark.parametrize(("body", "text"), [(Body(), "7 sh 5ec2e7\n"), (Body("wrapper"), "7 run 5ec2e7\n")])
+def test_a_slot_names_the_job_and_its_file_and_holds_the_secret(body: Body, text: str) -> None:
+    job = PaneJob("7", Command("true"), "main", "", 0, "a1b2", OutputCollector(100), "5ec2e7")
+    assert slot_text(job, body) == text
+    assert job.secret not in render_record(JobRecord("7", "true", proof=job.proof))
 
 
 def test_targets_that_read_alike_have_labels_of_their_own() -> None:
@@ -339,3 +358,22 @@ async def test_marks_of_a_shell_that_was_left_change_nothing_also_when_they_come
     assert ([shell.nonce[0] for shell in pane.shells], pane.phase, pane.last_ended) == (["a"], "ended", 0)
     pane.pop_shell("b" * 20)
     assert [shell.nonce[0] for shell in pane.shells] == ["a"]
+
+
+def test_the_output_of_ended_commands_takes_a_bounded_amount_of_memory() -> None:
+    jobs: dict[str, tuple[None, PaneJob]] = {}
+    for number in range(1, 101):
+        job = PaneJob(str(number), Command("true"), "main", "log", 0, "nonce", OutputCollector(1 << 20))
+        job.start()
+        job.feed(bytes(1 << 20))
+        if number != 3:
+            job.finish(Status.COMPLETED, 0)
+        jobs[str(number)] = None, job
+        forget_jobs(jobs)
+    assert sum(job.collector.held for _, job in jobs.values()) <= MAX_HELD_BYTES
+    assert "3" in jobs, "it still runs"
+    assert "100" in jobs
+    for number in range(101, 400):
+        jobs[str(number)] = None, PaneJob(str(number), Command("true"), "main", "log", 0, "n", OutputCollector(9))
+        forget_jobs(jobs)
+    assert len(jobs) == MAX_HELD_JOBS

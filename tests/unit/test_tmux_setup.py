@@ -15,7 +15,16 @@ from tests.support.pane_shells import PANE_SHELLS, shell_path
 from harness.config import Config
 from harness_backends.tmux import nested
 from harness_backends.tmux.nested import hook_lines
-from harness_backends.tmux.setup import HOOKS, NewPane, Setup, fish_quote, hook_sources, pane_files, setup_script
+from harness_backends.tmux.setup import (
+    HOOKS,
+    NewPane,
+    Setup,
+    control_argv,
+    fish_quote,
+    hook_sources,
+    pane_files,
+    setup_script,
+)
 from harness_backends.tmux.version import TmuxVersion
 
 ODD = 'a\'b "c" $d `e` \\ !'
@@ -106,7 +115,7 @@ def test_the_typed_hooks_fit_the_smallest_line_buffer(shell: str, tag: bool) -> 
 def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     kind = "ash" if shell == "busybox" else shell
     *lines, last = hook_lines(kind, "n0nce", tag=True)
-    unpack = last.partition(" |")[0] if shell == "fish" else last.partition(";")[0].replace("eval", "printf '%s\\n'")
+    unpack = last.partition(" |")[0] if shell == "fish" else last.split("; ")[1].replace("eval", "printf '%s\\n'")
     argv = ["busybox", "sh"] if shell == "busybox" else [shell]
     shown = run(argv, "\n".join([*lines, unpack]))
     source = nested._minify("hooks.fish" if shell == "fish" else "hooks.sh")
@@ -130,3 +139,28 @@ def test_hook_files_that_found_no_space_are_neither_used_nor_left_for_good(tmp_p
         assert {name: (folder / name).read_text() for name in HOOKS} == hook_sources()
     finally:
         subprocess.run(["umount", "-l", str(tmp_path / "full")], check=True)
+
+
+@pytest.mark.parametrize("argv", POSIX, ids=" ".join)
+def test_a_control_client_that_is_killed_as_it_starts_leaves_nobody_with_the_turn(
+    argv: list[str], tmp_path: Path
+) -> None:
+    """While the relay waits for its turn, its client is killed: it must not go on waiting with the turn."""
+    (tmp_path / "run").mkdir()
+    program = [shell_path(argv[0]), *argv[1:], *control_argv(setup(str(tmp_path), tmux_socket="hx-none"))[1:]]
+    turn = tmp_path / "turn"
+    turn.touch()
+    with subprocess.Popen(["flock", str(turn), "sh", "-c", "echo held; read x"], stdin=-1, stdout=-1) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with subprocess.Popen(program, stdin=-1, stdout=-1, stderr=-3) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            client.stdout.readline()  # its process id: the relay is on its way
+            client.kill()
+            client.stdin.close()
+        holder.stdin.close()
+    taken = subprocess.run(["flock", "-w", "20", str(turn), "true"], timeout=30, check=False)
+    assert taken.returncode == 0
+    assert list((tmp_path / "run").iterdir()) == []

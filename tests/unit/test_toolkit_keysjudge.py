@@ -12,7 +12,7 @@ from tests.support.toolbox import toolbox
 from harness.context import ExecutionContext
 from harness.results import PaneInfo
 from harness.toolkit.permissions.keysjudge import KeysJudgement, judge_keys, judge_typing
-from harness.toolkit.permissions.shellkeys import Key, parse_keys, typed_line
+from harness.toolkit.permissions.shellkeys import Key, has_empty_prompt, parse_keys
 from harness.toolkit.values import Subject, ToolCall
 
 __all__ = ["desk", "open_desk"]
@@ -25,8 +25,8 @@ def typing(text: str, *, program: str = "bash", screen: str = PROMPT, busy: str 
     return judge_typing(Subject("keys", text, pane="main"), pane, screen)
 
 
-def commands(judged: KeysJudgement) -> list[str]:
-    return [subject.text for subject in judged.subjects]
+def command(judged: KeysJudgement) -> str | None:
+    return None if judged.command is None else judged.command.text
 
 
 # -- at a shell's prompt
@@ -35,54 +35,80 @@ def commands(judged: KeysJudgement) -> list[str]:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ("ls -l<Enter>", ["ls -l"]),
-        ("ls -l", ["ls -l"]),
-        ("ls<Enter>rm x<Enter>", ["ls", "rm x"]),
-        ("ls\nrm x\n", ["ls", "rm x"]),
-        ("ls\rrm x", ["ls", "rm x"]),
-        ("sort <lt>in<Enter>", ["sort <in"]),
-        ("l<s><Space><-><l><Enter>", ["ls -l"]),
-        ("ls<C-m>", ["ls"]),
-        ("ls<C-j>", ["ls"]),
-        ("rm x<C-c>ls<Enter>", ["ls"]),
-        ("rm x<C-u>ls<Enter>", ["ls"]),
-        ("echo a>b<Enter>", ["echo a>b"]),
+        ("ls -l<Enter>", "ls -l"),
+        ("sort <lt>in<Enter>", "sort <in"),
+        ("l<s><Space><-><l><Enter>", "ls -l"),
+        ("ls<C-m>", "ls"),
+        ("ls<C-j>", "ls"),
+        ("ls<KPEnter>", "ls"),
+        ("ls\n", "ls"),
+        ("ls\r\n", "ls"),
+        ("echo a>b<Enter>", "echo a>b"),
+        ("echo jk !! \\<Enter>", "echo jk !! \\"),
     ],
 )
-def test_what_is_typed_at_a_prompt_is_a_command(keys: str, expected: list[str]) -> None:
+def test_one_whole_line_at_an_empty_prompt_is_a_command(keys: str, expected: str) -> None:
     judged = typing(keys)
     assert (judged.rule, judged.reason) == ("command", "")
-    assert commands(judged) == expected
-    assert all((subject.kind, subject.pane) == ("command", "main") for subject in judged.subjects)
-
-
-def test_what_already_stands_on_the_line_counts() -> None:
-    judged = typing("-o out<Enter>", screen=f"{PROMPT}sort x")
-    assert commands(judged) == ["sort x-o out", "sort x -o out"]  # a blank at the end of a screen's line is not shown
-
-
-def test_enter_alone_runs_what_stands_on_the_line() -> None:
-    assert commands(typing("<Enter>", screen=f"{PROMPT}rm -rf x")) == ["rm -rf x", "rm -rf x "]
-    assert typing("<Enter>").rule == "harmless"
-
-
-def test_a_mark_of_a_prompt_inside_what_is_typed_hides_nothing() -> None:
-    assert commands(typing("b<Enter>", screen=f"{PROMPT}rm x; echo a$ ")) == ["rm x; echo a$ b", "rm x; echo a$  b"]
-
-
-@pytest.mark.parametrize("key", ["Up", "Down", "Left", "Home", "PageUp"])
-def test_keys_that_move_do_no_harm_but_end_what_is_known(key: str) -> None:
-    assert typing(f"<{key}>").rule == "harmless"
-    judged = typing(f"<{key}><Enter>")
-    assert judged.rule == "unknown"
-    assert judged.reason
+    assert judged.command is not None
+    assert (judged.command.kind, judged.command.text, judged.command.pane) == ("command", expected, "%0")
 
 
 @pytest.mark.parametrize(
-    "key", ["Tab", "C-r", "C-d", "C-z", "M-.", "Escape", "F1", "C-v", "C-o", "C-x", "BSpace", "C-y"]
+    "keys",
+    [
+        "ls -l",  # what Enter will run is not known when it comes
+        "<Enter>",
+        " <Enter>",
+        "ls<Enter><Enter>",
+        "ls<Enter>rm x<Enter>",
+        "ls\n<Enter>",
+        "ls\nrm x\n",
+        "uniq a \\\ncat<Enter>",
+        "ls\rrm x<Enter>",
+        "<C-u>ls<Enter>",
+        "rm x<C-c>ls<Enter>",
+        "ls<BSpace><Enter>",
+        "ls<Home><Enter>",
+        "<Up><Enter>",
+        "l\ts<Enter>",
+        "ls\x7f<Enter>",
+        "ls\x16\x01<Enter>",
+        "ls\x1bdd<Enter>",
+        "ls\x00<Enter>",
+        "ls\x85<Enter>",
+        "ls\u2028<Enter>",
+        "ls\u200b<Enter>",
+        "<Tab><Enter>",
+        "ls<M-Enter>",
+        "ls<C-M-m>",
+        "ls<S-Enter>",
+        "ls<C-o>",
+    ],
 )
-def test_keys_that_a_shell_may_bind_ask(key: str) -> None:
-    assert typing(f"ls<{key}>").rule == "unknown"
+def test_all_other_keys_for_a_shell_ask(keys: str) -> None:
+    judged = typing(keys)
+    assert (judged.rule, judged.command) == ("unknown", None)
+    assert judged.reason
+
+
+@pytest.mark.parametrize("typed", ["sort x", "x", "rm x; echo a$ "])
+@pytest.mark.parametrize("keys", ["<Enter>", "ls<Enter>", "; ls\n"])
+def test_where_something_is_typed_already_all_keys_ask_and_the_line_is_shown(typed: str, keys: str) -> None:
+    judged = typing(keys, screen=f"{PROMPT}{typed}")
+    assert (judged.rule, judged.command, judged.line) == ("unknown", None, f"{PROMPT}{typed}")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("Up", "Down", "Left", "Right", "Home", "End", "PageUp", "PageDown", "C-l", "C-u", "C-e", "C-a", "BSpace"),
+        *("Tab", "C-r", "C-d", "C-z", "M-.", "Escape", "F1", "C-v", "C-o", "C-x", "C-y", "C-_", "C-[", "M-b"),
+    ],
+)
+@pytest.mark.parametrize("program", ["bash", "-zsh", "fish", "dash"])
+def test_keys_that_edit_the_line_of_a_shell_ask(key: str, program: str) -> None:
+    assert typing(f"<{key}>", program=program).rule == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -97,20 +123,21 @@ def test_a_prompt_that_is_not_known_asks(screen: str) -> None:
 @pytest.mark.parametrize(
     "prompt",
     ["$ ", "# ", "bash-5.2# ", "web1% ", "deploy@web1:~/a/b$ ", "[root@web1 etc]# ", "(venv) me@h:~$ ", "me@h ~> ",
-     "[harness 12: 130] $ ", "[harness 3: 0] web1% "],
+     "[harness 12: 130] $ ", "[harness 3: 0] web1% ", "[I] [harness 3: 0] me@h ~> ", "me@h ~ [2]# ",
+     "me@h ~/a [0|1]> "],
 )  # fmt: skip
 def test_usual_prompts_are_known(prompt: str) -> None:
-    assert typed_line(f"output\n{prompt}") == ""
-    assert typed_line(prompt.rstrip()) == ""
-    assert typed_line(f"{prompt}ls -l") == "ls -l"
+    assert has_empty_prompt(f"output\n{prompt}")
+    assert has_empty_prompt(prompt.rstrip())
+    assert not has_empty_prompt(f"{prompt}ls -l")
 
 
 def test_the_end_of_a_line_that_the_shell_broke_is_no_prompt() -> None:
     head = "$ sed -n 1p x ".ljust(40, "y")
     broken = f"{head}\n% "
-    assert typed_line(broken, 40) is None  # zsh: with "sort -i" behind it, this is sed with -i
-    assert typed_line(f"{head}\n{'y' * 40}\n% ", 40) is None
-    assert typed_line("$ true\n$ ", 40) == ""
+    assert not has_empty_prompt(broken, 40)
+    assert not has_empty_prompt(f"{head}\n{'y' * 40}\n% ", 40)
+    assert has_empty_prompt("$ true\n$ ", 40)
     assert typing("sort -i<Enter>", program="zsh", screen=broken, width=40).rule == "unknown"
 
 
@@ -132,7 +159,7 @@ def test_the_end_of_a_line_that_the_shell_broke_is_no_prompt() -> None:
 )
 def test_what_is_typed_into_a_question_for_a_secret_has_its_own_rule(program: str, screen: str) -> None:
     judged = typing("hunter2<Enter>", program=program, screen=screen)
-    assert (judged.rule, judged.program, judged.subjects) == ("password", program, ())
+    assert (judged.rule, judged.program, judged.command) == ("password", program, None)
     assert "hunter2" not in judged.reason
 
 
@@ -159,7 +186,9 @@ def test_paging_does_no_harm(keys: str) -> None:
     assert typing(keys, program="less", screen=":").rule == "harmless"
 
 
-@pytest.mark.parametrize("keys", ["qrm x<Enter>", "qq", "v", "s", "|", ":e x", "/x<Enter>", "q<Enter>"])
+@pytest.mark.parametrize(
+    "keys", ["qrm x<Enter>", "qq", "<Home>", "<Left>", "v", "s", "|", ":e x", "/x<Enter>", "q<Enter>"]
+)
 def test_what_comes_after_a_pager_or_leaves_it_otherwise_asks(keys: str) -> None:
     assert typing(keys, program="less", screen=":").rule == "program"
 
@@ -167,6 +196,13 @@ def test_what_comes_after_a_pager_or_leaves_it_otherwise_asks(keys: str) -> None
 @pytest.mark.parametrize("program", ["bash", "vim", "sudo", "python3"])
 def test_an_interrupt_does_no_harm(program: str) -> None:
     assert typing("<C-c>", program=program, screen="password:").rule == "harmless"
+    assert typing("<^c><C-c>", program=program).rule == "harmless"
+
+
+@pytest.mark.parametrize("program", ["python3", "whiptail", "fzf", "psql", "ssh", ""])
+@pytest.mark.parametrize("key", ["Up", "Right", "Home", "PageDown", "C-l"])
+def test_a_key_that_only_moves_in_some_programs_may_be_the_any_key_of_another(program: str, key: str) -> None:
+    assert typing(f"<{key}>", program=program, screen="Press any key to erase it").rule == "program"
 
 
 def test_a_job_in_the_shell_reads_what_is_typed() -> None:
@@ -177,11 +213,6 @@ def test_a_job_in_the_shell_reads_what_is_typed() -> None:
 @pytest.mark.parametrize("keys", ["a<b", "<nonsense", "echo <", "ls\u200b<Enter>", "a\x00"])
 def test_keys_that_cannot_be_read_ask(keys: str) -> None:
     assert typing(keys).rule == "unknown"
-
-
-def test_control_characters_are_not_text() -> None:
-    assert typing("ls\x7f").rule == "unknown"
-    assert typing("l\ts<Enter>").rule == "unknown"
 
 
 @given(st.text(alphabet="abc<>-^CMS \nlt", max_size=30))
@@ -219,15 +250,17 @@ async def test_without_a_terminal_there_is_no_pane() -> None:
 async def test_at_the_prompt_of_a_real_pane_keys_are_commands(desk: Desk) -> None:
     await desk.ctx.run_shell("true")
     judged = await keys_in(desk.ctx, "ls -l<Enter>")
-    assert (judged.reason, commands(judged)) == ("", ["ls -l"])
-    assert (await keys_in(desk.ctx, "ls", pane="nowhere")).rule == "unknown"
+    assert (judged.reason, command(judged)) == ("", "ls -l")
+    assert (await keys_in(desk.ctx, "ls<Enter>", pane="nowhere")).rule == "unknown"
 
 
 async def test_half_a_line_in_a_real_pane_counts(desk: Desk) -> None:
     await desk.ctx.run_shell("true")
     await desk.ctx.send_keys(literal_text="rm -rf half")
     await shows(desk, "rm -rf half")
-    assert "rm -rf half; ls" in commands(await keys_in(desk.ctx, "; ls<Enter>"))
+    judged = await keys_in(desk.ctx, "; ls<Enter>")
+    assert judged.rule == "unknown"
+    assert judged.line.endswith("rm -rf half")
     await desk.ctx.send_keys("C-c")
 
 

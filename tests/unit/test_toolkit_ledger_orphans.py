@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +182,34 @@ async def test_orphans_that_change_nothing_may_be_run_again_and_others_wait_for_
     assert (status_of(place, "look"), status_of(place, "change")) == ("unknown", "unknown")
     assert checked(place.directory).records == 4  # two intents and, once, two outcomes
     assert checked(place.directory).is_whole
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "group"), [(Status.RUNNING, None, "running"), (Status.COMPLETED, 3, "settled")]
+)
+async def test_a_call_that_only_reads_is_settled_from_its_jobs_record_too(
+    place: Place, status: Status, exit_code: int | None, group: str
+) -> None:
+    dead = ended_process()
+    write_as(place, dead, entry("look", mutating=False, arguments={"command": "sleep 60; uptime"}))
+    backend = MemoryBackend()
+    execution = memory_context(backend)
+    kept = job(command="sleep 60; uptime", owner=dead.owner, status=status, exit_code=exit_code, started=time.time())
+
+    async def jobs() -> list[Job]:
+        return [kept]
+
+    execution.jobs = jobs  # type: ignore[method-assign]  # what another harness left on the target
+    async with open_ledger(place.directory) as ledger:
+        found = await ledger.reconcile(execution)
+        assert {name: len(getattr(found, name)) for name in ("settled", "running", "unclear", "retryable")} == {
+            **dict.fromkeys(("settled", "running", "unclear", "retryable"), 0),
+            group: 1,
+        }
+    with open_reader(place) as db:
+        (one,) = calls(db, Filters(), this_process(), 100)
+    assert [record["job_id"] for record in one.later if record.get("job_id")] == ["7"]
+    assert one.status == ("unknown" if group == "running" else "error")
 
 
 async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(place: Place) -> None:

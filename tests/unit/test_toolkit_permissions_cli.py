@@ -175,3 +175,49 @@ def test_a_rule_of_a_settings_file_is_not_removed_here(program: Program, tmp_pat
     listed = json.loads(program.run("permissions", "list", "--json", "--config", str(settings)).stdout)
     code, text = said(program, "remove", listed["rules"][0]["id"], "--config", str(settings))
     assert (code, "remove it there" in text) == (125, True)
+
+
+# -- many commands at once
+
+
+def test_commands_of_standard_input_get_one_verdict_a_line(program: Program) -> None:
+    program.run("permissions", "add", "--deny", "--glob", "git push*")
+    commands = ["df -h", "rm x", "cat ~/.ssh/id_rsa", "git push", 'echo "a b" | sort']
+    done = program.run("permissions", "test", "-", stdin="\n".join(map(json.dumps, commands)).encode())
+    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [verdict["command"] for verdict in verdicts] == commands
+    assert [verdict["decision"] for verdict in verdicts] == ["allow", "ask", "deny", "deny", "allow"]
+    assert [bool(verdict["rule"]) for verdict in verdicts] == [False, False, False, True, False]
+    assert all(verdict["reason"] for verdict in verdicts)
+    again = program.run("permissions", "test", "-", stdin=done.stdout)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+
+
+def test_what_is_decided_otherwise_than_expected_is_said(program: Program) -> None:
+    cases = [{"command": "df -h", "decision": "ask"}, {"command": "rm x", "decision": "ask"}, "df"]
+    done = program.run("permissions", "test", "-", stdin="\n\n".join(map(json.dumps, cases)).encode())
+    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert [(verdict["decision"], verdict.get("expected")) for verdict in verdicts] == [
+        ("allow", "ask"),
+        ("ask", None),
+        ("allow", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"df -h", "line 2 of standard input is not JSON"),
+        (b"[1]", "line 2 of standard input is neither a JSON string nor an object with a 'command'"),
+        (b'{"command": 1}', "line 2 of standard input is neither"),
+        (b'{"command": "x", "decision": "maybe"}', "line 2 of standard input expects a decision that is none of"),
+        (b'"' + b"x" * (1 << 20) + b"xx", "a line of standard input is longer than 1048576 bytes"),
+    ],
+)
+def test_a_line_that_is_no_command_is_an_error_that_names_it(program: Program, line: bytes, problem: str) -> None:
+    done = program.run("permissions", "test", "-", stdin=b'"df"\n' + line)
+    assert done.returncode == 125
+    assert json.loads(done.stdout.splitlines()[0])["decision"] == "allow"
+    assert f"harness: {problem}" in done.stderr.decode()

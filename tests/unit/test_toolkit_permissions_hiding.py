@@ -18,7 +18,6 @@ UNSEEN = [
     ("run_shell", ": -----BEGIN PRIVATE KEY-----\ntouch x\n: -----END PRIVATE KEY-----"),
     ("run_shell", "echo \"password: '\" ; touch x ; echo ''"),
     ("run_shell", "echo 'password: \"'; touch x; echo '\"'"),
-    ("run_shell", "mysql -p;touch x"),
     ("run_shell", "PASSWORD=/bin/rm${IFS}-rf x"),
     ("run_shell", "curl -V; env -u x 1abcdefg"),
     ("change", 'server/tool {"script":"echo \\"password: \'\\" ; touch x ; echo \'"}'),
@@ -26,6 +25,7 @@ UNSEEN = [
 ]
 SEEN = [
     ("run_shell", "touch x"),
+    ("run_shell", "mysql -p;touch x"),
     ("run_shell", "mysql -pa1b2c3d4 -e 'drop table t'"),
     ("run_shell", "PASSWORD=a1b2c3d4 touch x"),
     ("run_shell", "curl -u bob:a1b2c3d4 -X POST https://web1/x"),

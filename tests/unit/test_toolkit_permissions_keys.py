@@ -73,13 +73,32 @@ async def test_at_a_prompt_keys_are_the_command_that_they_start(pane: ExecutionC
     assert await decided(made, "ls<Enter>") == (True, "read-only")
     assert await decided(made, "<C-c>") == (True, "read-only")
     assert (await decided(made, "make<Enter>"))[1] == "no approver"
-    assert (await decided(made, "make"))[1] == "no approver"
+    assert (await decided(made, "ls"))[1] == "no approver"
+    assert (await decided(made, "<Up>"))[1] == "no approver"
     assert not (await decided(made, "ls; rm x<Enter>"))[0]
     assert await decided(made, "cat ~/.ssh/id_rsa<Enter>") == (False, "hard denial")
     await pane.run_shell("cd /etc")
     await idle(pane)
     assert await decided(made, "cat shadow<Enter>") == (False, "hard denial")
     assert await decided(made, "cat hosts<Enter>") == (True, "read-only")
+    made.ctx = replace(made.ctx, cwd=str(tmp_path))  # where tools start, and no pane's shell
+    assert await decided(made, "cat shadow<Enter>") == (False, "hard denial")
+
+
+async def test_keys_for_a_line_that_is_not_known_ask_in_every_mode_and_show_it(pane: ExecutionContext) -> None:
+    await pane.run_shell("true")
+    await idle(pane)
+    await pane.send_keys(literal_text="rm -rf half")
+    with anyio.fail_after(20):
+        while "rm -rf half" not in await pane.capture_pane():  # noqa: ASYNC110  # no other sign
+            await anyio.sleep(0.02)
+    approver = says(Scope.ALWAYS)
+    made = desk(approver, mode=Mode.AUTO, execution=pane, rules=(Rule(Action.ALLOW),))
+    for keys in ("<Enter>", "ls<Enter>", " x", "<C-u>"):
+        assert (await decided(made, keys))[0]
+    assert [question.what for question in approver.questions] == ["<Enter>", "ls<Enter>", " x", "<C-u>"]
+    assert all("rm -rf half" in question.reason for question in approver.questions)
+    assert {question.scopes for question in approver.questions} == {(Scope.ONCE, Scope.DENY_ONCE)}
 
 
 async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_shown_nowhere(

@@ -135,10 +135,14 @@ def nothing(question: Question) -> Answer:
 @pytest.mark.parametrize(
     ("approver", "why"), [(Says(nothing), "TypeError: it answered NoneType, not Answer"), (Broken(), "no screen")]
 )
-async def test_a_failing_approver_is_a_denial_that_names_it(box: Toolbox, approver: Says, why: str) -> None:
+async def test_a_failing_approver_is_a_denial_that_names_it(
+    box: Toolbox, approver: Says, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     made = with_policy(box, RulePolicy(approver=approver))
     outcome = await made.executor.call(ToolCall("run_shell", {"command": "touch /nowhere/x"}))
     assert (outcome.status, outcome.error) == (CallStatus.DENIED, None)
     assert outcome.result.text.startswith("not allowed: the approver failed: ")
+    (record,) = [record for record in caplog.records if "the approver failed" in record.getMessage()]
+    assert record.exc_info is not None
     assert why in outcome.result.text
     assert (made.ledger.begun, len(made.ledger.denied)) == ([], 1)

@@ -226,7 +226,8 @@ def test_patterns_may_name_the_home_and_take_back_earlier_ones() -> None:
 
 
 def test_files_that_give_rights_are_protected() -> None:
-    protected = SecretPaths(PROTECTED)
+    protected = SecretPaths(PROTECTED, copies=False)
+    assert not protected.matching("/srv/.aiexclude.bak", HOME)
     for path in ("/srv/.aiexclude", "/home/ann/.config/harness/config.toml", "/x/harness/permissions.json"):
         assert protected.matching(path, HOME)
     for path in ("/home/ann/.local/state/harness/mcp/a.json", "/home/ann/.local/state/harness/audit"):

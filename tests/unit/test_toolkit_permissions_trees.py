@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.own_home import here
-from tests.support.permits import Desk, desk
+from tests.support.permits import Desk, desk, found_nothing
 
 from harness.context import ExecutionContext
 from harness.results import Status
@@ -104,11 +104,12 @@ async def test_in_mode_ask_a_search_over_what_is_kept_back_asks_too(here: Execut
 @pytest.mark.parametrize(
     ("reply", "runs"),
     [
-        (Reply(), True),
-        (Reply(exit_code=1, stderr="find: /top/x: Permission denied\n"), True),
-        (Reply(exit_code=127), False),
+        (Reply("end 0\n"), True),
+        (Reply("end 1\n", stderr="find: /top/x: Permission denied\n"), True),
+        (Reply("end 127\n"), False),
+        (Reply(), False),
         (Reply(status=Status.TIMED_OUT), False),
-        (Reply("./odd\n"), False),
+        (Reply("./odd\nend 0\n"), False),
         (Reply("x" * 300_000), False),
     ],
 )
@@ -119,7 +120,7 @@ async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> Non
     assert await made.allows("run_shell", "cp -r /top /x") is runs
     assert backend.received[0].timeout == belowsearch.SECONDS
     as_root = await made.allows("run_shell", "sudo cp -r /top /x")
-    assert as_root is (runs and not reply.exit_code)
+    assert as_root is (runs and reply.stdout == "end 0\n")
 
 
 async def test_the_audit_and_what_was_accepted_of_servers_are_protected_wherever_they_are(
@@ -134,7 +135,7 @@ async def test_the_audit_and_what_was_accepted_of_servers_are_protected_wherever
 
 
 async def test_what_was_found_below_is_taken_for_known_for_a_moment() -> None:
-    backend = MemoryBackend(lambda command: Reply())
+    backend = MemoryBackend(found_nothing)
     made = desk(mode=Mode.AUTO, backend=backend, aiexclude_seconds=5.0)
     await made.ctx.execution.mkdir("/top")
     for seconds, looks in ((0.0, 1), (4.9, 1), (0.2, 2), (0.0, 2)):

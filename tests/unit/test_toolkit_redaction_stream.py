@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 from tests.unit.test_toolkit_redaction import KNOWN, NAMED, ORDINARY, SECRET, TOKENS, key
+from tests.unit.test_toolkit_redaction_cases import ORDINARY as STAYS
+from tests.unit.test_toolkit_redaction_cases import PARAMETERS, REDACTED
 
 import harness
 from harness.errors import ToolError
@@ -23,6 +25,8 @@ from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
 
 WIDE = "芝麻开门吧"
 LINES = st.one_of(
+    st.sampled_from([text.replace("{}", SECRET) for text in [*REDACTED, *PARAMETERS]]),
+    st.sampled_from(STAYS),
     st.sampled_from([text.replace("{}", SECRET) for text, _ in NAMED]),
     st.sampled_from([*TOKENS, *(text for text in ORDINARY if len(text) < 2_000), key()]),
     st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=40),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.extras import install_extra
 from harness.toolkit.permissions import shelltree
 from harness.toolkit.permissions.shelljudge import MAX_LENGTH, CommandJudgement, SimpleCommand, judge_command
 
@@ -179,7 +180,7 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
     judged = judge_command("ls -l /unseen")
     judge_command.cache_clear()
     assert (judged.parsed, judged.read_only) == (False, False)
-    assert "harness-ops[policy]" in judged.reason
+    assert install_extra("policy") in judged.reason
 
 
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:

@@ -17,7 +17,7 @@ from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.failures import refused
 from harness.toolkit.hooks import Answer, Hooks, Occasion, Registered
 from harness.toolkit.hooks_command import CommandHook
-from harness.toolkit.redaction import MARK
+from harness.toolkit.redaction import MARK, PatternRedactor
 from harness.toolkit.seams import Next, PermissionRequest, Policy, Verdict
 from harness_tools.panes import SendKeys, _Send
 from harness_tools.shell import RunShell
@@ -114,3 +114,59 @@ async def test_a_call_that_is_cancelled_at_its_question_is_kept_as_cancelled(
     assert (made.ledger.begun, entry.status, entry.verdict.allowed) == ([], CallStatus.CANCELLED, False)
     assert entry.call.arguments == kept
     assert "cancelled at the question" in entry.verdict.reason
+
+
+# -- standard input
+
+
+class Reads(RunShell):
+    """Keeps what a command would read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[object] = []
+
+    async def run(self, args: Any, ctx: ToolContext) -> ToolResult:
+        self.read.append(args.stdin)
+        return ToolResult.of("read")
+
+
+INPUTS = [
+    ("sudo -S id", "s3same\n", MARK),
+    ("docker login -u bob --password-stdin", "s3same", MARK),
+    ("su -c id", "s3same\n", MARK),
+    ("ssh web1 sudo -S id", "s3same\n", MARK),
+    ("cat > key", "s3same", MARK),
+    ("sh -s", "rm -rf build", "rm -rf build"),
+    ("ssh web1 bash", "DB_PASSWORD=s3same make", f"DB_PASSWORD={MARK} make"),
+    ("cat", "", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "given", "kept"), INPUTS)
+async def test_the_audit_and_the_events_keep_no_input_that_may_be_a_password(
+    command: str, given: str, kept: str
+) -> None:
+    tool = Reads()
+    made = toolbox([tool])
+    made.executor = replace(made.executor, services=replace(made.executor.services, redactor=PatternRedactor()))
+    call = ToolCall("run_shell", {"command": command, "stdin": given})
+    with made.events.subscribe() as events:
+        assert (await made.executor.call(call)).status is CallStatus.OK
+        (requested,) = (event.call for event in events.drain() if isinstance(event, ToolCallRequested))
+    assert requested.arguments == {"command": command, "stdin": kept}
+    assert [entry.call.arguments for entry in made.ledger.begun] == [requested.arguments]
+    assert tool.read == [given]
+
+
+async def test_a_command_hook_gets_no_input_and_may_send_the_call_back(tmp_path: Path) -> None:
+    program = (
+        "import json, sys; given = json.load(sys.stdin); open(sys.argv[1], 'w').write(json.dumps(given)); "
+        "print(json.dumps({'decision': 'modify', 'arguments': {**given['call']['arguments'], 'why': 'x'}}))"
+    )
+    hook, tool = CommandHook((sys.executable, "-c", program, str(tmp_path / "seen")), timeout=20.0), Reads()
+    made = toolbox([tool], hooks=(Hooks([Registered("pre_tool", hook)]),))
+    call = ToolCall("run_shell", {"command": "sudo -S id", "stdin": "s3same"})
+    assert (await made.executor.call(call)).status is CallStatus.OK
+    assert "s3same" not in (tmp_path / "seen").read_text()
+    assert tool.read == ["s3same"]

@@ -294,6 +294,29 @@ async def test_permissions_are_set_and_shown_to_who_approves(here: ExecutionCont
     assert shown == "[mode append, permissions 0644]\nb"
 
 
+async def test_a_read_only_file_is_written_with_force_alone(here: ExecutionContext, tmp_path: Path) -> None:
+    made, file = box(here), tmp_path / "conf"
+    file.write_text("a\n")
+    file.chmod(0o444)
+    await read(made, file)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("write_file", {"path": str(file), "content": "b\n"}),
+        ("write_file", {"path": str(file), "content": "b\n", "mode": "append"}),
+        ("edit", {"path": str(file), "old_string": "a", "new_string": "b"}),
+    ]
+    for tool, arguments in calls:
+        refused = await call(made, tool, **arguments)
+        assert (refused.status, file.read_text()) == (CallStatus.ERROR, "a\n")
+        assert "read-only" in refused.result.text
+        assert "force" in refused.result.text
+    for tool, arguments in calls[1:]:
+        assert (await call(made, tool, **arguments, force=True)).status is CallStatus.OK
+    assert (file.read_text(), file.stat().st_mode & 0o7777) == ("b\nb\n", 0o444)
+    assert (
+        WriteFile().preview(WriteFile().parse({**calls[0][1], "force": True})).startswith("[also if it is read-only]\n")
+    )
+
+
 async def test_permissions_of_a_new_file_leave_one_that_exists_as_it_is(here: ExecutionContext, tmp_path: Path) -> None:
     file = tmp_path / "run"
     wrote = await call(made := box(here), "write_file", path=str(file), content="a", permissions_if_new="0750")

@@ -89,13 +89,13 @@ async def test_several_files_are_on_their_way_at_once(monkeypatch: pytest.Monkey
     await repfor(made, dir=".", dry_run=True)
     write, begun, full = backend.files.write, 0, anyio.Event()
 
-    async def together(*arguments: Any) -> WriteResult:
+    async def together(*arguments: Any, **more: Any) -> WriteResult:
         nonlocal begun
         begun += 1
         if begun == AT_ONCE:
             full.set()
         await full.wait()
-        return await write(*arguments)
+        return await write(*arguments, **more)
 
     monkeypatch.setattr(backend.files, "write", together)
     done = await repfor(made, dir=".")
@@ -110,11 +110,11 @@ async def test_after_a_lost_link_it_is_told_what_was_changed_and_what_may_have_b
     await repfor(made, dir=".", dry_run=True)
     write, begun = backend.files.write, list[str]()
 
-    async def breaks(path: str, *arguments: Any) -> WriteResult:
+    async def breaks(path: str, *arguments: Any, **more: Any) -> WriteResult:
         begun.append(path)
         if path.endswith("03.txt"):
             raise ConnectionLost("the link was lost", target="memory://here")
-        return await write(path, *arguments)
+        return await write(path, *arguments, **more)
 
     monkeypatch.setattr(backend.files, "write", breaks)
     done = await repfor(made, dir=".")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.desk import until
 from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 
+from harness.extras import install_extra
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, Services, ToolCall
 from harness.toolkit.presets import schema_gaps
@@ -423,9 +424,7 @@ async def test_a_grammar_that_is_not_installed_is_told_with_what_installs_it(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     outcome = await ask({"/a.rs": b"fn a() {}"}, file="/a.rs")
     assert (outcome.result.error_code, outcome.error) == ("unsupported_operation", None)
-    assert outcome.result.text == (
-        "the parser of rust is not installed beside harness (pip install 'harness-ops[parsers]')"
-    )
+    assert outcome.result.text == (f"the parser of rust is not installed beside harness ({install_extra('parsers')})")
 
 
 def test_nothing_of_it_is_loaded_before_it_is_used() -> None:

@@ -19,6 +19,7 @@ from tests.support.toolbox import ALLOWED, Toolbox, toolbox
 from tests.support.web_servers import Reply, WebServer, redirect, web_server
 
 from harness import Config, connect
+from harness.extras import install_extra
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Category, ToolCall
 from harness.toolkit.seams import PermissionRequest, Verdict
@@ -376,7 +377,7 @@ async def test_without_the_extra_the_operator_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, missing, None)
     outcome = await fetch("/text")
     assert outcome.error is not None
-    assert outcome.error.hint == "install harness-ops[web]"
+    assert outcome.error.hint == install_extra("web")
 
 
 # -- from the target

@@ -28,7 +28,7 @@ from harness.toolkit.values import Advice
 from .jobreading import Asked, Piece, ReadingPlaces, read_on
 from .jobtexts import parse_position
 from .linefilter import BadPattern, line_matcher
-from .texts import Duration, Line, SomeContent, seconds_of
+from .texts import Duration, Line, SomeContent, readable_line, seconds_of
 
 __all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]
 
@@ -272,7 +272,7 @@ def _row(job: Job, now: float) -> str:
 
 def _short(command: str) -> str:
     first, _, rest = command.strip().partition("\n")
-    short = first[:SHOWN_COMMAND]
+    short = readable_line(first[:SHOWN_COMMAND])
     return f"{short} ..." if rest or len(first) > SHOWN_COMMAND else short
 
 

@@ -14,7 +14,7 @@ from harness.toolkit.reads import Written, guarded_edit
 from harness.toolkit.values import Advice
 
 from .encodings import wide_bom
-from .files import PATH
+from .files import FORCE, PATH
 from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers, overlapping, size_after
 from .nearest import nearest
 from .texts import Content, Line, SomeContent
@@ -53,6 +53,7 @@ class _Edit(MutatingArguments):
     expected_count: int | None = Field(
         None, ge=1, description="replace so many places: with more or fewer nothing is changed"
     )
+    force: bool = Field(False, description=FORCE)
 
     @model_validator(mode="after")
     def _different(self) -> _Edit:
@@ -75,11 +76,12 @@ class Edit(Tool[_Edit]):
 
     def preview(self, args: _Edit) -> str:
         old = "".join(f"-{line}\n" for line in args.old_string.split("\n"))
-        return old + "".join(f"+{line}\n" for line in args.new_string.split("\n"))
+        forced = "[also if it is read-only]\n" if args.force else ""
+        return forced + old + "".join(f"+{line}\n" for line in args.new_string.split("\n"))
 
     async def run(self, args: _Edit, ctx: ToolContext) -> ToolResult:
         made: list[Sequence[Change]] = []
-        done = await guarded_edit(ctx, args.path, partial(_edited, args, made), most=EDIT_LIMIT)
+        done = await guarded_edit(ctx, args.path, partial(_edited, args, made), most=EDIT_LIMIT, force=args.force)
         return await to_thread.run_sync(_result, done, made[0]) if isinstance(done, Written) else done
 
 

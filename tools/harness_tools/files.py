@@ -29,13 +29,14 @@ from .filemode import Permissions, mode_of
 from .filereading import Found, binary, find_lines
 from .texts import Content, Line
 
-__all__ = ["PATH", "ReadFile", "WriteFile", "whole_characters"]
+__all__ = ["FORCE", "PATH", "ReadFile", "WriteFile", "whole_characters"]
 
 SHOWN = 15_000
 MOST_SHOWN = 60_000
 """Bytes of one answer: each is one character at most, so that the engine's own limit cuts nothing off."""
 LINES = 2_000
 CUTS_NAMED = 5
+FORCE = "write it also when it is read-only; its permissions stay"
 PATH = AliasChoices("path", "file_path", "file")
 _BYTES, _LINES = frozenset({"byte_offset", "byte_limit"}), frozenset({"offset", "limit"})
 
@@ -237,6 +238,7 @@ class _Write(MutatingArguments):
     permissions_if_new: Permissions | None = Field(
         None, description="the same for a new file alone: one that exists keeps its own"
     )
+    force: bool = Field(False, description=FORCE)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> _Write:
@@ -264,6 +266,8 @@ class WriteFile(Tool[_Write]):
             told.append(f"permissions {mode_of(args.permissions):04o}")
         if args.permissions_if_new is not None:
             told.append(f"permissions of a new file {mode_of(args.permissions_if_new):04o}")
+        if args.force:
+            told.append("also if it is read-only")
         return f"[{', '.join(told)}]\n{args.content}" if told else args.content
 
     async def run(self, args: _Write, ctx: ToolContext) -> ToolResult:
@@ -271,7 +275,15 @@ class WriteFile(Tool[_Write]):
         always, new = (
             None if given is None else mode_of(given) for given in (args.permissions, args.permissions_if_new)
         )
-        done = await guarded_write(ctx, args.path, data, mode=args.mode, permissions=always, permissions_if_new=new)
+        done = await guarded_write(
+            ctx,
+            args.path,
+            data,
+            mode=args.mode,
+            permissions=always,
+            permissions_if_new=new,
+            force=args.force,
+        )
         return _written(done, always, new) if isinstance(done, Written) else done
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from harness.extras import install_extra
+
 __all__ = ["BadPattern", "Chosen", "choose", "line_matcher"]
 
 MOST_PATTERN = 1_000
@@ -17,7 +19,6 @@ MEMORY = 8 << 20
 """Bytes that RE2 may use for one pattern."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 REDACTED = "[redacted]"
-WITHOUT = "regular expressions need the extra harness-ops[tools]; without it give a text without special characters"
 
 Matcher = Callable[[bytes], bool]
 
@@ -57,7 +58,10 @@ def _compiled(pattern: bytes) -> Matcher:
     try:
         import re2  # type: ignore[import-untyped]  # it brings no types
     except ImportError:
-        raise BadPattern(WITHOUT) from None
+        raise BadPattern(
+            f"regular expressions need a library ({install_extra('tools')}); "
+            "without it give a text without special characters"
+        ) from None
     options: Any = re2.Options()
     options.max_mem, options.log_errors = MEMORY, False
     try:

@@ -21,6 +21,7 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.jobpanes import pane_of_job
+from harness.toolkit.shellresults import note_job, shell_result
 from harness.toolkit.values import Advice
 
 from .background import JobId
@@ -35,7 +36,10 @@ LONGEST = 600.0
 TARGET = AliasChoices("pane", "target")
 JOB = AliasChoices("bash_id", "shell_id", "job_id")
 NO_ALTERNATE = "[notice: there is no alternate screen; this is the screen itself]"
+LINE_TIMEOUT = 1.0
+"""Seconds in which a line that runs as a command may end before the call returns."""
 NEEDS = ("tmux",)
+_LOOK = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
 
 
 LONGEST_MS = 1 << 30
@@ -211,6 +215,17 @@ class SendKeys(Tool[_Send]):
             if job.status is not Status.RUNNING or job.pane is None:  # a shell would take them for a command
                 return no_pane(job)
             pane = job.pane
+        if ctx.notes.keys_command is not None:
+            return await _run_line(ctx.notes.keys_command, ctx)
         await ctx.execution.send_keys(args.keys, literal_text=args.literal_text, enter=args.enter, pane=pane)
-        way = Advice("; capture_pane shows what came of it", tools=("capture_pane",))
-        return ToolResult.of(f"typed{way.text}", advice=(way,))
+        return ToolResult.of(f"typed{_LOOK.text}", advice=(_LOOK,))
+
+
+async def _run_line(command: Subject, ctx: ToolContext) -> ToolResult:
+    """Run the line that was judged as a command: typed, a line editor could make another command of it."""
+    done = await ctx.execution.run_shell(command.text, pane=command.pane, wait=LINE_TIMEOUT, on_timeout="keep")
+    note_job(done, ctx)
+    if done.status is Status.UNKNOWN:
+        return shell_result(done)
+    outcome = "runs" if done.exit_code is None else f"ended with exit code {done.exit_code}"
+    return ToolResult.of(f"typed: it {outcome} as job {done.job_id}{_LOOK.text}", advice=(_LOOK,))

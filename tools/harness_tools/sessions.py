@@ -11,7 +11,7 @@ from harness.results import PaneInfo, SessionInfo
 from harness.toolkit import Arguments, Category, Json, MutatingArguments, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import target_path
 
-from .texts import Line
+from .texts import Line, readable_line, readable_name
 
 __all__ = ["CreatePane", "CreateSession", "KillPane", "KillSession", "ListPanes", "ListSessions", "tools"]
 
@@ -54,8 +54,9 @@ class ListPanes(Tool[_ListPanes]):
 def _pane_line(pane: PaneInfo) -> str:
     mark = " (default)" if pane.default else ""
     held = f", held by {pane.busy}" if pane.busy else ""
-    place = f" in {pane.cwd}" if pane.cwd else ""
-    return f"{pane.name}{mark}  {pane.pane_id}  {pane.width}x{pane.height}  {pane.foreground}{place}{held}"
+    place = f" in {readable_name(pane.cwd)}" if pane.cwd else ""
+    runs = readable_line(pane.foreground)
+    return f"{readable_line(pane.name)}{mark}  {pane.pane_id}  {pane.width}x{pane.height}  {runs}{place}{held}"
 
 
 def _pane_facts(pane: PaneInfo) -> Json:
@@ -91,8 +92,8 @@ class ListSessions(Tool[_ListSessions]):
 
 
 def _session_line(session: SessionInfo) -> str:
-    panes = ", ".join(pane.name for pane in session.panes)
-    return f"{session.name}  {session.attached} attached" + (f"  panes: {panes}" if panes else "")
+    panes = ", ".join(readable_line(pane.name) for pane in session.panes)
+    return f"{readable_line(session.name)}  {session.attached} attached" + (f"  panes: {panes}" if panes else "")
 
 
 def _session_facts(session: SessionInfo) -> Json:

@@ -65,7 +65,9 @@ class _Arguments(MutatingArguments):
     description: str | None = Field(None, max_length=1000, description="what it does, in a few words for people")
     run_in_background: bool = Field(False, description="the same as wait false")
     tty: bool | None = Field(
-        None, description="false: with a terminal, keep standard output and standard error apart and byte for byte"
+        None,
+        description="false: in a fresh sh, also with a terminal, with standard output and standard error apart and "
+        "byte for byte",
     )
     pane: Line | None = Field(None, description="a pane's name or id, instead of the default one")
 
@@ -186,6 +188,13 @@ class RunShell(Tool[_Arguments]):
         if args.stdin and args.stdin.strip() and _SHELL.search(args.command):
             return command, replace(command, text=args.stdin)  # what a shell reads is a command
         return (command,)
+
+    def private_arguments(self, args: _Arguments) -> frozenset[str]:
+        """The standard input, unless it is commands, which the audit has to tell."""
+        from harness.toolkit.secrets_commands import reads_secret
+
+        runs_it = _SHELL.search(args.command) and not reads_secret(args.command)
+        return frozenset() if runs_it else frozenset({"stdin"})
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
         waiting = _handed_over(_asked(args), ctx.handoff)

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from harness.command import check_text, parse_duration
 
-__all__ = ["Content", "Duration", "Line", "SomeContent", "encodable", "seconds_of"]
+__all__ = ["Content", "Duration", "Line", "SomeContent", "encodable", "readable_line", "readable_name", "seconds_of"]
+
+
+_NOT_TEXT = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, as ``surrogateescape`` writes them."""
+
+
+def readable_name(name: str) -> str:
+    r"""A name or path of the target on one line, as a shell takes it: ``$'a\nb'`` for what has a line break.
+
+    Control characters, escapes and signs that turn the direction of a line are escaped, and so is a name that would
+    look like a part of the listing around it. Bytes that are not text stay as they are where nothing else is odd: tools
+    take the name back as it was given.
+    """
+    note = name.startswith("[") and name.endswith("]") and " " in name
+    seen = _NOT_TEXT.sub("", name)
+    if seen.isprintable() and name == name.strip() and not (note or name.startswith("$'") or " -> " in name):
+        return name
+    return "$'" + "".join(_escaped(letter) for letter in name) + "'"
+
+
+def readable_line(text: str) -> str:
+    """A text of the target on one line: what is not printable is escaped."""
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    if letter in "\\'":
+        return f"\\{letter}"
+    if letter.isprintable():
+        return letter
+    if "\udc80" <= letter <= "\udcff":
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return f"\\u{ord(letter):04x}" if "\x80" <= letter <= "\xff" else repr(letter)[1:-1]
 
 
 def encodable(text: str, errors: str = "strict") -> str:

@@ -142,7 +142,7 @@ class ArchiveFiles(Files):
         entry = await self._content(path, place, check, keep)
         return FileContent(part.getvalue(), entry.size, entry.mode, hasher.version(), place.real)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
         """Copy a file to this machine with its permissions; as large as it was when the engine opened it."""
         place = await self._readable(path)
         done = total = 0
@@ -151,7 +151,7 @@ class ArchiveFiles(Files):
             nonlocal total
             total = entry.size
 
-        async with replace_local(local) as replacement:
+        async with replace_local(local, force=force) as replacement:
 
             async def keep(data: bytes) -> None:
                 nonlocal done
@@ -279,10 +279,14 @@ class ArchiveFiles(Files):
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,
+        *,
+        force: bool = False,
     ) -> WriteResult:
         self._refuse(path)
 
-    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+    async def upload(
+        self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
+    ) -> WriteResult:
         self._refuse(path)
 
     async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False, mode: int = 0o777) -> None:

@@ -26,6 +26,7 @@ __all__ = ["CliEngine", "open_cli_engine"]
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 30.0
+_NO_ENGINE = re.compile(r"cannot connect to the docker daemon|(unable to|cannot) connect to podman", re.IGNORECASE)
 _NO_FILE = re.compile(r"could not find|could not be found|no such file|copied no items", re.IGNORECASE)
 
 
@@ -47,7 +48,14 @@ class CliEngine(Engine):
             return self._parse(stdout)
         if "no such" in stderr.lower():
             return None
-        raise ConnectError(f"{self.program} refused: {stderr}", target=self._target)
+        raise self._down(stderr) or ConnectError(f"{self.program} refused: {stderr}", target=self._target)
+
+    def _down(self, said: str) -> ConnectError | None:
+        """Return the error for an engine that does not run; None when its program says something else."""
+        if not _NO_ENGINE.search(said):
+            return None
+        start = "systemctl start docker" if self.program == "docker" else "podman machine start"
+        return ConnectError(f"{self.program} is not running: {said}", target=self._target, hint=f"start it ({start})")
 
     def _parse(self, text: str) -> ContainerInfo:
         try:
@@ -95,7 +103,7 @@ class CliEngine(Engine):
     async def _ask(self, *words: str, timeout: float = CALL_TIMEOUT) -> str:
         code, stdout, stderr = await call(self._base, [self.program, *words], self._target, timeout=timeout)
         if code != 0:
-            raise EngineError(0, stderr)
+            raise self._down(stderr) or EngineError(0, stderr)
         return stdout
 
     def interactive_argv(self, request: Exec) -> list[str]:

@@ -33,7 +33,7 @@ from harness.tasks import BackgroundTasks
 from ..posix.jobcwd import MISSING, cwd_error
 from ..posix.jobinput import pieces
 from ..posix.joboutput import HeadTail, cut
-from ..posix.jobscript import SIGNALS
+from ..posix.jobscript import signal_name
 from .process import ENDING, ContainedProcess
 from .transport import ContainerTransport
 
@@ -282,9 +282,7 @@ class DirectJobs(Jobs):
 
     async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
         job = self._find(job_id)
-        name = signal.upper().removeprefix("SIG")
-        if name not in SIGNALS:
-            raise ValueError(f"{signal!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+        name = signal_name(signal)
         await self._kill(job, Status.INTERRUPTED, (name, grace))
         return self._job(job)
 

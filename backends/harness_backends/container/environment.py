@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.account import home_directory
 from harness.errors import ConfigError
 
 from .endpoint import Context, EngineName, Snapshot, Tls
@@ -27,7 +28,7 @@ def read_snapshot(environ: Mapping[str, str] | None = None) -> Snapshot:
         ConfigError: docker's configuration cannot be read.
     """
     env = os.environ if environ is None else environ
-    home = env.get("HOME") or str(Path.home())
+    home = str(home_directory(env))
     folder = Path(env.get("DOCKER_CONFIG") or f"{home}/.docker")
     current = str(_read_json(folder / "config.json").get("currentContext", ""))
     wanted = env.get("DOCKER_CONTEXT", "") or current

@@ -116,9 +116,17 @@ def refusal(info: ContainerInfo, engine: str, target: Target) -> ConnectError | 
 
 
 def not_found(name: str, asked: Sequence[str], faults: Sequence[str], target: Target) -> TargetNotFound:
-    """None of the engines that were asked has such a container; the others have faults."""
-    hint = f"{asked[0].split(maxsplit=1)[0]} ps -a lists them"
-    return TargetNotFound(f"no container {name!r}: {', '.join(asked)}", target=target, hint="; ".join((hint, *faults)))
+    """The error when none of the engines that answered has such a container.
+
+    Args:
+        name: The container's name or id.
+        asked: The engines that answered, each with its version.
+        faults: Why the other engines could not be asked.
+        target: For the message.
+    """
+    names = " or ".join(" ".join(engine.split()[:2]) for engine in asked)
+    hint = f"{asked[0].split(maxsplit=1)[0]} ps -a lists the containers"
+    return TargetNotFound(f"no container {name!r} in {names}", target=target, hint="; ".join((hint, *faults)))
 
 
 def unmade(scratch: Scratch, said: str, target: Target, *, has_image: bool) -> ConnectError:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from harness.errors import ConnectError, FileNotFound, UnsupportedOperation
+from harness.errors import ConnectError, FileError, FileNotFound, UnsupportedOperation
 from harness.transport import Process, Transport
 
 from . import filescript
-from .fileerrors import file_error
+from .fileerrors import file_error, shown
 from .fileversion import Scheme, parse_scheme
 from .shell import HeldShell, Reply
 
 __all__ = ["FileCalls"]
 
 CALL_TIMEOUT = 120.0
+MAX_SHOWN_ANSWER = 80
+"""Bytes of an answer that cannot be read which the message shows."""
 
 
 class FileCalls:
@@ -63,11 +66,29 @@ class FileCalls:
             raise file_error(path, reply.exit_code, reply.stderr, self.transport.target)
         return reply
 
+    @contextmanager
+    def understanding(self, path: str, data: bytes) -> Iterator[None]:
+        """Read an answer of the library inside this: what is none is told as that.
+
+        Raises:
+            FileError: it is not what ``stat``, ``find`` or another program that was asked would write.
+        """
+        try:
+            yield
+        except (ValueError, IndexError, OverflowError) as error:
+            answer = ascii(data[:MAX_SHOWN_ANSWER].decode("utf-8", "replace"))
+            raise FileError(
+                f"{shown(path)}: the answer of the target cannot be read: {answer}",
+                target=self.transport.target,
+                hint="look at which programs stat, find and readlink are in the PATH of the target's shell",
+            ) from error
+
     async def scheme(self) -> Scheme:
         """How this target computes versions."""
         if self._scheme is None:
             reply = await self.attempt("hxf_reply")
-            self._scheme = parse_scheme(reply.text.removesuffix("\0"))
+            with self.understanding(self.home, reply.stdout):
+                self._scheme = parse_scheme(reply.text.removesuffix("\0"))
         return self._scheme
 
     async def open_script(self, script: str) -> Process | None:

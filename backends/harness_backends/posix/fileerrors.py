@@ -68,6 +68,11 @@ _KINDS = {
         "something is mounted there, so that it can be neither replaced nor removed",
         "change what is in it: append, or use a command (cat >FILE)",
     ),
+    Refusal.READ_ONLY: _Kind(
+        PermissionDenied,
+        "is read-only, so it was not written",
+        "force writes it all the same and keeps its permissions: --force, force=True",
+    ),
     Refusal.PARTIAL: _Kind(FileError, "could not be added to", "look at its end before you repeat it"),
     Refusal.FORBIDDEN: _Kind(
         PermissionDenied,

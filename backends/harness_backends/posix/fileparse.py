@@ -16,6 +16,10 @@ _HARMLESS = ("permission denied", "no such file or directory", "not a directory"
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
+MAX_RECORD_BYTES = 64 << 10
+"""Bytes of one entry, more than any path has."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatLine:
     """One file as ``hxf_stat`` reports it."""
@@ -61,20 +65,32 @@ def _parse_time(text: str, now: float) -> float:
 
 
 class EntryParser:
-    """Reads the records of ``hxf_entry``: each is an unguessable mark, then ``TYPE SIZE NAME`` and a newline."""
+    """Reads the records of ``hxf_entry``: each is an unguessable mark, then ``TYPE SIZE NAME`` and a newline.
+
+    Anything else raises ``ValueError``: another program than the usual one wrote it.
+    """
 
     def __init__(self, mark: str) -> None:
         self._mark = mark.encode()
         self._buffer = b""
+        self._started = False
 
     def feed(self, data: bytes) -> list[DirEntry]:
         """The entries that are whole now; the last one is whole only when the next begins."""
         *whole, self._buffer = (self._buffer + data).split(self._mark)
-        return [_parse_entry(record) for record in whole if record]
+        if whole and not self._started:
+            self._started, before = True, whole.pop(0)
+            if before:
+                raise ValueError("something stands before the first entry")
+        if len(self._buffer) > MAX_RECORD_BYTES:
+            raise ValueError("an entry is longer than any name")
+        return [_parse_entry(record) for record in whole]
 
     def finish(self) -> list[DirEntry]:
         """The last entry, once there is no more data."""
         record, self._buffer = self._buffer, b""
+        if record and not self._started:
+            raise ValueError("something stands before the first entry")
         return [_parse_entry(record)] if record else []
 
 

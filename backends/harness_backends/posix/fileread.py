@@ -68,12 +68,13 @@ async def open_file(
     """Ask for a file; the answer holds its content when that is at most ``inline`` bytes."""
     script = call("hxf_read", path, offset, "" if limit is None else limit, inline)
     reply = await calls.run(path, script)
-    (scheme, line, real, version, how), data = fields_of(reply.stdout, 5)
-    stat = parse_stat(line)
+    with calls.understanding(path, reply.stdout):
+        (scheme, line, real, version, how), data = fields_of(reply.stdout, 5)
+        stat, known = parse_stat(line), parse_scheme(scheme)
     if reply.stderr:
         raise file_error(path, 1, reply.stderr, calls.transport.target)
     here = how == "here" or (how == "unsized" and len(data) <= inline)
-    return Opened(parse_scheme(scheme), stat, real, version, how != "unsized", data if here else None)
+    return Opened(known, stat, real, version, how != "unsized", data if here else None)
 
 
 async def _read_unsized(
@@ -147,7 +148,8 @@ async def _pieces(calls: FileCalls, path: str, real: str, offset: int, length: i
     while end is None or offset < end:
         size = INLINE_READ if end is None else min(INLINE_READ, end - offset)
         reply = await calls.run(path, call("hxf_piece", real, offset, size))
-        (_, inode), data = fields_of(reply.stdout, 2)
+        with calls.understanding(path, reply.stdout):
+            (_, inode), data = fields_of(reply.stdout, 2)
         if reply.stderr:
             raise file_error(path, 1, reply.stderr, calls.transport.target)
         if first not in (None, inode):

@@ -62,18 +62,21 @@ class PosixFiles(Files):
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,
+        *,
+        force: bool = False,
     ) -> WriteResult:
         """Write a file; see this module about what is atomic. The result's version is that of the whole file."""
         if mode not in ("overwrite", "create", "append"):
             raise ValueError(f"mode {mode!r}: use overwrite, create or append")
-        request = WriteRequest(path, len(content), mode, expect, parents, permissions)
+        request = WriteRequest(path, len(content), mode, expect, parents, permissions, force)
         return await self._writer.write(request, content, progress)
 
     async def stat(self, path: str, *, follow: bool = True) -> FileStat:
         """One file's metadata; ``path`` of the result has no links in it (but for the last with ``follow=False``)."""
         reply = await self._calls.run(path, call("hxf_status", path, int(follow)))
-        (_, line, real, link), _ = fields_of(reply.stdout, 4)
-        stat = parse_stat(line)
+        with self._calls.understanding(path, reply.stdout):
+            (_, line, real, link), _ = fields_of(reply.stdout, 4)
+            stat = parse_stat(line)
         target = link if stat.type == "link" else None
         return FileStat(real, stat.type, stat.size, stat.mode, stat.uid, stat.gid, stat.mtime, target)
 
@@ -125,18 +128,20 @@ class PosixFiles(Files):
         reply = await self._calls.attempt(call("hxf_rename", source, destination, int(overwrite)))
         self._calls.checked(destination if reply.stdout else source, reply)
 
-    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
+    async def upload(
+        self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
+    ) -> WriteResult:
         """Copy a file of this machine to the target with its permissions; as large as it was when it was opened."""
         check_path(path, self._transport.target)
         async with open_source(local) as source:
-            request = WriteRequest(path, source.size, expect=ANY, permissions=source.mode)
+            request = WriteRequest(path, source.size, expect=ANY, permissions=source.mode, force=force)
             hasher = await self._writer.hasher()
             return await self._writer.stream(request, source.chunks(hasher.update), hasher, progress)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
         """Copy a file of the target to this machine with its permissions; as large as it was when it was opened."""
         opened = await open_file(self._calls, path, inline=0)
-        async with replace_local(local) as replacement:
+        async with replace_local(local, force=force) as replacement:
             length = opened.stat.size if opened.sized else None
             size = 0
             if not (opened.sized and length == 0):

@@ -48,6 +48,7 @@ class Refusal(IntEnum):
     PARTIAL = 90
     FIXED = 91
     MOUNTED = 92
+    READ_ONLY = 93
 
 
 PATH_LIBRARY = r"""
@@ -95,8 +96,8 @@ hxf_follow() {
 }
 hxf_link() {
   if command -v readlink >/dev/null 2>&1; then
-    link=$(readlink "$1" && echo x) || exit 1
-    link=${link%??}
+    link=$(readlink "$1" | hxf_head 8192; echo x)
+    case $link in ??*) link=${link%??} ;; *) exit 1 ;; esac
   else
     link=$(ls -ld "$1" && echo x) || exit 1
     link=${link%??} link=${link#*"$1 -> "}
@@ -128,26 +129,29 @@ hxf_protect() {
 }
 """
 
+# hxf_first and hxf_hex read one line of a program that may be another one: one that floods is ended by that.
 PROBE_LIBRARY = r"""
 hxf_has() { command -v "$1" >/dev/null 2>&1; }
-if stat -c %f / >/dev/null 2>&1 </dev/null; then
+hxf_hex() { IFS= read -r first && case $first in *[!0-9a-f]*) return 1 ;; esac; }
+hxf_first() { IFS= read -r first && printf '%s\n' "$first"; }
+if stat -c %f / 2>/dev/null </dev/null | hxf_hex; then
   hxf_time=%Y
-  case $(stat -c %.9Y / 2>/dev/null </dev/null) in *[0-9].[0-9]*) hxf_time=%.9Y ;; esac
-  hxf_stat() { stat -c "%f %a %s %u %g $hxf_time" "$1"; }
-  hxf_stamp() { stamp=$(stat -c '%i-%s-%y-%z' "$1" | tr ' ' _) && stamp=stat:$stamp; }
-  hxf_inode() { stat -c %i "$1"; }
-  hxf_device() { stat -c %d "$1"; }
+  case $(stat -c %.9Y / 2>/dev/null </dev/null | hxf_first) in *[0-9].[0-9]*) hxf_time=%.9Y ;; esac
+  hxf_stat() { stat -c "%f %a %s %u %g $hxf_time" "$1" | hxf_first; }
+  hxf_stamp() { stamp=$(stat -c '%i-%s-%y-%z' "$1" | tr ' ' _ | hxf_first) && stamp=stat:$stamp; }
+  hxf_inode() { stat -c %i "$1" | hxf_first; }
+  hxf_device() { stat -c %d "$1" | hxf_first; }
   hxf_entry() { set -- -exec stat -c "$mark"'x%f %s %n' {} +; hxf_scan "$@"; }
-elif stat -f %z / >/dev/null 2>&1 </dev/null; then
-  hxf_stat() { stat -f '%Xp %Mp%Lp %z %u %g %Fm' "$1"; }
-  hxf_stamp() { stamp=$(stat -f '%i-%z-%Fm-%Fc' "$1") && stamp=stat:$stamp; }
-  hxf_inode() { stat -f %i "$1"; }
-  hxf_device() { stat -f %d "$1"; }
+elif stat -f %z / 2>/dev/null </dev/null | hxf_hex; then
+  hxf_stat() { stat -f '%Xp %Mp%Lp %z %u %g %Fm' "$1" | hxf_first; }
+  hxf_stamp() { stamp=$(stat -f '%i-%z-%Fm-%Fc' "$1" | hxf_first) && stamp=stat:$stamp; }
+  hxf_inode() { stat -f %i "$1" | hxf_first; }
+  hxf_device() { stat -f %d "$1" | hxf_first; }
   hxf_entry() { set -- -exec stat -f "$mark"'x%Xp %z %N' {} +; hxf_scan "$@"; }
 else
-  hxf_stat() { TZ=UTC0 ls -ldn "$1" | awk "$hxf_awk"; }
+  hxf_stat() { TZ=UTC0 ls -ldn "$1" | awk "$hxf_awk" | hxf_first; }
   hxf_stamp() { return 1; }
-  hxf_inode() { set -- $(ls -di "$1"); printf '%s\n' "$1"; }
+  hxf_inode() { set -- $(ls -di "$1" | hxf_first); printf '%s\n' "$1"; }
   hxf_device() { df -P "$1" | awk 'END { print $1, $NF }'; }
   hxf_entry() {
     set -- -exec sh -c 'awk=$1 mark=$2; shift 2; for f do
@@ -165,10 +169,10 @@ hxf_awk='NR == 1 {
   size = $5; at = 6; if (size ~ /,/) { size = 0; at = 7 }
   print type, special + 0 bits, size, $3, $4, $at "_" $(at + 1) "_" $(at + 2)
 }'
-if (find / -prune -printf '') >/dev/null 2>&1 </dev/null; then
+if find / -prune -printf '%y %s x\n' 2>/dev/null </dev/null | { IFS= read -r first && [ -z "${first##d * x}" ]; }; then
   hxf_entry() { hxf_scan -printf "$mark"'%y %s %P\n'; }
 fi
-if (printf x | head -c 1) >/dev/null 2>&1; then
+if printf 'x\nx' 2>/dev/null | head -c 2 2>/dev/null | { IFS= read -r first && [ "$first" = x ]; }; then
   hxf_head() { head -c "$1"; }
 else
   hxf_head() { dd bs=1 count="$1" 2>/dev/null; }
@@ -182,8 +186,8 @@ else hxf_scheme=cksum
 fi
 hxf_hash() {
   case $hxf_scheme in
-    sha256) hash=$(hxf_digest <"$1") || exit 1; hash=sha256:${hash%% *} ;;
-    cksum) hash=$(cksum <"$1") || exit 1; hash=cksum:${hash%% *}:${hash#* } ;;
+    sha256) hash=$(hxf_digest <"$1" | hxf_first) || exit 1; hash=sha256:${hash%% *} ;;
+    cksum) hash=$(cksum <"$1" | hxf_first) || exit 1; hash=cksum:${hash%% *}:${hash#* } ;;
   esac
 }
 hxf_version() {
@@ -300,7 +304,7 @@ hxf_remove() {
   cd /
   if [ "$2" != 1 ]; then
     rmdir "$real" 2>/dev/null && return 0
-    [ -z "$(ls -A "$real" 2>/dev/null)" ] || exit 81
+    [ -z "$(ls -A "$real" 2>/dev/null | hxf_first)" ] || exit 81
     rmdir "$real"
     exit $?
   fi

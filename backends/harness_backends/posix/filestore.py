@@ -63,6 +63,7 @@ class WriteRequest:
     expect: str | Any_ | None = None
     parents: bool = True
     permissions: int | None = None
+    force: bool = False
 
     @property
     def expectation(self) -> str:
@@ -71,10 +72,15 @@ class WriteRequest:
             return "any"
         return "none" if self.expect is None else f"={self.expect}"
 
+    @property
+    def prefix(self) -> str:
+        """Shell text that goes before each call."""
+        return "hxf_force=1\n" if self.force else ""
+
     def script(self, stage: str, how: str, sha256: str, cksum: str, *, sweep: bool) -> str:
         """The call that stages (unless that was done), compares and renames."""
         permissions = "" if self.permissions is None else f"{self.permissions:04o}"
-        return call(
+        return self.prefix + call(
             "hxf_write", self.path, self.mode, self.expectation, int(self.parents), permissions, stage, self.size,
             sha256, cksum, how, int(sweep),
         )  # fmt: skip
@@ -138,7 +144,9 @@ class FileWriter:
         self, request: WriteRequest, stage: str, chunks: AsyncIterator[bytes], script: str
     ) -> Reply:
         """The same through the held shell, one round trip per piece, for a target that gives no second channel."""
-        begin = call("hxf_chunk", request.path, request.mode, request.expectation, int(request.parents), stage)
+        begin = request.prefix + call(
+            "hxf_chunk", request.path, request.mode, request.expectation, int(request.parents), stage
+        )
         try:
             await self._calls.run(request.path, encode_inline(b"") + begin)
             async for chunk in chunks:

@@ -89,16 +89,23 @@ async def _search(calls: FileCalls, wanted: Search, kept: _Kept, mark: str) -> l
     reply = await calls.run(wanted.path, wanted.script(mark, INLINE_READ))
     if len(reply.stdout) < INLINE_READ:
         _check(calls, wanted.path, reply)
-        await kept.feed(reply.stdout)
-        return kept.finish()
+        return await _whole(calls, wanted, kept, reply)
+    with calls.understanding(wanted.path, reply.stdout):
+        EntryParser(mark).feed(reply.stdout)
     process = await calls.open_script(wanted.script(mark, 0))
-    if process is not None:
-        _check(calls, wanted.path, await drain(process, kept.feed))
-    else:
+    if process is None:
         reply = await calls.run(wanted.path, wanted.script(mark, 0))
         _check(calls, wanted.path, reply)
+        return await _whole(calls, wanted, kept, reply)
+    with calls.understanding(wanted.path, b"..."):
+        _check(calls, wanted.path, await drain(process, kept.feed))
+        return kept.finish()
+
+
+async def _whole(calls: FileCalls, wanted: Search, kept: _Kept, reply: Reply) -> list[DirEntry]:
+    with calls.understanding(wanted.path, reply.stdout):
         await kept.feed(reply.stdout)
-    return kept.finish()
+        return kept.finish()
 
 
 def _check(calls: FileCalls, path: str, reply: Reply) -> None:

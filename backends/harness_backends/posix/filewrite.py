@@ -10,6 +10,10 @@ before, and only its stamp is compared under the lock) and counts as left behind
 is believed when it failed five times with no lock to be seen: once, others took it and left it. Only who appends to a
 file in a directory that they may not write to cannot make one; ``flock`` on the directory is the best that is left.
 
+A file that its owner made read-only is not written without ``hxf_force``, although a rename, or root, could: as ``cp``
+and editors refuse it. Forced, it keeps its permissions; what is appended to one that cannot be opened for writing goes
+into a copy that takes its place. Where the directory takes no new file either, what follows says why.
+
 The new file shall differ from the old one in its content alone. Permissions, the access control list (the group's bits
 of a file that has one are its mask), the security label and other extended attributes are taken over by ``cp`` of GNU,
 which lists and labels go with, in one process; before 8.20 it may empty the file, and is not used. Without it the bits
@@ -31,8 +35,10 @@ __all__ = ["STAGE_PREFIX", "WRITE_LIBRARY"]
 STAGE_PREFIX = ".hx-tmp-"
 
 WRITE_LIBRARY = r"""
+hxf_force=
+hxf_uid=$(id -u 2>/dev/null </dev/null)
 hxf_drop() {
-  [ -z "$hxf_staged" ] || rm -f "$hxf_staged"
+  [ -z "$hxf_staged" ] || rm -f "$hxf_staged" "$hxf_added"
   [ -z "$hxf_locked" ] || rmdir "$hxf_locked" 2>/dev/null
   if [ -n "$hxf_staged" ]; then
     while [ "$hxf_made" -gt 0 ] && rmdir "$dir" 2>/dev/null; do hxf_made=$((hxf_made - 1)) dir=${dir%/*}; done
@@ -61,10 +67,20 @@ hxf_place() {
     [ "$mode" != create ] || exit 74
     [ "$expect" != none ] || exit 76
     [ -f "$real" ] || exit 78
+    [ -n "$hxf_force" ] || ! hxf_read_only || exit 93
   fi
 }
+hxf_read_only() {
+  [ -w "$dir" ] || return 1
+  if [ "$hxf_uid" != 0 ]; then
+    [ ! -w "$real" ]
+    return $?
+  fi
+  set -- $(hxf_stat "$real")
+  case $2 in *[2367]? | *[2367]?? | *[2367]) return 1 ;; esac
+}
 hxf_begin() {
-  hxf_staged='' hxf_locked='' hxf_made=0
+  hxf_staged='' hxf_added='' hxf_locked='' hxf_made=0
   trap hxf_drop 0
   trap 'exit 143' 1 2 13 15
   hxf_abs "$1"
@@ -268,17 +284,34 @@ hxf_claim() {
   mv -f "$stage" "$real" || exit 1
 }
 hxf_append() {
-  [ "$created" = 1 ] || [ -w "$real" ] || exit 71
   if [ -n "$hxf_staged" ]; then
-    hxf_data() { cat "$hxf_staged"; }
+    hxf_added=$hxf_staged
+    hxf_data() { cat "$hxf_added"; }
   fi
-  (: >>"$real") || exit 1
-  hxf_add || hxf_unadded
-  if [ -n "$permissions" ]; then chmod "$permissions" "$real" || exit 1; fi
-  hxf_sync "$real"
+  if [ "$created" = 1 ] || [ -w "$real" ]; then
+    (: >>"$real") || exit 1
+    hxf_add || hxf_unadded
+    if [ -n "$permissions" ]; then chmod "$permissions" "$real" || exit 1; fi
+    hxf_sync "$real"
+  else
+    [ -n "$hxf_force" ] || exit 71
+    hxf_join
+  fi
   set -- $(hxf_stat "$real")
   hxf_version "$real" "$3"
 }
+hxf_join() {
+  [ -w "$dir" ] || exit 71
+  stage=$dir/${stage##*/}.all
+  hxf_staged=$stage
+  hxf_copy hxf_joined
+  hxf_sync "$stage"
+  hxf_dress
+  mv -f "$stage" "$real" || exit 1
+  rm -f "$hxf_added"
+  hxf_staged=
+}
+hxf_joined() { (umask 077; set -C; { cat "$real" && hxf_data; } >"$stage"); }
 hxf_add() { hxf_data | cat >>"$real"; }
 hxf_unadded() {
   [ $? != 153 ] || echo 'File too large' >&2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from .shell import HeldShell
 from .state import JobStore
 
 __all__ = ["Cancelling"]
+
+log = logging.getLogger(__name__)
 
 MUTE_AFTER = 2.0
 """Seconds in which a target must answer for the caller to wait for the proof of the end."""
@@ -31,12 +34,13 @@ class Cancelling:
     tasks: BackgroundTasks
     bound: float
     """Seconds that it may take where the target answers."""
-    _endings: set[anyio.Event] = field(default_factory=set)
+    _endings: dict[anyio.Event, str] = field(default_factory=dict)
+    """What is to come, and the job that it is the end of."""
 
     async def cancel(self, job_id: str, end: Callable[[], Awaitable[object]]) -> None:
         """End a command. The caller waits for that where the target answers; else it goes on without."""
         ended = anyio.Event()
-        self.tasks.start_soon(self._end_when_back, end, ended)
+        self.tasks.start_soon(self._end_when_back, job_id, end, ended)
         answers = False
         with anyio.move_on_after(MUTE_AFTER):
             try:
@@ -55,9 +59,11 @@ class Cancelling:
         with anyio.move_on_after(LEAVE_GRACE, shield=True):
             for ended in list(self._endings):
                 await ended.wait()
+        for job_id in self._endings.values():
+            log.warning("job %s was told to stop; there is no proof of its end: harness jobs show %s", job_id, job_id)
 
-    async def _end_when_back(self, end: Callable[[], Awaitable[object]], ended: anyio.Event) -> None:
-        self._endings.add(ended)
+    async def _end_when_back(self, job_id: str, end: Callable[[], Awaitable[object]], ended: anyio.Event) -> None:
+        self._endings[ended] = job_id
         while not ended.is_set():
             try:
                 await end()
@@ -66,4 +72,4 @@ class Cancelling:
                 ended.set()
             except HarnessError:
                 await anyio.sleep(RETRY)
-        self._endings.discard(ended)
+        del self._endings[ended]

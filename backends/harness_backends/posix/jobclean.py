@@ -21,7 +21,7 @@ _FACTS = r"""
 hx_panes=$hx_root/panes
 hx_live() {
   { printf '%s\n' __SOCKET__; find "$hx_panes" -name socket -exec cat {} + 2>/dev/null; } | sort -u |
-  while read -r s; do tmux -L "$s" list-panes -a -F 'A #{@harness_uid}' </dev/null 2>/dev/null; done
+  while read -r s; do tmux -L "$s" list-panes -a -F "A $hx_living" </dev/null 2>/dev/null; done
   for d in "$hx_panes"/*/alive; do
     d=${d%/alive} p=
     [ -e "$d/alive" ] || continue
@@ -104,6 +104,7 @@ END {
 
 _CLEAN = r"""
 cd "$hx_jobs" || exit 0
+hx_socket=__SOCKET__
 hx_top=$(ls | sed -n 's/^\([0-9][0-9]*\)\.cmd$/\1/p' | sort -n | tail -n 1)
 hx_last=0
 { read -r hx_last <last; } 2>/dev/null
@@ -111,11 +112,12 @@ case $hx_last in ''|*[!0-9]*) hx_last=0 ;; esac
 [ "${hx_top:-0}" -le "$hx_last" ] || (umask 077; printf '%s\n' "$hx_top" >last)
 find . -name '[0-9]*.cmd' -size 0 -mtime +1 -exec rm -f {} +
 find . -name '[0-9]*.void' -mtime +1 -exec rm -f {} +
+hx_conclude_all
 hx_facts | awk -v limit=__KILOBYTES__ -v most=__JOBS__ '__JUDGE__' | while read -r kind name; do
   case $kind in
     job)
-      rm -f "$name.cmd" "$name.run" "$name.out" "$name.err" "$name.in" "$name.pid" "$name.why" "$name.cap" \
-        "$name.exit" && printf 'x' ;;
+      rm -f "$name.cmd" "$name.sh" "$name.run" "$name.out" "$name.err" "$name.in" "$name.pid" "$name.why" \
+        "$name.cap" "$name.seen" "$name.outgap" "$name.errgap" "$name.size" "$name.exit" && printf 'x' ;;
     log) rm -f "$hx_panes/$name" ;;
     dir) rm -rf "$hx_panes/$name" ;;
   esac

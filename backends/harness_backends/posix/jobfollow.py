@@ -7,12 +7,13 @@ import shlex
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
 
 from harness.command import Command, LiveView, OutputCallback
-from harness.errors import ConnectError, ConnectionLost, UnsupportedOperation
+from harness.errors import ConnectError, ConnectionLost, OutputDropped, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
 from harness.transport import Process, Transport
@@ -23,55 +24,86 @@ from .jobends import JobEnds
 from .joboutput import HeadTail, Kept
 from .jobtable import JobTable, KeptJob
 from .jobview import VIEW_REST, ViewedStream
-from .panelog import LAG, PaneLog, PaneOutput, late_bytes, read_log
+from .log_limit import READER
+from .panelog import LAG, PaneLog, PaneOutput, lacks_end, late_bytes, read_log
 from .shell import HeldShell, Reply, open_held_shell
 from .state import JobRecord, JobStore, LogPlace, pane_uid
 
-__all__ = ["CallbackError", "JobFollower", "callbacks_of"]
+__all__ = ["CallbackError", "JobFollower", "callbacks_of", "log_of"]
 
-# hx_tail FILE FIRST: from that byte on, as it grows. On a slow machine it may be there before the file: the job is only
-# being started. What tail says of it is no output of the job.
-_TAIL = r"""
-hx_tail() {
+# hx_await FILE: on a slow machine this may be there before the file: the job is only being started.
+# What tail says of a file is no output of the job.
+_AWAIT = (
+    READER
+    + r"""
+hx_await() {
   hx_n=0
   until [ -e "$1" ] || [ "$hx_n" -ge 600 ]; do
     hx_n=$((hx_n + 1))
     sleep 0.1 || sleep 1
   done </dev/null >/dev/null 2>&1
-  exec tail -c "+$2" -f -- "$1"
 }
-"""
-
-# $1 and $2: files to follow, from bytes $3 and $4 on. Ends with its input, that is with the link. By KILL: mksh's own
-# handler swallows a TERM that comes before the child has become tail, and a tail that is left holds the stream open.
-_FOLLOW_BOTH = (
-    _TAIL
-    + r"""
-hx_tail "$1" "$3" 2>/dev/null & a=$!
-hx_tail "$2" "$4" >&2 2>/dev/null & b=$!
-cat >/dev/null
-exec 2>/dev/null
-kill -KILL $a $b
+umask 077
 """
 )
 
-# $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane.
-# Ends by itself when the job has ended, or with its input.
+# $1 and $2: files to follow, from bytes $3 and $4 on; $5 state directory. Ends with its input, that is with the link,
+# or when the limiter has ended the readers. By KILL: mksh's own handler swallows a TERM that comes before the child has
+# become tail, and a tail that is left holds the stream open.
+_FOLLOW_BOTH = (
+    _AWAIT
+    + r"""
+hx_root=$5
+hx_await "$1"; hx_await "$2"
+[ -r "$1" ] && [ -r "$2" ] || exit
+exec 3<"$1" 4<"$2" 5<&0 </dev/null
+if hx_reads "$1" $$ && hx_reads "$2" $$ && hx_all_from "$1" $(($3 - 1)) && hx_all_from "$2" $(($4 - 1)); then
+  tail -c "+$3" -f -- "$1" 3<&3 4<&- 5<&- 2>/dev/null & a=$!
+  tail -c "+$4" -f -- "$2" 4<&4 3<&- 5<&- >&2 2>/dev/null & b=$!
+  ( exec >/dev/null 2>&1 3<&- 4<&-; cat <&5; kill -KILL $a $b ) & c=$!
+  hx_reads "$1" $a; hx_reads "$2" $b
+  hx_read "$1" $$; hx_read "$2" $$
+  exec 3<&- 4<&- 5<&- >/dev/null 2>&1
+  wait $a $b
+  kill -KILL $c
+  hx_read "$1" $a; hx_read "$2" $b
+else
+  hx_read "$1" $$; hx_read "$2" $$
+fi
+"""
+)
+
+# $1 file, $2 first byte, $3 job, $4 state directory, $5 tmux socket, $6 pane. Ends by itself when the job has ended,
+# with its input, or when the limiter has ended the reader.
 _FOLLOW_JOB = (
     "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
     + jobshell.WATCH
-    + _TAIL
+    + _AWAIT
     + r"""
-exec 3<&0 </dev/null
-hx_tail "$1" "$2" 3<&- 2>/dev/null & hx_tail=$!
-( exec >/dev/null 2>&1; cat <&3; kill -KILL $hx_tail $$ ) & hx_guard=$!
-until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done 2>/dev/null
-exec 2>/dev/null
-kill -KILL "$hx_guard" "$hx_tail"
+exec 4<&0 </dev/null
+hx_await "$1"
+[ -r "$1" ] || exit
+exec 3<"$1"
+if hx_reads "$1" $$ && hx_all_from "$1" $(($2 - 1)); then
+  tail -c "+$2" -f -- "$1" 3<&3 4<&- 2>/dev/null & hx_tail=$!
+  ( exec >/dev/null 2>&1 3<&-; cat <&4; kill -KILL $hx_tail ) & hx_input=$!
+  ( exec >/dev/null 2>&1 3<&- 4<&-
+    until hx_wait "$3" 3600 "$5" "$6"; [ $? != 8 ]; do :; done
+    kill -KILL $hx_tail ) & hx_end=$!
+  hx_reads "$1" $hx_tail
+  hx_read "$1" $$
+  exec 3<&- 4<&- >/dev/null 2>&1
+  wait $hx_tail
+  kill -KILL $hx_input $hx_end
+  hx_read "$1" $hx_tail
+else
+  hx_read "$1" $$
+fi
 """
 )
 
 
+STREAMS = ("out", "err")
 FOREVER = 10 * 365 * 86400.0
 LOOK_FOR = 300.0
 """Seconds of silence after which it is looked whether a job, whose end we are told of, is still there."""
@@ -112,38 +144,80 @@ class JobFollower:
     # -- while run() waits
 
     async def during(
-        self, job_id: str, reply: Callable[[], Awaitable[Reply]], callbacks: Callbacks, delivered: list[int]
+        self,
+        job_id: str,
+        reply: Callable[[], Awaitable[Reply]],
+        callbacks: Callbacks,
+        delivered: list[int],
+        received: tuple[HeadTail, HeadTail],
     ) -> Reply:
         """Wait for ``reply`` and call back with output meanwhile; ``delivered`` counts it for each stream.
 
+        ``received`` keeps what came.
+
         Raises:
             CallbackError: the callback raised.
+            OutputDropped: bytes that a callback has not had were dropped.
         """
-        try:
-            process = await self._transport.open_process(self._both(job_id, delivered))
-        except (ConnectError, UnsupportedOperation):
-            return await reply()  # no second channel: everything is delivered at the end
-        failures: list[CallbackError] = []
-        lost: ConnectionLost | None = None
-        async with process, anyio.create_task_group() as tasks:
-            for number, receive in enumerate((process.receive, process.receive_stderr)):
-                tasks.start_soon(
-                    self._pass_on, receive, callbacks[number], delivered, number, failures, tasks.cancel_scope
-                )
+        problems: list[Exception] = []
+        result: Reply | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._deliver_live, job_id, callbacks, delivered, received, problems, tasks.cancel_scope)
             try:
                 result = await reply()
             except ConnectionLost as error:  # out of the task group as itself
-                lost = error
+                problems.append(error)
             tasks.cancel_scope.cancel()
-        if failures:
-            raise failures[0]
-        if lost is not None:
-            raise lost
+        if problems:
+            raise problems[0]
+        assert result is not None
         return result
 
-    def _both(self, job_id: str, delivered: list[int]) -> list[str]:
-        out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
-        return ["sh", "-c", _FOLLOW_BOTH, "sh", out, err, str(delivered[0] + 1), str(delivered[1] + 1)]
+    async def _deliver_live(
+        self,
+        job_id: str,
+        callbacks: Callbacks,
+        delivered: list[int],
+        received: tuple[HeadTail, HeadTail],
+        problems: list[Exception],
+        scope: anyio.CancelScope,
+    ) -> None:
+        """Call back with the output as it comes; ``scope`` is cancelled after a problem."""
+        out, err = (self._store.path(job_id, suffix) for suffix in STREAMS)
+        try:
+            while True:
+                first = map(str, (delivered[0] + 1, delivered[1] + 1))
+                argv = ["sh", "-c", _FOLLOW_BOTH, "sh", out, err, *first, self._store.root]
+                async with await self._transport.open_process(argv) as process, anyio.create_task_group() as tasks:
+                    for number, stream in enumerate((process.receive, process.receive_stderr)):
+                        receive = partial(_receive, stream, received[number])
+                        tasks.start_soon(self._pass_on, receive, callbacks[number], delivered, number, problems, scope)
+                if not await self._pass_gaps(job_id, callbacks, delivered):
+                    return
+        except (OutputDropped, CallbackError) as error:
+            problems.append(error)
+            scope.cancel()
+        except (ConnectError, ConnectionLost, UnsupportedOperation):
+            return  # no second channel: everything is delivered at the end
+
+    async def _pass_gaps(self, job_id: str, callbacks: Callbacks, delivered: list[int]) -> bool:
+        """After the end of the readers: see what was not kept. False when all was.
+
+        Raises:
+            OutputDropped: bytes are missing that a callback must not miss. It got all that comes before.
+        """
+        found = False
+        for number, suffix in enumerate(STREAMS):
+            gap = await joboutput.read_gap(self._shell, self._store.path(job_id, suffix))
+            if gap.size and gap.end > delivered[number]:
+                found = True
+                view = callbacks[number]
+                if isinstance(view, LiveView):
+                    view.skipped(gap.end - delivered[number])
+                    delivered[number] = gap.end
+                else:
+                    await self._deliver_kept(view, job_id, number, None, delivered)
+        return found
 
     @staticmethod
     async def _pass_on(
@@ -151,7 +225,7 @@ class JobFollower:
         callback: OutputCallback,
         delivered: list[int],
         number: int,
-        failures: list[CallbackError],
+        failures: list[Exception],
         scope: anyio.CancelScope,
     ) -> None:
         if isinstance(callback, LiveView):
@@ -171,16 +245,31 @@ class JobFollower:
         """Call back with what has not been delivered yet; the job has ended."""
         if callbacks is None:
             return
-        failures: list[CallbackError] = []
-        for number, suffix in enumerate(("out", "err")):
+        for number, suffix in enumerate(STREAMS):
             whole = (reply.stdout, reply.stderr)[number] if reply else None
             view = callbacks[number]
             if isinstance(view, LiveView) and (whole is None or len(whole) > joboutput.INLINE):
                 await self._pass_over(view, job_id, suffix, delivered, number)
-            async for data in self._rest(job_id, suffix, whole, delivered[number]):
-                delivered[number] += len(data)
-                if not call_back(callbacks[number], data, failures):
-                    raise failures[0]
+            await self._deliver_kept(view, job_id, number, whole, delivered)
+
+    async def _deliver_kept(
+        self, callback: OutputCallback, job_id: str, number: int, whole: bytes | None, delivered: list[int]
+    ) -> None:
+        """Call back with what is kept of one stream, from what has been delivered on; a view skips what is missing."""
+        failures: list[Exception] = []
+        while True:
+            try:
+                async for data in self._rest(job_id, STREAMS[number], whole, delivered[number]):
+                    delivered[number] += len(data)
+                    if not call_back(callback, data, failures):
+                        raise failures[0]
+            except OutputDropped as error:
+                if not isinstance(callback, LiveView):
+                    raise
+                callback.skipped(error.end - error.start)
+                delivered[number] = error.end
+            else:
+                return
 
     async def _pass_over(self, view: LiveView, job_id: str, suffix: str, delivered: list[int], number: int) -> None:
         """Let the view go on near the end of what is kept."""
@@ -194,7 +283,7 @@ class JobFollower:
             if whole[start:]:
                 yield whole[start:]
             return
-        async for data in joboutput.read_range(self._transport, self._shell, self._store.path(job_id, suffix), start):
+        async for data in joboutput.read_kept(self._transport, self._shell, self._store.path(job_id, suffix), start):
             yield data
 
     # -- follow()
@@ -204,16 +293,47 @@ class JobFollower:
         kept = await self._table.find(job_id)
         live = kept.job.status is Status.RUNNING
         if kept.record.kind == "pane" and not await self.has_streams(job_id):
-            async for data in self._follow_pane(kept, PaneLog(kept.record), offset, live=live):
+            log, end = log_of(kept), offset
+            async for data in self._follow_pane(kept, log, offset, live=live):
+                end += len(data)
                 yield data
+            await self._check_end(kept, log, end, live=live)
             return
         position = 0
-        for suffix in ("out", "err"):
+        for suffix in STREAMS:
             path, start = self._store.path(job_id, suffix), max(0, offset - position)
-            async for data in self._follow_file(path, start, kept.record if live and suffix == "out" else None):
-                start += len(data)
-                yield data
+            try:
+                async for data in self._follow_file(path, start, kept.record if live and suffix == "out" else None):
+                    start += len(data)
+                    yield data
+            except OutputDropped as gap:
+                raise self.dropped(job_id, position + gap.start, position + gap.end) from None
             position += await self._size(path)
+
+    async def _check_end(self, kept: KeptJob, log: PaneLog, end: int, *, live: bool) -> None:
+        """See whether the log held the job's output up to its end, of which ``end`` bytes were had or passed over."""
+        if log.ended or (await self._table.find(kept.job.job_id) if live else kept).job.ended is None:
+            return
+        size = await self._recorded_size(kept)
+        if not size or end < size:
+            raise OutputDropped(lacks_end(end), start=end, end=max(end, size), target=self._transport.target)
+
+    async def _recorded_size(self, kept: KeptJob) -> int:
+        """How long a job's output was, where its harness saw that the log was too short for it; else 0."""
+        path = shlex.quote(self._store.path(kept.job.job_id, "size"))
+        text = (await self._shell.call(f"cat {path} 2>/dev/null")).text.strip()
+        return int(text) if text.isdecimal() else 0
+
+    def dropped(self, job_id: str, start: int, end: int) -> OutputDropped:
+        """The error about bytes of a job's output that are missing."""
+        return OutputDropped(
+            f"bytes {start} to {end} of the output of job {job_id} were dropped:"
+            " it was more than job_log_limit before it was read",
+            start=start,
+            end=end,
+            target=self._transport.target,
+            hint=f"'harness jobs wait {job_id}' shows what was kept, and its exit code",
+        )
 
     async def has_streams(self, job_id: str) -> bool:
         """True when the job's streams are kept as files of their own."""
@@ -229,7 +349,7 @@ class JobFollower:
             async for data in self._live(path, start, live):
                 start += len(data)
                 yield data
-        async for data in joboutput.read_range(self._transport, self._shell, path, start):
+        async for data in joboutput.read_kept(self._transport, self._shell, path, start):
             yield data
 
     async def _live(self, path: str, start: int, record: JobRecord) -> AsyncGenerator[bytes]:
@@ -371,10 +491,19 @@ class JobFollower:
         """Head and tail of what a pane's job has written so far; nothing where its log cannot be read."""
         if not self.can_read(kept.record):
             return PaneOutput(Kept(), whole=True)
-        log, output = PaneLog(kept.record), HeadTail(limit)
+        log, output = log_of(kept), HeadTail(limit)
         async for data in self._follow_pane(kept, log, 0, live=False):
             output.feed(data)
-        return PaneOutput(output.kept(), whole=log.ended or kept.job.ended is None)
+        found = output.kept()
+        if log.ended or kept.job.ended is None:
+            return PaneOutput(found, whole=True)
+        size = await self._recorded_size(kept) or found.size + 1  # nobody counted: one byte at least
+        return PaneOutput(replace(found, size=max(found.size, size)), whole=False, end=found.size)
+
+
+def log_of(kept: KeptJob) -> PaneLog:
+    """The part of a pane's log that is the job's."""
+    return PaneLog(kept.record, without_end=kept.job.status is Status.UNKNOWN)
 
 
 def is_here(host: str) -> bool:
@@ -395,12 +524,19 @@ def _ignore(data: bytes) -> None:
     pass
 
 
+async def _receive(receive: Callable[[], Awaitable[bytes]], received: HeadTail) -> bytes:
+    """The next bytes, which are kept too."""
+    data = await receive()
+    received.feed(data)
+    return data
+
+
 async def show(
     receive: Callable[[], Awaitable[bytes]],
     view: LiveView,
     delivered: list[int],
     number: int,
-    failures: list[CallbackError],
+    failures: list[Exception],
 ) -> None:
     """Show what comes, until nothing more does; what the view raises is kept, and ends it."""
     stream = ViewedStream(view, delivered, number)
@@ -424,7 +560,7 @@ def _failure(error: Exception) -> CallbackError:
     return failure
 
 
-def call_back(callback: OutputCallback, data: bytes, failures: list[CallbackError]) -> bool:
+def call_back(callback: OutputCallback, data: bytes, failures: list[Exception]) -> bool:
     """Call the caller's function; what it raises is kept, to be raised where the caller waits."""
     try:
         callback(data)

@@ -3,44 +3,119 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
-from harness.errors import ConnectError, UnsupportedOperation
+from harness.errors import ConnectError, OutputDropped, UnsupportedOperation
 from harness.results import OutputPart
 from harness.transport import Process, Transport
 
+from .log_limit import GAP, READER
 from .shell import HeldShell, Reply
 
-__all__ = ["HeadTail", "JobOutput", "Kept", "cut", "parse_output", "read_output", "read_range"]
+__all__ = [
+    "Gap",
+    "HeadTail",
+    "JobOutput",
+    "Kept",
+    "cut",
+    "parse_output",
+    "read_gap",
+    "read_kept",
+    "read_output",
+    "read_range",
+    "split_gap",
+]
 
 INLINE = 256 * 1024
 """More than this goes over a channel of its own, so that it does not hold up the held shell."""
 
-_PART = r"""
+# hx_part FILE LIMIT: "SIZE HEAD TAIL" in a line, the bytes 0..HEAD and TAIL..SIZE, and in a line the gap as it is then.
+_PART = (
+    GAP
+    + r"""
 hx_part() {
   hx_s=$(($({ wc -c <"$1"; } 2>/dev/null || echo 0)))
-  printf '%s\n' "$hx_s"
-  if [ "$hx_s" -eq 0 ]; then
-    :
-  elif [ "$hx_s" -le "$2" ]; then
-    head -c "$hx_s" -- "$1"
-  else
-    head -c $(($2 - $2 / 2)) -- "$1"
-    tail -c "+$((hx_s - $2 / 2 + 1))" -- "$1" | head -c $(($2 / 2))
+  hx_gap "$1"
+  hx_h=$hx_s hx_t=$hx_s
+  if [ "$hx_lost" -gt 0 ] || [ "$hx_s" -gt "$2" ]; then
+    hx_h=$(($2 - $2 / 2)) hx_g=$((hx_hole + hx_lost))
+    if [ "$hx_lost" -gt 0 ]; then
+      [ "$hx_g" -le "$hx_s" ] || hx_g=$hx_s
+      [ $((hx_s - hx_g)) -ge $(($2 / 2)) ] || hx_h=$(($2 - hx_s + hx_g))
+      [ "$hx_h" -le "$hx_hole" ] || hx_h=$hx_hole
+    fi
+    hx_t=$((hx_s - $2 + hx_h))
+    [ "$hx_t" -ge "$hx_g" ] || hx_t=$hx_g
   fi
+  printf '%s %s %s\n' "$hx_s" "$hx_h" "$hx_t"
+  [ "$hx_h" -eq 0 ] || head -c "$hx_h" -- "$1"
+  [ "$hx_t" -ge "$hx_s" ] || tail -c "+$((hx_t + 1))" -- "$1" | head -c $((hx_s - hx_t))
+  hx_gap "$1"
+  printf '\n%s %s\n' "$hx_hole" "$hx_lost"
 }
 """
+)
+
+# The bytes of FILE from START on, LIMIT at most, and in a line the gap as it is then.
+_BLOCK = f"""{GAP}
+tail -c "+$((START_ + 1))" -- FILE_ | head -c LIMIT_
+hx_gap FILE_
+printf '\\n%s %s\\n' "$hx_hole" "$hx_lost"
+"""
+
+# $1 FILE, $2 START, $3 the state directory, $4 the gap that is known: nothing is read when there is another one by now.
+_READ_ON = (
+    READER
+    + r"""
+hx_root=$3
+umask 077
+exec 3<"$1" 2>/dev/null
+hx_reads "$1" $$ || exit
+hx_gap "$1"
+if [ "$hx_hole $hx_lost" = "$4" ]; then
+  tail -c "+$(($2 + 1))" -- "$1" 3<&3 & hx_tail=$!
+  hx_reads "$1" "$hx_tail"
+  exec 3<&-
+  wait "$hx_tail"
+  hx_read "$1" "$hx_tail"
+fi
+hx_read "$1" $$
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The bytes of a stream that were not kept; of size 0 when all were."""
+
+    start: int = 0
+    size: int = 0
+
+    @property
+    def end(self) -> int:
+        """The byte after the last one that is missing."""
+        return self.start + self.size
+
+    def before(self, data: bytes, start: int) -> bytes:
+        """Of bytes that were read from ``start`` on, those that precede the gap and are certain."""
+        return data if not self.size or start >= self.end else data[: max(0, self.start - start)]
+
+    def after(self, data: bytes, start: int) -> bytes:
+        """The same of those that follow the gap."""
+        return data[max(0, self.end - start) :] if self.size else data
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is had of one stream, and its true size in bytes."""
+    """What is had of one stream, and its true size in bytes; ``gap`` is what the target does not have of it."""
 
     data: bytes = b""
     size: int = 0
+    gap: Gap = Gap()
 
     @property
     def omitted(self) -> int:
@@ -104,7 +179,7 @@ class HeadTail:
 
 
 def output_script(out: str, err: str, limit: int) -> str:
-    """A script that writes, on each stream, the size of the kept one in a line, then its head and tail."""
+    """A script that writes, on each stream, head and tail of the kept one; :func:`parse_output` reads that."""
     return f"{_PART}\nhx_part {shlex.quote(out)} {limit}\nhx_part {shlex.quote(err)} {limit} >&2"
 
 
@@ -114,8 +189,23 @@ def parse_output(reply: Reply) -> JobOutput:
 
 
 def _kept(text: bytes) -> Kept:
-    size, _, data = text.partition(b"\n")
-    return Kept(data, int(size)) if size.isdigit() else Kept()
+    line, _, rest = text.partition(b"\n")
+    data, gap = split_gap(rest)
+    words = line.split()
+    if len(words) != 3 or gap is None:
+        return Kept()
+    size, head, tail = map(int, words)
+    kept = gap.before(data[:head], 0) + gap.after(data[head:], tail)
+    return Kept(kept, max(size, gap.end), gap)
+
+
+def split_gap(text: bytes) -> tuple[bytes, Gap | None]:
+    """Take the last line, which tells of the gap, from what a script wrote; None where it is not there."""
+    data, _, line = text[:-1].rpartition(b"\n")
+    words = line.split()
+    if not text.endswith(b"\n") or len(words) != 2 or not all(map(bytes.isdigit, words)):
+        return b"", None
+    return data, Gap(*map(int, words))
 
 
 async def read_output(transport: Transport, shell: HeldShell, out: str, err: str, limit: int) -> JobOutput:
@@ -126,6 +216,62 @@ async def read_output(transport: Transport, shell: HeldShell, out: str, err: str
         except (ConnectError, UnsupportedOperation):  # no second channel: take what fits into the first
             limit = INLINE
     return parse_output(await shell.call(output_script(out, err, limit)))
+
+
+async def read_kept(transport: Transport, shell: HeldShell, path: str, start: int) -> AsyncIterator[bytes]:
+    """The kept output of a job, one stream, from byte ``start`` to its present end, in pieces.
+
+    Raises:
+        OutputDropped: what comes next was not kept.
+        ConnectionLost: the link was lost on the way.
+    """
+    single = False
+    while True:
+        data, gap = await _block(shell, path, start)
+        known = gap.before(data, start)
+        if len(known) <= INLINE or single:
+            if known:
+                yield known
+            start += len(known)
+            if gap.start <= start < gap.end:
+                raise OutputDropped(f"bytes {start} to {gap.end} were not kept", start=start, end=gap.end)
+            if len(data) <= INLINE:
+                return
+            continue
+        begin = start
+        async with aclosing(_beside(transport, path, start, gap)) as pieces:
+            async for piece in pieces:
+                start += len(piece)
+                yield piece
+        single = start == begin
+
+
+async def _beside(transport: Transport, path: str, start: int, gap: Gap) -> AsyncGenerator[bytes]:
+    """Read on over a channel of its own, up to the end or the gap; nothing where there is none."""
+    root = path.rpartition("/jobs/")[0]
+    try:
+        process = await transport.open_process(
+            ["sh", "-c", _READ_ON, "sh", path, str(start), root, f"{gap.start} {gap.size}"]
+        )
+    except (ConnectError, UnsupportedOperation):
+        return
+    async with process:
+        await process.send_eof()
+        while data := gap.before(await process.receive(), start):
+            start += len(data)
+            yield data
+
+
+async def _block(shell: HeldShell, path: str, start: int) -> tuple[bytes, Gap]:
+    script = _BLOCK.replace("FILE_", shlex.quote(path)).replace("START_", str(start))
+    data, gap = split_gap((await shell.call(script.replace("LIMIT_", str(INLINE + 1)))).stdout)
+    return data, gap or Gap()
+
+
+async def read_gap(shell: HeldShell, path: str) -> Gap:
+    """What the target does not have of a stream."""
+    _, gap = split_gap((await shell.call(f"{GAP}\nhx_gap {shlex.quote(path)}\necho\necho $hx_hole $hx_lost")).stdout)
+    return gap or Gap()
 
 
 async def run_script(transport: Transport, script: str) -> Reply:

@@ -10,36 +10,44 @@ import anyio
 
 from harness.results import JobOutput, OutputPart, Status
 
-from .jobfollow import JobFollower
-from .joboutput import INLINE
+from .jobfollow import JobFollower, log_of
+from .joboutput import INLINE, split_gap
 from .jobscript import background_line
 from .jobtable import JobTable, KeptJob
-from .panelog import PaneLog
+from .log_limit import GAP
 from .shell import HeldShell
 from .state import JobStore, pane_uid
 
 __all__ = ["JobReader", "parse_parts", "parts_script", "until_more_script"]
 
-# hx_piece FILE BYTE LIMIT EXIT: the size, the byte that the part begins with, the bytes that are lost before it, a
-# newline, the part; or "gone" when the job has ended and the file is not there. Bytes $hx_hole to $hx_hole+$hx_lost
-# were not kept; a part that begins before them ends there.
-_PIECE = r"""
+# hx_piece FILE BYTE LIMIT EXIT: the size, the byte that the part begins with, the bytes that are missing before it, a
+# newline, the part, and the gap as it is then; or "gone" when the job has ended and the file is not there. A part that
+# begins before a gap ends there.
+_PIECE = (
+    GAP
+    + r"""
 hx_piece() {
   if [ -s "$4" ] && [ ! -e "$1" ]; then
     echo gone
     return
   fi
+  hx_gap "$1"
   hx_s=$(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) hx_o=$2 hx_l=$3
-  if [ "$hx_lost" -gt 0 ] && [ "$hx_s" -gt $((hx_hole + hx_lost)) ]; then
+  if [ "$hx_lost" -gt 0 ]; then
     if [ "$hx_o" -ge $((hx_hole + hx_lost)) ]; then :
     elif [ "$hx_o" -ge "$hx_hole" ]; then hx_o=$((hx_hole + hx_lost))
     elif [ $((hx_hole - hx_o)) -lt "$hx_l" ]; then hx_l=$((hx_hole - hx_o))
     fi
+    [ "$hx_o" -le "$hx_s" ] || hx_o=$hx_s
+    [ "$hx_o" -ge "$2" ] || hx_o=$2
   fi
   printf '%s %s %s\n' "$hx_s" "$hx_o" $((hx_o - $2))
   [ "$hx_s" -le "$hx_o" ] || tail -c "+$((hx_o + 1))" -- "$1" | head -c "$hx_l"
+  hx_gap "$1"
+  printf '\n%s %s\n' "$hx_hole" "$hx_lost"
 }
 """
+)
 
 _UNTIL_MORE = r"""
 hx_more() { [ $(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) -gt "$2" ]; }
@@ -67,8 +75,7 @@ class Wanted:
 def parts_script(job_id: str, wanted: Wanted) -> str:
     """A script that writes a part of each stream of a job to its own streams."""
     return (
-        f"{_PIECE}\nhx_hole=0 hx_lost=0\n"
-        f'{{ read -r hx_hole hx_lost <"$hx_jobs/{job_id}.cap"; }} 2>/dev/null || hx_hole=0 hx_lost=0\n'
+        f"{_PIECE}\n"
         f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit} "$hx_jobs/{job_id}.exit"\n'
         f'hx_piece "$hx_jobs/{job_id}.err" {wanted.stderr} {wanted.limit} "$hx_jobs/{job_id}.exit" >&2\n'
     )
@@ -80,13 +87,19 @@ def parse_parts(stdout: bytes, stderr: bytes) -> tuple[OutputPart, OutputPart]:
 
 
 def _part(text: bytes) -> OutputPart:
-    head, _, data = text.partition(b"\n")
+    head, _, rest = text.partition(b"\n")
     words = head.split()
     if words == [b"gone"]:
         return OutputPart(gone=True)
-    if len(words) != 3:
+    data, gap = split_gap(rest)
+    if len(words) != 3 or gap is None:
         return OutputPart()
     size, start, lost = (int(word) for word in words)
+    if gap.start <= start < gap.end:  # it came to be while this was read
+        data, passed = gap.after(data, start), min(gap.end, size) - start
+        start, lost = start + passed, lost + passed
+    else:
+        data = gap.before(data, start)
     if not data:
         return OutputPart(b"", min(start, size), size, lost)
     return OutputPart(data, start, max(size, start + len(data)), lost)  # it may have grown meanwhile
@@ -147,18 +160,15 @@ class JobReader:
     async def _pane(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
         """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
         data, size = bytearray(), wanted.stdout
-        log = PaneLog(kept.record)
+        log = log_of(kept)
         async for chunk in self._follower.pane_part(kept, log, wanted.stdout, live=False):
             size += len(chunk)
             data += chunk[: wanted.limit - len(data)]
-        lacking = kept.job.ended is not None and not log.ended
-        gone = lacking and not await self._follower.has_log(kept.record)
+        gone = kept.job.ended is not None and not log.ended
         return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size, gone=gone))
 
     async def _more_of_pane(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
         with anyio.move_on_after(seconds):
-            async with aclosing(
-                self._follower.pane_part(kept, PaneLog(kept.record), wanted.stdout, live=True)
-            ) as chunks:
+            async with aclosing(self._follower.pane_part(kept, log_of(kept), wanted.stdout, live=True)) as chunks:
                 async for _ in chunks:
                     return

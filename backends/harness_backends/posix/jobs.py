@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import shlex
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +13,7 @@ from functools import partial
 
 import anyio
 
+from harness.account import account_name
 from harness.backend import Jobs
 from harness.command import Command
 from harness.config import Config
@@ -21,6 +22,7 @@ from harness.errors import (
     ConnectionLost,
     HarnessError,
     NoSpace,
+    OutputDropped,
     UnsupportedOperation,
 )
 from harness.results import Job, JobOutput, ShellResult, Status
@@ -28,21 +30,24 @@ from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript
+from .end_proof import TWICE
 from .jobcancel import Cancelling
 from .jobcwd import MISSING, cwd_error
 from .jobends import JobEnds
 from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
+from .joboutput import Gap, HeadTail, Kept, cut
 from .joboutput import JobOutput as Streams
-from .joboutput import Kept, cut
 from .jobread import JobReader, Wanted
-from .jobscript import SIGNALS, Fault, Launch, Outcome
+from .jobscript import INTERRUPTING, Fault, Launch, Outcome, signal_name
 from .jobshell import PROLOGUE
 from .jobtable import JobTable, KeptJob
 from .jobuser import account_text, change_user, check_script, refusal
 from .jobwarm import MOST_ORDER, Warm, WarmShells
-from .markers import from_keyboard
-from .paneend import PaneEnding
+from .log_limit import MIN_LOG_LIMIT
+from .markers import ANSWERED, answered, from_keyboard
+from .paneend import PaneKill, type_interrupt
+from .panelog import lacks_end
 from .probe import Probe
 from .shell import HeldShell, Reply, Ticket
 from .state import JobRecord, JobStore, pane_uid, render_record
@@ -57,12 +62,9 @@ END_TIMEOUT = 5.0
 """How long the proof of an end may take beyond the graces, before the outcome is called unknown."""
 CLEAN_AFTER = 10.0
 """Short sessions, such as one ``harness run``, do not clean up."""
-GUARD_AFTER = 0.5
-"""A command that ends sooner than this is not watched for how much it writes."""
 FOLLOW_AFTER = 0.03
 """A command that ends sooner than this gets no reader of its own for ``on_output``."""
 UNWRITTEN = "it has ended, and its exit code could not be stored: the disk of the target was full"
-NO_LOG_END = "the log of its pane does not hold its end: the output may lack its end"
 LOST = (ConnectionLost, ConnectError)
 """After dispatch both mean an unknown end: the second comes from connecting again, when something was to be asked."""
 
@@ -76,6 +78,13 @@ class _Run:
     ticket: Ticket
     began: float
     delivered: list[int]
+    received: tuple[HeadTail, HeadTail]
+    """What came of its output while it ran: all that there is when the link is lost."""
+
+
+def _new_run(job_id: str, command: Command, ticket: Ticket, began: float) -> _Run:
+    received = HeadTail(command.max_output), HeadTail(command.max_output)
+    return _Run(job_id, command, ticket, began, [0, 0], received)
 
 
 class PosixJobs(Jobs):
@@ -98,7 +107,7 @@ class PosixJobs(Jobs):
         self._probe = probe
         self._warm = WarmShells(shell, store, joboutput.INLINE + 1)
         self._ran_before = False
-        self._owner = f"{_user()}@{socket.gethostname()}:{os.getpid()}"
+        self._owner = f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
         self._cancelling = Cancelling(shell, store, tasks, bound)
         self._table = JobTable(transport, shell, store, config)
@@ -141,7 +150,7 @@ class PosixJobs(Jobs):
         began = time.monotonic()
         async with self._ended_on_error(job_id):
             ticket = await self._shell.submit(jobscript.launch_line(launch), acknowledged=launch.acknowledge)
-            running = _Run(job_id, command, ticket, began, [0, 0])
+            running = _new_run(job_id, command, ticket, began)
             if command.wait:
                 return await self._finish(running)
             return await self._acknowledge(running)
@@ -155,7 +164,7 @@ class PosixJobs(Jobs):
             with anyio.CancelScope(shield=True):
                 await self._cancelling.cancel(warm.job_id, partial(self._interrupt, warm.job_id))
             raise
-        running = _Run(warm.job_id, command, warm.ticket, time.monotonic(), [0, 0])
+        running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
         async with self._ended_on_error(warm.job_id):
             await self._shell.add(warm.ticket, jobscript.fire_line(launch, warm.slot))
             try:
@@ -166,7 +175,7 @@ class PosixJobs(Jobs):
 
     async def _forget_record(self, job_id: str) -> None:
         """Remove what was written for a command that did not run, after the line that wrote it."""
-        names = " ".join(f'"$hx_jobs/{job_id}.{suffix}"' for suffix in ("cmd", "in"))
+        names = " ".join(f'"$hx_jobs/{job_id}.{suffix}"' for suffix in ("cmd", "sh", "in"))
         with suppress(HarnessError):
             (await self._shell.submit(jobscript.background_line(f"rm -f {names}"))).forget()
 
@@ -211,7 +220,7 @@ class PosixJobs(Jobs):
         if command.user is not None and self._changes_user(command):
             program = change_user(command.user, self._probe.capabilities, self._target)
             preamble = account_text(command.user) + jobscript.preamble(command.env)
-            text = f"{preamble}\n{command.command}".encode("utf-8", "surrogateescape")
+            text = f"{preamble}{command.command}".encode("utf-8", "surrogateescape")
             parts, start = (text, *parts), jobscript.start_text_as(program, len(text))
         feed = ""
         small = in_memory(parts, SMALL_STDIN)
@@ -220,7 +229,8 @@ class PosixJobs(Jobs):
         elif parts:
             await store_input(self._transport, self._store.path(job_id, "in"), *parts)
         limit = joboutput.INLINE + 1 if command.wait else 0
-        return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait)
+        log_limit = max(MIN_LOG_LIMIT, self._config.job_log_limit)
+        return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait, log_limit)
 
     def _record(self, job_id: str, command: Command) -> JobRecord:
         return JobRecord(
@@ -246,14 +256,7 @@ class PosixJobs(Jobs):
             return self._lost(run)
         self._check(jobscript.outcome(reply.exit_code), run.command)
         self._ends.expect(run.job_id, run.ticket)
-        with suppress(*LOST):
-            await self._guard(run.job_id)
         return self._result(run, Outcome(Status.RUNNING))
-
-    async def _guard(self, job_id: str) -> None:
-        """From now on the target keeps the job's streams within the limit by itself; nothing is awaited."""
-        line = jobscript.background_line(f"hx_guard {job_id} {self._config.job_log_limit}")
-        (await self._shell.submit(line)).forget()
 
     async def _finish(self, run: _Run) -> ShellResult:
         try:
@@ -266,16 +269,21 @@ class PosixJobs(Jobs):
             return await self._time_out(run)
         except LOST:
             return self._lost(run)
+        except OutputDropped as gap:
+            raise self._follower.dropped(run.job_id, gap.start, gap.end) from None
 
     async def _reply(self, run: _Run) -> Reply:
         """Wait for the end; hand the output to callbacks meanwhile, if it takes longer than a moment."""
         callbacks = callbacks_of(run.command)
-        with anyio.move_on_after(GUARD_AFTER if callbacks is None else FOLLOW_AFTER):
-            return await run.ticket.reply()
-        await self._guard(run.job_id)
         if callbacks is None:
             return await run.ticket.reply()
-        return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered)
+        with anyio.move_on_after(FOLLOW_AFTER):
+            return await run.ticket.reply()
+        try:
+            return await self._follower.during(run.job_id, run.ticket.reply, callbacks, run.delivered, run.received)
+        except OutputDropped:
+            self._ends.expect(run.job_id, run.ticket)  # it goes on
+            raise
 
     async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
         outcome = jobscript.outcome(reply.exit_code)
@@ -287,7 +295,8 @@ class PosixJobs(Jobs):
         else:
             output = Streams(cut(reply.stdout, limit), cut(reply.stderr, limit))
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, reply)
-        return self._result(run, outcome, output)
+        notices = (TWICE,) if outcome.status is Status.UNKNOWN else ()
+        return self._result(run, outcome, output, *notices)
 
     def _check(self, outcome: Outcome, command: Command) -> None:
         if outcome.fault is Fault.NOT_TAKEN:
@@ -319,8 +328,7 @@ class PosixJobs(Jobs):
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
         stdout, stderr = (output.stdout, output.stderr) if output else (Kept(), Kept())
-        if max(stdout.size, stderr.size) > self._config.job_log_limit:
-            notices = (*notices, f"more than {self._config.job_log_limit} bytes of output: the middle was not kept")
+        notices = (*notices, *_gap_notices(stdout.gap, "stdout"), *_gap_notices(stderr.gap, "stderr"))
         return ShellResult(
             command=command,
             status=outcome.status,
@@ -336,7 +344,8 @@ class PosixJobs(Jobs):
 
     def _lost(self, run: _Run) -> ShellResult:
         notice = f"the link was lost while this ran; ask for job {run.job_id} again"
-        return self._result(run, Outcome(Status.UNKNOWN), None, notice)
+        out, err = run.received
+        return self._result(run, Outcome(Status.UNKNOWN), Streams(out.kept(), err.kept()), notice)
 
     # -- ending
 
@@ -370,9 +379,7 @@ class PosixJobs(Jobs):
             ticket.forget()
 
     async def kill(self, job_id: str, signal: str = "TERM", grace: float = 2.0) -> Job:
-        name = signal.upper().removeprefix("SIG")
-        if name not in SIGNALS:
-            raise ValueError(f"{signal!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+        name = signal_name(signal)
         kept = await self._table.find(job_id)
         if kept.job.status is not Status.RUNNING:
             return kept.job
@@ -384,18 +391,21 @@ class PosixJobs(Jobs):
         return await self._table.get(job_id)
 
     async def _end_pane_job(self, kept: KeptJob, signal: str, grace: float) -> None:
-        record = kept.record
-        age = self._now() - (kept.job.started or time.time())
-        ending = PaneEnding(
-            self._shell,
-            self._store,
-            self._config.tmux_socket,
-            record,
-            pane_uid(record),
-            partial(self._follower.wait, record),
+        record, uid = kept.record, pane_uid(kept.record)
+        tmux = f"tmux -L {shlex.quote(self._config.tmux_socket)}"
+        kill = PaneKill(
+            exit_path=self._store.path(record.job_id, "exit"),
+            pane_dir=f"{self._store.root}/panes/{uid}",
+            uid=uid,
+            command=record.command,
+            age=max(0.0, self._now() - (kept.job.started or time.time())),
+            tmux="" if record.host else tmux,
         )
-        with anyio.move_on_after(grace + END_TIMEOUT):
-            await ending.end(max(0.0, age), signal, grace)
+        interrupt = signal in INTERRUPTING
+        there = self._store.log_places.get(record.host)
+        if interrupt and there is not None:
+            await type_interrupt(there.shell, tmux, uid)
+        await kill.run(self._shell, Status.INTERRUPTED, signal, grace, interrupt=interrupt)
 
     # -- kept jobs
 
@@ -412,7 +422,7 @@ class PosixJobs(Jobs):
             await self._follower.wait(kept.record, timeout)
             kept = await self._table.find(job_id)
         job = kept.job
-        output, whole = await self._kept_output(kept, max_output)
+        output, lacking = await self._kept_output(kept, max_output)
         duration = time.monotonic() - began
         if job.started is not None:
             duration = max(0.0, (self._now() if job.ended is None else job.ended) - job.started)
@@ -421,19 +431,21 @@ class PosixJobs(Jobs):
         outcome = Outcome(status, job.exit_code)
         gone = UNWRITTEN if kept.unwritten else "it is gone and left no exit code"
         notices = (gone,) if job.status is Status.UNKNOWN else ()
-        if not whole:
-            notices = (*notices, NO_LOG_END)
+        if kept.record.kind == "pane" and answered(output.stdout.data):
+            notices = (*notices, ANSWERED)
+        if lacking:
+            notices = (*notices, lacking)
         if not (output.stdout.data or self._follower.can_read(kept.record)):
             notices = (*notices, f"its output is kept where its tmux runs, {kept.record.host.partition(':')[0]}")
         result = self._shell_result(job.job_id, kept.record.command, outcome, output, duration, job.cwd, notices)
         return replace(result, pane=job.pane)
 
-    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[Streams, bool]:
-        """What is kept of a job's output, and whether that is all of it."""
+    async def _kept_output(self, kept: KeptJob, limit: int) -> tuple[Streams, str]:
+        """What is kept of a job's output, and what to say when its end is missing."""
         if kept.record.kind == "pane" and not await self._follower.has_streams(kept.job.job_id):
             output = await self._follower.pane_output(kept, limit)
-            return Streams(output.kept), output.whole
-        return await self._output(kept.job.job_id, limit), True
+            return Streams(output.kept), "" if output.whole else lacks_end(output.end)
+        return await self._output(kept.job.job_id, limit), ""
 
     async def read(self, job_id: str, stdout: int, stderr: int, limit: int, wait: float) -> JobOutput:
         return await self._reader.read(job_id, Wanted(stdout, stderr, limit), wait)
@@ -459,11 +471,9 @@ class PosixJobs(Jobs):
         return str(self._transport.target)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+def _gap_notices(gap: Gap, stream: str) -> tuple[str, ...]:
+    """What to say of bytes that the target does not have."""
+    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_limit)",) if gap.size else ()
 
 
 class NotTakenError(Exception):

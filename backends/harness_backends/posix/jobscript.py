@@ -9,7 +9,10 @@ from enum import IntEnum
 
 from harness.results import Status
 
+from .end_proof import proves_end
+
 __all__ = [
+    "INTERRUPTING",
     "SIGNALS",
     "Fault",
     "Launch",
@@ -21,6 +24,7 @@ __all__ = [
     "outcome",
     "preamble",
     "recorded",
+    "signal_name",
     "start_text",
     "start_text_as",
     "warm_line",
@@ -31,6 +35,24 @@ SIGNALS = frozenset(
     ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP", "ALRM", "ABRT", "WINCH")
 )
 """What a job may be sent."""
+INTERRUPTING = frozenset(("INT", "TERM"))
+"""Signals before which a job in a terminal gets a C-c: a shell whose program another one ends goes on."""
+
+
+NO_CODE = frozenset((Status.TIMED_OUT, Status.UNKNOWN))
+"""How a job ended whose shell's exit code says nothing of the command."""
+
+
+def signal_name(text: str) -> str:
+    """A signal as people write it, by the name that ``kill`` takes.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    name = text.upper().removeprefix("SIG")
+    if name not in SIGNALS:
+        raise ValueError(f"{text!r} is not a signal's name: use {', '.join(sorted(SIGNALS))}")
+    return name
 
 
 class Fault(IntEnum):
@@ -45,11 +67,16 @@ class Fault(IntEnum):
     """No shell took the order, or somebody asked for the job before it came and was told that it will not run."""
 
 
+ENDED_TWICE = 1007
+"""The frame code of a job of which a record of its end was there before it ended: something else wrote it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One call of ``hx_run``. ``start`` is shell text that replaces the subshell by the command: :func:`start_text`.
 
-    ``limit`` bounds the bytes of each stream in the reply frame; ``feed`` is shell text that writes ``N.in``.
+    ``limit`` bounds the bytes of each stream in the reply frame, and ``log_limit`` those that are kept of it; ``feed``
+    is shell text that writes ``N.in``.
     """
 
     job_id: str
@@ -59,12 +86,13 @@ class Launch:
     feed: str = ""
     limit: int = 0
     acknowledge: bool = False
+    log_limit: int = 1 << 28
 
 
 def launch_line(launch: Launch) -> Callable[[int], str]:
     """The line that starts a job, as a function of the reply's id."""
     words = (launch.job_id, launch.record, launch.cwd, launch.start, launch.feed, str(launch.limit))
-    rest = " ".join(map(shlex.quote, words)) + (" 1 .\n" if launch.acknowledge else " 0 .\n")
+    rest = f"{' '.join(map(shlex.quote, words))} {int(launch.acknowledge)} {launch.log_limit} .\n"
     return lambda number: f"hx_run {number} {rest}"
 
 
@@ -77,7 +105,7 @@ def warm_line(job_id: str, limit: int, slot: str, previous: str) -> Callable[[in
 def fire_line(launch: Launch, slot: str) -> str:
     """The line that gives the order to such a shell. ``launch.start`` is the order: :func:`order_text`."""
     words = (launch.job_id, launch.record, launch.start, launch.feed, slot)
-    return f"hx_fire {' '.join(map(shlex.quote, words))} .\n"
+    return f"hx_fire {' '.join(map(shlex.quote, words))} {launch.log_limit} .\n"
 
 
 def order_text(env: tuple[tuple[str, str], ...], cwd: str) -> str:
@@ -138,6 +166,8 @@ class Outcome:
 
 def outcome(code: int) -> Outcome:
     """Read the code of a reply frame of ``hx_run``."""
+    if code == ENDED_TWICE:
+        return Outcome(Status.UNKNOWN)
     if code in Fault._value2member_map_:
         return Outcome(Status.UNKNOWN, None, Fault(code))
     if code >= 3000:
@@ -147,13 +177,19 @@ def outcome(code: int) -> Outcome:
     return Outcome(Status.COMPLETED, code)
 
 
-def recorded(text: str) -> Outcome | None:
-    """Read the content of ``N.exit``; None while it is not whole."""
+def recorded(text: str, proof: str = "") -> Outcome | None:
+    """Read the content of ``N.exit``; None while it is not whole.
+
+    Args:
+        proof: what the job's record holds. That a command completed needs the secret that belongs to it.
+    """
     words = text.split()
-    if not text.endswith("\n") or not words or not words[0].isdecimal():
+    if not text.endswith("\n") or not words or not words[0].lstrip("-").isdecimal():
         return None
     try:
         status = Status(words[1]) if len(words) > 1 else Status.COMPLETED
     except ValueError:
         status = Status.COMPLETED
-    return Outcome(status, None if status is Status.TIMED_OUT else int(words[0]))
+    if status is Status.COMPLETED and not proves_end(words[2] if len(words) > 2 else "", proof):
+        return Outcome(Status.UNKNOWN)
+    return Outcome(status, None if status in NO_CODE else int(words[0]))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import shlex
 
 from .jobend import END, SINCE
+from .log_limit import LIMITER
+from .panejobs import SETTLE
 
 __all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 
 # The shell that becomes the command. $1 job, $2 directory, $3 umask; the command sees no positional parameters.
-_CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd; set --; . "$hx_cmd"'
+_CHILD = 'umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.sh; set --; . "$hx_cmd"'
 
 # For another user, who cannot read the record: the text comes first on standard input, a regular file, $1 bytes long.
 _CHILD_OTHER = 'hx_cmd=$(dd bs="$1" count=1 2>/dev/null); umask "$2"; set --; eval "$hx_cmd"'
@@ -39,7 +41,7 @@ umask 077
 [ -e "$2/$1.in" ] && exec <"$2/$1.in"
 { command : >"$2/$1.err"; } 2>/dev/null || exit 95
 exec 2>"$2/$1.err" >"$2/$1.out"
-umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.cmd
+umask "$3"; HARNESS_JOB=$1; export HARNESS_JOB; hx_cmd=$2/$1.sh
 unset hx_nl hx_line hx_to
 set --
 . "$hx_cmd"
@@ -103,23 +105,29 @@ hx_reply() {
 }
 """
 
-# hx_run ID JOB RECORD CWD START FEED LIMIT ACK . : the dot proves that the line came whole. The record is written here,
-# so that whatever follows in the held shell finds it. Where printf is a program (pdksh), print is a builtin. Who asked
-# for the job before its line came made N.void, then found the record empty: one of the two is seen by the other.
+# hx_run ID JOB RECORD CWD START FEED LIMIT ACK LOG . : the dot proves that the line came whole. LOG limits its log.
+# The record is written here, so that whatever follows in the held shell finds it, and what follows its first line, the
+# command, beside it: so the shell that reads it counts the lines as the command's author does. Where printf is a
+# program (pdksh), print is a builtin. Who asked for the job before its line came made N.void, then found the record
+# empty: one of the two is seen by the other.
 _RUN = r"""
 case $(command -v printf) in
   /*) hx_put() { print -rn -- "$1"; } ;;
   *) hx_put() { printf '%s' "$1"; } ;;
 esac
+hx_nl="
+"
+hx_store() { hx_put "$2" >"$hx_jobs/$1.cmd" && hx_put "${2#*"$hx_nl"}" >"$hx_jobs/$1.sh"; }
 hx_run() {
-  [ "$#" = 9 ] && [ "$9" = . ] || return 0
+  [ "$#" = 10 ] && [ "${10}" = . ] || return 0
   jobs >/dev/null 2>&1
   umask 077
   hx_code=0
-  { hx_put "$3" >"$hx_jobs/$2.cmd" && eval "$6"; } 2>/dev/null || hx_code=1004
+  { hx_store "$2" "$3" && eval "$6"; } 2>/dev/null || hx_code=1004
   [ ! -e "$hx_jobs/$2.void" ] || hx_code=1006
   umask "$hx_umask"
   hx_work "$@" </dev/null &
+  [ "$hx_code" != 0 ] || hx_limit "$2" "$9"
 }
 hx_enter() {
   [ -n "$1" ] || return 0
@@ -148,7 +156,7 @@ hx_work() {
 }
 hx_refuse() {
   trap '' HUP TERM PIPE
-  rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.in" "$hx_out" "$hx_err"
+  rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.sh" "$hx_jobs/$2.in" "$hx_out" "$hx_err"
   [ "$8" = 0 ] || hx_reply "-$1" "$hx_code" 0 /dev/null /dev/null
   hx_reply "$1" "$hx_code" 0 /dev/null /dev/null
 }
@@ -171,16 +179,21 @@ hx_note() {
 hx_finish() {
   hx_why=
   [ -e "$hx_jobs/$2.why" ] && read -r hx_why <"$hx_jobs/$2.why"
+  [ ! -s "$hx_jobs/$2.exit" ] || hx_why=unknown
   printf '%s\n' "$hx_code${hx_why:+ $hx_why}" >"$hx_jobs/$2.exit"
-  case $hx_why in timed_out) hx_code=$((hx_code + 2000)) ;; interrupted) hx_code=$((hx_code + 3000)) ;; esac
+  case $hx_why in
+    timed_out) hx_code=$((hx_code + 2000)) ;;
+    interrupted) hx_code=$((hx_code + 3000)) ;;
+    unknown) hx_code=1007 ;;
+  esac
   hx_reply "$1" "$hx_code" "$3" "$hx_out" "$hx_err"
 }
 """
 
 # hx_warm ID JOB LIMIT SLOT PREVIOUS . : start a shell for a job that is yet to come; it has an idle keeper and costs
-# nothing until then. hx_fire JOB RECORD ORDER FEED SLOT . : the order, written where nothing can make us wait. The two
-# slots take turns, and a slot is free again when the job before has taken its order. The keeper is told to end by the
-# shell that it keeps, and that by the end of the FIFO, when the held shell ends in whatever way.
+# nothing until then. hx_fire JOB RECORD ORDER FEED SLOT LOG . : the order, written where nothing can make us wait.
+# The two slots take turns, and a slot is free again when the job before has taken its order. The keeper is told to end
+# by the shell that it keeps, and that by the end of the FIFO, when the held shell ends in whatever way.
 _WARM = r"""
 hx_warm_a= hx_warm_b=
 hx_warm() {
@@ -215,7 +228,7 @@ hx_expect() {
   if [ -e "$hx_out" ]; then
     hx_finish "$1" "$2" "$3"
   else
-    rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.pid" "$hx_jobs/$2.in" "$hx_jobs/$2.why" "$hx_err"
+    rm -f "$hx_jobs/$2.cmd" "$hx_jobs/$2.sh" "$hx_jobs/$2.pid" "$hx_jobs/$2.in" "$hx_jobs/$2.why" "$hx_err"
     case $hx_code in
       95) hx_decline "$1" 1004 ;;
       97) hx_decline "$1" 1001 ;;
@@ -227,16 +240,17 @@ hx_expect() {
 }
 hx_decline() { hx_reply "$1" "$2" 0 /dev/null /dev/null; }
 hx_fire() {
-  [ "$#" = 6 ] && [ "$6" = . ] || return 0
+  [ "$#" = 7 ] && [ "$7" = . ] || return 0
   umask 077
   hx_order=$3
-  { hx_put "$2" >"$hx_jobs/$1.cmd" && eval "$4"; } 2>/dev/null || hx_order='exit 95'
+  { hx_store "$1" "$2" && eval "$4"; } 2>/dev/null || hx_order='exit 95'
   [ ! -e "$hx_jobs/$1.void" ] || hx_order='exit 96'
   umask "$hx_umask"
   case $5 in
     a) [ "$hx_warm_a" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&8 ;;
     *) [ "$hx_warm_b" != "$1" ] || printf '%s %s #\n' "$1" "$hx_order" >&4 ;;
   esac
+  hx_limit "$1" "$6"
 }
 """
 
@@ -295,12 +309,13 @@ hx_going() {
 # hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
 # hx_unwritten JOB: it has ended, and the disk was full: N.exit is there and stays empty.
 _WATCH = r"""
+hx_living='#{?pane_dead,dead,#{@harness_uid}}'
 hx_pane() {
   [ -p "$hx_root/panes/$1/alive" ] || return 1
   [ -e "$hx_root/panes/$1/pid" ] || return 0
   hx_shell=
   { read -r hx_shell <"$hx_root/panes/$1/pid"; } 2>/dev/null
-  kill -0 "$hx_shell" 2>/dev/null
+  hx_lives "$hx_shell"
 }
 hx_unwritten() {
   [ -e "$hx_jobs/$1.exit" ] || return 1
@@ -312,8 +327,12 @@ hx_gone() {
   if [ -s "$hx_jobs/$1.pid" ]; then
     ! hx_going "$1"
   else
-    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] && ! hx_pane "$3" &&
-      ! tmux -L "$2" list-panes -a -F '#{@harness_uid}' </dev/null 2>/dev/null | grep -qxF -e "$3"
+    [ -n "$3" ] && [ $((hx_left % 25)) = 1 ] || return 1
+    hx_socket=$2
+    hx_holders
+    hx_conclude "" "$1"
+    [ ! -s "$hx_jobs/$1.exit" ] || return 0
+    ! hx_pane "$3" && ! tmux -L "$2" list-panes -a -F "$hx_living" </dev/null 2>/dev/null | grep -qxF -e "$3"
   fi
 }
 hx_wait() {
@@ -332,32 +351,7 @@ hx_wait() {
 }
 """
 
-# hx_guard JOB LIMIT: keep a stream that outgrows LIMIT bytes from filling the disk, without touching who writes it: the
-# middle of the file becomes a hole, or all of it where holes cannot be punched. N.cap says so. Looks more often at a
-# stream that grows fast.
-_GUARD = r"""
-hx_guard() {
-  hx_pause=0.5 hx_calm=0
-  while [ ! -s "$hx_jobs/$1.exit" ] && hx_going "$1" && kill -0 $$; do
-    hx_largest=0
-    for hx_f in "$hx_jobs/$1.out" "$hx_jobs/$1.err"; do
-      set -- "$1" "$2" $(ls -ln -- "$hx_f")
-      [ "${7:-0}" -gt "$hx_largest" ] && hx_largest=$7
-      [ "${7:-0}" -le "$2" ] || hx_trim "$1" "$2" "$hx_f" "$7"
-    done
-    if [ "$hx_largest" -gt $(($2 / 16)) ]; then hx_pause=0.5 hx_calm=0; else hx_calm=$((hx_calm + 1)); fi
-    [ "$hx_calm" -lt 20 ] || hx_pause=5
-    hx_nap "$hx_pause"
-  done
-}
-hx_trim() {
-  hx_len=$(($4 - $2))
-  (umask 077; printf '%s %s\n' $(($2 / 2)) "$hx_len" >"$hx_jobs/$1.cap")
-  fallocate -p -o $(($2 / 2)) -l "$hx_len" "$3" </dev/null >/dev/null 2>&1 || : >"$3"
-}
-"""
-
-WATCH = SINCE + _PROCESS + _WATCH + END
+WATCH = SINCE + _PROCESS + SETTLE + _WATCH + END
 """The functions ``hx_wait`` and ``hx_end``, which need ``hx_jobs`` and ``hx_boot``."""
 
 STILL_RUNNING, GONE, NOT_ENDED = 8, 9, 7
@@ -377,7 +371,7 @@ PROLOGUE = "".join(
         _WARM,
         _BACK,
         WATCH,
-        _GUARD,
+        LIMITER,
     )
 )
 """For :meth:`HeldShell.define`, after :data:`state.PROLOGUE`."""

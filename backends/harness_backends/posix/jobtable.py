@@ -60,7 +60,7 @@ hx_panes() {
     hx_pane "${hx_f##*/}" && printf 'pane %s\n' "${hx_f##*/}"
   done
   command -v tmux >/dev/null 2>&1 || return 0
-  tmux -L "$hx_socket" list-panes -a -F 'pane #{@harness_uid} #{pane_id} #{pane_pid}' </dev/null 2>/dev/null
+  tmux -L "$hx_socket" list-panes -a -F "pane $hx_living" </dev/null 2>/dev/null
 }
 hx_times() {
   xargs stat -c 'time %n %Y' 2>/dev/null || xargs stat -f 'time %N %m' 2>/dev/null
@@ -99,11 +99,12 @@ def list_script(socket: str, job_id: str | None = None) -> str:
     if job_id is not None:
         names = f"hx_names={job_id}.cmd\n"
         show = f"printf 'record %s\\n' {job_id}.cmd; head -c {SHOWN_BYTES} {job_id}.cmd | sed 's/^/ /'"
+        settle = f"hx_holders\nhx_conclude '' {job_id}\n"
         times = f"ls {job_id}.cmd {job_id}.exit 2>/dev/null | hx_times"
-        return f"{head}{VOID.format(job_id)}{names}hx_each\nhx_panes\n{times}\n{show}\n"
+        return f"{head}{VOID.format(job_id)}{names}{settle}hx_each\nhx_panes\n{times}\n{show}\n"
     names = 'hx_names=$(ls | sed -n "s/^[0-9][0-9]*\\.cmd\\$/&/p")\n'
     times = "ls | sed -n '/^[0-9]*\\.\\(cmd\\|exit\\)$/p' | hx_times"
-    return f'{head}{names}hx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
+    return f'{head}{names}hx_conclude_all\nhx_each\nhx_panes\n{times}\nprintf "%s\\n" $hx_names | xargs {_RECORDS}\n'
 
 
 def parse_table(text: str) -> list[KeptJob]:
@@ -139,7 +140,7 @@ class _Table:
                 name, _, seconds = rest.rpartition(" ")
                 self.times[name] = float(seconds) if seconds.isdecimal() else 0.0
             case "pane":
-                self.panes.add(rest.split()[0])
+                self.panes.update(rest.split()[:1])  # an operator's own pane has no name of ours
 
     def jobs(self) -> list[KeptJob]:
         found = []
@@ -151,9 +152,10 @@ class _Table:
         return found
 
     def _job(self, job_id: str, words: list[str], record: JobRecord) -> Job:
-        outcome = recorded(" ".join(words[1:]) + "\n") if words[:1] == ["ended"] else None
+        outcome = recorded(" ".join(words[1:]) + "\n", record.proof) if words[:1] == ["ended"] else None
         started = record.started if record.started is not None else self.times.get(f"{job_id}.cmd")
-        ended = self.times.get(f"{job_id}.exit") if outcome else None
+        known = outcome is not None and outcome.status is not Status.UNKNOWN
+        ended = self.times.get(f"{job_id}.exit") if known else None
         return Job(
             job_id=job_id,
             command=record.command,

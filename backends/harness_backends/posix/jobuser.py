@@ -51,11 +51,12 @@ def check_script(program: tuple[str, ...]) -> str:
 
 def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
     """What to raise when the change of user was refused."""
+    accounts = "root" if user == "root" else f"root or {user}"
     reason = (said.strip().splitlines() or ["it was refused"])[-1]
     return UnsupportedOperation(
         f"cannot run as {user}: {reason}",
         target=target,
-        hint=f"check the name, and allow it without a password (NOPASSWD in sudoers), or connect as root or {user}",
+        hint=f"check the name, and allow it without a password (NOPASSWD in sudoers), or connect as {accounts}",
     )
 
 

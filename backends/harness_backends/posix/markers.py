@@ -3,25 +3,26 @@
 The shell in a pane writes OSC 133 sequences that carry the pane's nonce and the job's id; people never see them, the
 pane's log and the control-mode stream carry them. A marker with another nonce is data::
 
-    ESC ] 133 ; C ; NONCE ; ID BEL          the command of job ID starts
-    ESC ] 133 ; O ; NONCE ; ID BEL          its output is over, and how it ended follows: fish writes in between
-    ESC ] 133 ; D ; CODE ; NONCE ; ID BEL   it ended with this exit code (ID 0: a command that an operator typed);
-                                            zsh and dash give what ``return`` was given, also -1 or 1000
-    ESC ] 133 ; A ; NONCE ; ID BEL          the shell shows its prompt; ID is the last job
-    ESC ] 133 ; P ; NONCE BEL               the shell shows its continuation prompt
-    ESC ] 133 ; W ; NONCE ; DIRECTORY BEL   the working directory, just before an end
-    ESC ] 133 ; X ; CODE ; NONCE BEL        the shell itself ended; a new one follows
+    ESC ] 133 ; C ; NONCE ; ID BEL                    the command of job ID starts; with ``;x`` after the ID: soon
+    ESC ] 133 ; O ; NONCE ; ID ; SECRET BEL           its output is over; how it ended follows: fish writes in between
+    ESC ] 133 ; D ; CODE ; NONCE ; ID ; SECRET BEL    it ended with this exit code (ID 0: a command that an operator
+                                                      typed); zsh and dash give what ``return`` was given, -1 or 1000
+    ESC ] 133 ; A ; NONCE ; ID BEL                    the shell shows its prompt; ID is the last job
+    ESC ] 133 ; P ; NONCE BEL                         the shell shows its continuation prompt
+    ESC ] 133 ; W ; NONCE ; TEXT BEL                  a fact: the working directory just before an end, and others
+    ESC ] 133 ; X ; CODE ; NONCE BEL                  the shell itself ended; a new one follows
+
+The secret proves that the shell itself wrote the mark: see :mod:`end_proof`. Nested shells have none.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["JobOutput", "Mark", "MarkerScanner", "NewlineUnmapper", "extract_output", "from_keyboard", "unmap_newlines"]
+__all__ = ["ANSWERED", "Mark", "MarkerScanner", "NewlineUnmapper", "answered", "from_keyboard"]
 
 Kind = Literal["start", "over", "end", "prompt", "continue", "cwd", "exit"]
 
@@ -49,6 +50,11 @@ class Mark:
     code: int | None = None
     text: str = ""
     nonce: str = ""
+    secret: str = ""
+    soon: bool = False
+    """A start that is announced: what comes before the next one is not the command's."""
+    raw: bytes = field(default=b"", compare=False)
+    """What stood in the stream, for a mark that proves to be a program's output."""
 
 
 class MarkerScanner:
@@ -57,8 +63,9 @@ class MarkerScanner:
     def __init__(self, *nonces: str) -> None:
         secret = b"(?:" + b"|".join(re.escape(nonce.encode()) for nonce in nonces) + b")"
         forms = (
-            rb"(?P<job>[CAO]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})",
-            rb"(?P<end>D);(?P<end_code>-?\d{1,10});(?P<end_nonce>%b);(?P<end_id>\d{1,18})",
+            rb"(?P<job>[CAO]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})(?:;(?P<job_secret>[0-9a-z]{0,64}))?",
+            rb"(?P<end>D);(?P<end_code>-?\d{1,10});(?P<end_nonce>%b);(?P<end_id>\d{1,18})"
+            rb"(?:;(?P<end_secret>[0-9a-z]{0,64}))?",
             rb"(?P<more>P);(?P<more_nonce>%b)",
             rb"(?P<told>W);(?P<told_nonce>%b);(?P<told_text>[^\x00-\x1f\x7f]{0,4096})",
             rb"(?P<exit>X);(?P<exit_code>-?\d{1,10});(?P<exit_nonce>%b)",
@@ -92,13 +99,17 @@ class MarkerScanner:
 def _mark(match: re.Match[bytes]) -> Mark:
     groups = match.groupdict()
     form = next(name for name in ("job", "end", "more", "told", "exit") if groups[name])
-    code = groups.get(f"{form}_code")
+    code, kind = groups.get(f"{form}_code"), _KINDS[groups[form]]
+    last = (groups.get(f"{form}_secret") or b"").decode()
     return Mark(
-        _KINDS[groups[form]],
+        kind,
         job=int(groups.get(f"{form}_id") or 0),
         code=None if code is None else int(code),
         text=(groups.get(f"{form}_text") or b"").decode("utf-8", "surrogateescape"),
         nonce=groups[f"{form}_nonce"].decode(),
+        secret="" if kind == "start" else last,
+        soon=kind == "start" and last == "x",
+        raw=match[0],
     )
 
 
@@ -136,46 +147,19 @@ class NewlineUnmapper:
         return carry
 
 
-def unmap_newlines(data: bytes) -> bytes:
-    """``\\r\\n`` → ``\\n`` in a whole output."""
-    return data.replace(b"\r\n", b"\n")
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutput:
-    """A job's part of a log: its bytes (newlines unmapped), whether it started and ended there, and how."""
-
-    data: bytes
-    started: bool
-    ended: bool
-    exit_code: int | None = None
-
-
-def extract_output(chunks: Iterable[bytes], nonce: str, job: int) -> JobOutput:
-    """Find one job's output in a pane's log, given from any point before the job's start.
-
-    Marks of other jobs inside it are dropped: a program that prints an old log prints old marks.
-    """
-    scanner = MarkerScanner(nonce)
-    out = bytearray()
-    started = over = False
-    for chunk in chunks:
-        for piece in scanner.feed(chunk):
-            if isinstance(piece, bytes):
-                if started and not over:
-                    out += piece
-            elif piece.job == job and piece.kind == "over":
-                over = True
-            elif piece.job == job and piece.kind == "start":
-                started = True
-                out.clear()  # the mark comes twice; a shell that traces its commands writes between the two
-            elif piece.job == job and piece.kind == "end":
-                return JobOutput(unmap_newlines(bytes(out)), started, True, piece.code)
-    if started and not over:
-        out += scanner.flush()
-    return JobOutput(unmap_newlines(bytes(out)), started, False)
-
-
 def from_keyboard(code: int | None, output: bytes) -> bool:
     """Whether a C-c in the terminal seems to have ended a command: by its exit code, and by the echo of the key."""
     return code == 128 + signal.SIGINT and b"^C" in output[-_ECHO_WITHIN:]
+
+
+ANSWERED = "a program asked the terminal a question, and the terminal's answer stands in the output"
+_QUESTION = re.compile(rb"\x1b(?:\[[?>=]?[\d;]*(?:[cnqt]|\$p)|\]\d+;(?:\d+;)?\?|P[+$]q)")
+_ANSWER = re.compile(rb"\^\[(?:\[[?>=]?[\d;]*(?:[Rcnt]|\$y)|\]\d+;|P)")
+
+
+def answered(output: bytes) -> bool:
+    """Whether a program asked the terminal something (where the cursor is, what it can) and the answer was echoed."""
+    if b"^[" not in output:
+        return False
+    question = _QUESTION.search(output)
+    return question is not None and _ANSWER.search(output, question.end()) is not None

@@ -19,18 +19,19 @@ _TOOLS = (
 # One "key=value" line each. A feature that only some versions of a program have is listed as "program option". Programs
 # are what takes time here, and after them every write, which wakes the reader: few of either.
 SCRIPT = rf"""
-hx_entry=$(getent passwd "$hx_uid" 2>/dev/null) || hx_entry=$(
+hx_entry=$(getent passwd "$hx_uid" 2>/dev/null | hx_lines 1)
+[ -n "$hx_entry" ] || hx_entry=$(
   while IFS= read -r line; do
     case $line in *:*:"$hx_uid":*) printf '%s\n' "$line"; break ;; esac
   done </etc/passwd 2>/dev/null
 )
 hx_user=${{hx_entry%%:*}}
-[ -n "$hx_user" ] || hx_user=$(id -un)
+[ -n "$hx_user" ] || hx_user=$(id -un | hx_lines 1)
 hx_version=
-command -v tmux >/dev/null && hx_version=$(tmux -V)
-hx_uname=$(uname -snrm)
+command -v tmux >/dev/null && hx_version=$(tmux -V | hx_lines 1)
+hx_uname=$(uname -snrm | hx_lines 1)
 printf 'user=%s\nuid=%s\nhome=%s\nenv_shell=%s\npasswd=%s\ntmux=%s\nuname=%s\nclock=%s\n' "$hx_user" "$hx_uid" "$HOME" \
-  "$SHELL" "$hx_entry" "$hx_version" "$hx_uname" "$(date +%s.%N)"
+  "$SHELL" "$hx_entry" "$hx_version" "$hx_uname" "$(date +%s.%N | hx_lines 1)"
 [ "$hx_launcher" != env ] || printf 'tool=env --default-signal=env\n'
 for tool in {_TOOLS}; do
   command -v "$tool" >/dev/null && printf 'tool=%s ' "$tool" && command -v "$tool"

@@ -28,10 +28,21 @@ CLOSE_TIMEOUT = 1.0
 EXIT_TIMEOUT = 0.1
 LAST_WORDS_TIMEOUT = 0.5
 LAST_WORDS = 400
+MAX_REPLY_BYTES = 1 << 30
+"""What one reply may take in memory; a program on the target that prints without end is ended with its shell."""
 
 # hx_call ID SCRIPT: run SCRIPT in a subshell and frame its two streams. hx_take and hx_give let background work of the
 # same shell write frames of its own without mixing; see jobs.
+#
+# Where sh is bash, functions that the account exports come with the environment. A function never has the name of a
+# special builtin in sh, so unset is what it says; the other words are asked for here once.
+WORDS = (
+    "awk cat cd chmod command cp dd df du echo env fallocate false find flock getent grep head hostname id jobs kill "
+    "ln ls mkdir mkfifo mktemp mv od perl printf ps pwd read readlink rm rmdir sed setsid sh sleep sort stat stty sudo "
+    "tail tee test timeout tmux touch tr true tty type umask uname uniq wait wc xargs"
+)
 PROLOGUE = """
+\\unset -f {words} 2>/dev/null
 hx_nonce={nonce}
 hx_lc=${{LC_ALL-unset}}
 hx_locale() {{ if [ "$hx_lc" = unset ]; then unset LC_ALL; else LC_ALL=$hx_lc; fi; }}
@@ -40,7 +51,7 @@ hx_give() {{ :; }}
 hx_call() {{
   hx_take
   printf '\\n%s %s\\n' "$hx_nonce" "$1"
-  ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null 3<&- 4<&- 5<&- 7<&- 8<&- 9<&-
+  ( LC_ALL=C; export LC_ALL; eval "$2" ) </dev/null 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
   set -- "$1" "$?"
   printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2"
   printf '\\n%s %s %s\\n' "$hx_nonce" "$1" "$2" >&2
@@ -87,6 +98,11 @@ class FrameReader:
             if len(fields) == 2:
                 frames.append((fields[0], fields[1], body))
         return frames
+
+    @property
+    def size(self) -> int:
+        """Bytes after the last whole frame."""
+        return len(self._buffer)
 
     @property
     def rest(self) -> bytes:
@@ -137,6 +153,11 @@ class _Channel:
             while data := await receive():
                 for number, code, body in reader.feed(data):
                     self._deliver(number, code, body, stream)
+                if reader.size > MAX_REPLY_BYTES:
+                    self._words = b"a program on the target prints without end"
+                    self.lose()
+                    await self.process.aclose()
+                    return
             if stream == "stderr":
                 self._words = reader.rest
                 self._said.set()
@@ -261,6 +282,7 @@ class HeldShell:
         self._numbers = 0
         self._prologue: deque[str] = deque()
         self._former: list[tuple[str, str, str]] = []
+        self._closed = False
 
     def define(self, source: str) -> None:
         """Shell functions that every life of the held shell starts with. Call it before the first :meth:`call`."""
@@ -326,6 +348,8 @@ class HeldShell:
 
     async def _open(self) -> _Channel:
         async with self._opening:
+            if self._closed:
+                raise ConnectionLost("the connection was closed here", target=self.transport.target)
             if self._channel is not None and not self._channel.alive:
                 await self._give_up(self._channel)
             channel = self._channel or await self._begin()
@@ -338,7 +362,7 @@ class HeldShell:
         channel = self._channel = _Channel(process, os.urandom(12).hex(), self.transport.target)
         self._tasks.start_soon(channel.pump, process.receive, "stdout")
         self._tasks.start_soon(channel.pump, process.receive_stderr, "stderr")
-        prologue = PROLOGUE.format(nonce=channel.nonce) + "\n".join(self._prologue) + "\n"
+        prologue = PROLOGUE.format(nonce=channel.nonce, words=WORDS) + "\n".join(self._prologue) + "\n"
         with anyio.CancelScope(shield=True):
             await self._send(channel, prologue.encode())
             channel.who = await self._ask(channel, WHO)
@@ -368,7 +392,8 @@ class HeldShell:
         await channel.process.aclose()
 
     async def aclose(self) -> None:
-        """Let the shell end by itself, so that background jobs of it live on; bounded."""
+        """Let the shell end by itself, so that background jobs of it live on; bounded. It is not opened again."""
+        self._closed = True
         channel, self._channel = self._channel, None
         if channel is None:
             return

@@ -3,7 +3,8 @@
 Layout below the root (0700, ours)::
 
     jobs/N.cmd    the record and the command's text; created empty to claim the id N
-    jobs/N.exit   "CODE [STATUS]", once the job has ended
+    jobs/N.sh     the command's text alone, which the shell reads
+    jobs/N.exit   "CODE [STATUS [SECRET]]", once the job has ended
     jobs/N.void   somebody asked for the job before it was recorded, and was told that it will not run
     jobs/N.*      streams and process group of jobs without a terminal
     panes/        the logs of panes
@@ -50,7 +51,12 @@ RELEASE_TIMEOUT = 1.0
 # Runs in every life of the held shell. hx_root stays empty, with the reason in hx_why, when there is no safe place.
 PROLOGUE = r"""
 hx_umask=$(umask)
-hx_uid=$(id -u </dev/null)
+# COUNT: so many lines of a program, which may be another one: a flood ends with them.
+hx_lines() {
+  hx_left=$1
+  while [ "$hx_left" -gt 0 ] && IFS= read -r hx_line; do printf '%s\n' "$hx_line"; hx_left=$((hx_left - 1)); done
+}
+hx_uid=$(id -u </dev/null | hx_lines 1)
 hx_boot=
 { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
 hx_root=
@@ -59,7 +65,7 @@ hx_private() {
   if [ -L "$1" ]; then hx_why="link $1"; return 1; fi
   if [ ! -e "$1" ]; then (umask 077; mkdir -p -- "$1") </dev/null 2>/dev/null || return 2; fi
   if [ ! -d "$1" ]; then hx_why="file $1"; return 1; fi
-  set -- "$1" $(LC_ALL=C ls -ldn -- "$1" </dev/null 2>/dev/null)
+  set -- "$1" $(LC_ALL=C ls -ldn -- "$1" </dev/null 2>/dev/null | hx_lines 1)
   if [ "$4" != "$hx_uid" ]; then hx_why="owner $1"; return 1; fi
   case $2 in
     drwx------*) ;;
@@ -70,7 +76,7 @@ hx_private() {
 }
 # One program instead of three, where all is as it should be.
 hx_kept() {
-  set -- $(cd "$hx_root" && LC_ALL=C ls -ldn -- jobs panes run </dev/null 2>/dev/null)
+  set -- $(cd "$hx_root" && LC_ALL=C ls -ldn -- jobs panes run </dev/null 2>/dev/null | hx_lines 3)
   [ "$#" = 27 ] && [ "$3 ${12} ${21}" = "$hx_uid $hx_uid $hx_uid" ] || return 1
   case "$1 ${10} ${19}" in "drwx------"*" drwx------"*" drwx------"*) ;; *) return 1 ;; esac
   [ -w "$hx_root/jobs" ] && [ -w "$hx_root/panes" ] && [ -w "$hx_root/run" ]
@@ -193,6 +199,8 @@ class JobRecord:
     host: str = ""
     """Where the log is, when tmux does not run on the target: see :attr:`LogPlace.name`."""
     helper: bool = False
+    proof: str = ""
+    """What the secret in the end mark, and in the record of the exit code, is known by."""
 
 
 def render_record(record: JobRecord, shown: str = "") -> str:
@@ -210,6 +218,7 @@ def render_record(record: JobRecord, shown: str = "") -> str:
         ("log", record.log),
         ("offset", "" if record.offset is None else str(record.offset)),
         ("nonce", record.nonce),
+        ("proof", record.proof),
         ("user", record.user),
         ("host", record.host),
         ("helper", "yes" if record.helper else ""),
@@ -253,6 +262,7 @@ def _record(fields: dict[str, str], command: str) -> JobRecord:
         log=fields.get("log", ""),
         offset=int(fields["offset"]) if fields.get("offset", "").isdecimal() else None,
         nonce=fields.get("nonce", ""),
+        proof=fields.get("proof", ""),
         user=fields.get("user", ""),
         host=fields.get("host", ""),
         helper=fields.get("helper") == "yes",
@@ -376,6 +386,15 @@ class JobStore:
     def ended(self, job_id: str) -> str:
         """Shell text that is true of a job that has ended, or was called off."""
         return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.called_off(job_id)}; }}"
+
+    async def settle(self, job_id: str, prompt: str = "") -> bool:
+        """Whether a job has ended, or is over without an exit code, which is recorded now; see :mod:`.panejobs`.
+
+        Args:
+            prompt: which shell of its pane is at its prompt: ``own`` or ``inside``; ``any``: nothing of it is left.
+        """
+        script = f"hx_conclude {shlex.quote(prompt)} {job_id}; {{ {self.ended(job_id)}; }} && echo over"
+        return bool((await self._shell.call(script)).stdout)
 
     async def claim(self) -> str:
         """A new job id, never used before and never used again.

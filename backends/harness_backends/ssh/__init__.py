@@ -12,12 +12,14 @@ from harness.target import Target
 from harness.transport import Transport
 
 from .master import MasterInfo, acquire, disconnect, list_masters, plan_master
+from .options import check_options
 
 __all__ = ["MasterInfo", "disconnect", "list_masters", "open_backend", "open_transport"]
 
 
 def open_transport(target: Target, config: Config, base: Transport | None) -> AbstractAsyncContextManager[Transport]:
     """The transport of the engine that ``config.ssh_engine`` names."""
+    check_options(config, target)
     if config.ssh_engine == "asyncssh":
         from .asyncssh_engine import open_asyncssh_transport
 

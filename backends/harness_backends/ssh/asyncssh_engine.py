@@ -15,6 +15,7 @@ import anyio
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectionLost, TargetNotFound, UnsupportedOperation
+from harness.extras import install_extra
 from harness.login import current_prompter
 from harness.target import Target
 from harness.transport import Process, Transport
@@ -32,6 +33,8 @@ __all__ = ["AsyncsshTransport", "open_asyncssh_transport"]
 
 DEFAULT_CHANNELS = 10
 CLOSE_TIMEOUT = 2.0
+SINGLE_TIMEOUT = 2.0
+"""Seconds for which a second channel is waited for where the server allows one."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,8 +98,11 @@ class AsyncsshTransport(Transport):
         """Open a channel; while the server allows no more, wait for one of ours to close, within the time limit."""
         from .asyncssh_errors import channel_refused
 
-        with anyio.move_on_after(self._config.connect_timeout):
+        single = anyio.current_time() + SINGLE_TIMEOUT
+        with anyio.move_on_after(self._config.connect_timeout) as patience:
             for delay in _pauses():
+                if self.max_channels == 1 and self._channels:  # that one is here to stay
+                    patience.deadline = min(patience.deadline, single)
                 slot = object()
                 await self._slots.acquire_on_behalf_of(slot)
                 process = await self._try_open(command, nonce, slot)
@@ -278,5 +284,5 @@ def _require_asyncssh(target: Target) -> None:
         import asyncssh  # noqa: F401  # only whether it is there
     except ImportError as error:
         raise UnsupportedOperation(
-            "the asyncssh engine is not installed", target=target, hint="pip install 'harness-ops[asyncssh]'"
+            "the asyncssh engine is not installed", target=target, hint=install_extra("asyncssh")
         ) from error

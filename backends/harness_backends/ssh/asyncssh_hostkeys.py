@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import asyncssh
 
 from harness.errors import HostKeyError
+from harness.local_directories import make_directories
 from harness.target import Target
 
 __all__ = ["DEFAULT_PORT", "HostKeys", "OfferedKey", "host_name", "judge", "refusal"]
@@ -68,7 +70,7 @@ class HostKeys:
         if not path or path == os.devnull:
             return
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            make_directories(Path(path).parent)
             with open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b") as file:
                 file.write(_separator(file.read()) + line)
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from anyio import to_thread
 
 from harness.config import Config
 from harness.errors import AuthenticationError, ConnectError
+from harness.extras import install_extra
 from harness.login import LoginQuestion, Prompter, QuestionKind
 from harness.target import Target
 
@@ -99,7 +101,7 @@ class _Client(asyncssh.SSHClient):
         self._passwords += 1
         if self._passwords > ATTEMPTS:
             return None
-        return await self._login.ask("password", "Password: ", secret=True, attempt=self._passwords)
+        return await self._login.ask("password", "Password: ", secret=True)
 
     async def kbdint_auth_requested(self) -> str | None:
         self._rounds += 1
@@ -111,7 +113,7 @@ class _Client(asyncssh.SSHClient):
         answers: list[str] = []
         for text, echo in prompts:
             kind: QuestionKind = "password" if "password" in text.lower() else "otp"
-            answer = await self._login.ask(kind, text, secret=not echo, attempt=self._rounds)
+            answer = await self._login.ask(kind, text, secret=not echo)
             if answer is None:
                 return None
             answers.append(answer)
@@ -127,13 +129,15 @@ class _Login:
         self.gave_up = False
         self._clock = clock
         self._asking: list[anyio.CancelScope] = []
+        self._asked: Counter[str] = Counter()
 
-    async def ask(self, kind: QuestionKind, text: str, *, secret: bool, attempt: int = 1) -> str | None:
+    async def ask(self, kind: QuestionKind, text: str, *, secret: bool) -> str | None:
         """Put a question to the operator, outside the time limit of the connection."""
         prompter = self.endpoint.prompter
         if prompter is None or self.gave_up:
             return None
-        question = LoginQuestion(kind, text, secret, str(self.endpoint.target), attempt)
+        self._asked[text] += 1
+        question = LoginQuestion(kind, text, secret, str(self.endpoint.target), self._asked[text])
         answer = None
         self._clock.pause()
         try:
@@ -170,9 +174,9 @@ class _Login:
 
     async def unlock(self, path: str) -> _Key | None:
         """An encrypted private key, with the operator's passphrase; None when there is none."""
-        for attempt in range(1, ATTEMPTS + 1):
+        for _ in range(ATTEMPTS):
             text = f"Enter passphrase for key '{path}': "
-            passphrase = await self.ask("passphrase", text, secret=True, attempt=attempt)
+            passphrase = await self.ask("passphrase", text, secret=True)
             if passphrase is None:
                 return None
             try:
@@ -182,7 +186,7 @@ class _Login:
                     raise AuthenticationError(
                         f"{path} cannot be unlocked without the bcrypt library",
                         target=self.endpoint.target,
-                        hint="pip install 'harness-ops[asyncssh]', or load the key into an agent",
+                        hint=f"{install_extra('asyncssh')}, or load the key into an agent",
                     ) from error
         raise AuthenticationError(f"the passphrase for {path} is wrong", target=self.endpoint.target)
 

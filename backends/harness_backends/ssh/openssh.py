@@ -19,6 +19,7 @@ from .mux import MuxConnection, MuxError, MuxGone, MuxRefused
 from .options import interactive_argv
 from .process import MuxProcess, open_pipes
 from .remote import new_nonce, remote_command
+from .sockets import count_connections
 
 __all__ = ["OpenSSHTransport"]
 
@@ -31,6 +32,15 @@ DEFAULT_CHANNELS = 9
 
 REFUSAL_PAUSES = (0.05, 0.1, 0.2, 0.4)
 """Seconds: a session that has just ended counts on the server for a moment longer."""
+
+QUEUE_TIMEOUT = 60.0
+"""Seconds for which a first session is waited for, while other processes use all of a shared connection."""
+
+QUEUE_PAUSE = (0.2, 0.8)
+"""Seconds between two attempts, by chance, so that those who wait do not ask all at once."""
+
+SINGLE_TIMEOUT = 2.0
+"""Seconds for which a second session is waited for where the server allows one: the first is here to stay."""
 
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before the attempts to log in again after the connection was lost."""
@@ -63,23 +73,30 @@ class OpenSSHTransport(Transport):
         return process
 
     async def _open(self, command: bytes, nonce: str) -> MuxProcess:
-        """Open a session; when the server opens no more of them, wait for one of ours to end."""
-        patience = anyio.current_time() + self._master.config.connect_timeout
+        """Open a session; when the server opens no more, wait for one of ours, or of another process, to end."""
+        patience = anyio.current_time() + max(self._master.config.connect_timeout, QUEUE_TIMEOUT)
         while True:
             ticket = await self._take_ticket()
             try:
                 return await self._open_patiently(command, nonce, ticket)
             except MuxRefused as error:
-                self._note_refusal(ticket, error)
+                others = not self._budget.refused(ticket)
+                if others and (anyio.current_time() > patience or not self._is_shared()):
+                    raise self._no_session(error) from error
                 if anyio.current_time() > patience:
                     raise self._all_in_use() from error
+                self._follow_budget()
+                if others:
+                    least, most = QUEUE_PAUSE
+                    await anyio.sleep(least + (most - least) * os.urandom(1)[0] / 255)
             except BaseException:
                 self._budget.give_back(ticket)
                 raise
 
     async def _take_ticket(self) -> Ticket:
+        limit = self._master.config.connect_timeout
         try:
-            return await self._budget.take(self._master.config.connect_timeout)
+            return await self._budget.take(limit if self._budget.limit > 1 else min(limit, SINGLE_TIMEOUT))
         except TimeoutError:
             raise self._all_in_use() from None
 
@@ -90,14 +107,16 @@ class OpenSSHTransport(Transport):
             hint="raise MaxSessions in the server's sshd_config, or end what runs on this connection",
         )
 
-    def _note_refusal(self, ticket: Ticket, error: MuxRefused) -> None:
-        if not self._budget.refused(ticket):
-            raise ConnectError(
-                f"the server opens no session on this connection: {error}",
-                target=self.target,
-                hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
-            ) from error
-        self._follow_budget()
+    def _is_shared(self) -> bool:
+        """Others may have sessions on this connection: someone beside our lease is connected to its master."""
+        return not self._master.private and count_connections(self._master.path) != 1
+
+    def _no_session(self, error: MuxRefused) -> ConnectError:
+        return ConnectError(
+            f"the server opens no session on this connection: {error}",
+            target=self.target,
+            hint="MaxSessions in its sshd_config is 0, or other harness processes use them all",
+        )
 
     def _follow_budget(self) -> None:
         self.max_channels: int = self._budget.limit

@@ -14,13 +14,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.config import Config
+from harness.errors import ConfigError
 from harness.target import Hop
 
 from .remote import interactive_command
 
-__all__ = ["Settings", "interactive_argv", "master_argv", "master_key", "master_name", "master_tag", "query_argv"]
+__all__ = [
+    "Settings",
+    "check_options",
+    "interactive_argv",
+    "master_argv",
+    "master_key",
+    "master_name",
+    "master_tag",
+    "query_argv",
+]
 
 NAME_LENGTH = 16
+
+_FORWARD = "run ssh -N with it beside harness"
+_SHELL = "the command belongs after 'harness run --'"
+_CONNECTION = "harness has connections of its own; control_persist says how long they are kept"
+_WITHOUT_EFFECT: Mapping[str, str] = {
+    **dict.fromkeys(("localforward", "remoteforward", "dynamicforward", "tunnel", "forwardx11"), _FORWARD),
+    **dict.fromkeys(("localcommand", "permitlocalcommand", "remotecommand", "sessiontype", "stdinnull"), _SHELL),
+    "forkafterauthentication": "harness run --no-wait leaves a command running",
+    **dict.fromkeys(("controlmaster", "controlpath", "controlpersist"), _CONNECTION),
+    "connecttimeout": "use the setting connect_timeout",
+    "serveraliveinterval": "use the setting keepalive_interval",
+    "serveralivecountmax": "use the setting keepalive_count",
+    "batchmode": "use --batch",
+    "loglevel": "-vvv shows what happens",
+    "requesttty": "harness takes a terminal where one is needed",
+}
+"""What is switched off or decided by harness, so that giving it by hand would do nothing, and what to do instead."""
+_OFF = frozenset({"no", "none", "false", "default"})
 
 # A master is a login and nothing else. LogLevel is for finding out why a login failed.
 _MASTER_ONLY = (
@@ -78,6 +106,23 @@ class Settings:
         patterns = [word for line in self.all("sendenv") for word in line.split() if not word.startswith("-")]
         names = [name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
         return [os.fsencode(f"{name}={environ[name]}") for name in names]
+
+
+def check_options(config: Config, target: object) -> None:
+    """Refuse options that would be dropped: whoever gives one expects that it works.
+
+    Args:
+        config: Its ``ssh_options`` are checked; what stands in the user's ssh configuration is not.
+        target: For the message.
+
+    Raises:
+        ConfigError: An option has no effect here.
+    """
+    for option in config.ssh_options:
+        name, *value = re.split(r"[\s=]+", option.strip(), maxsplit=1)
+        hint = _WITHOUT_EFFECT.get(name.lower())
+        if hint and "".join(value).lower() not in _OFF:
+            raise ConfigError(f"{target}: the ssh option {name} has no effect in harness", hint=hint)
 
 
 def query_argv(hop: Hop, config: Config) -> list[str]:

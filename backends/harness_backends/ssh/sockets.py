@@ -25,6 +25,7 @@ from harness.errors import ConnectError
 
 __all__ = [
     "MAX_PATH",
+    "count_connections",
     "find_sockets",
     "lock",
     "nobody_listens",
@@ -34,6 +35,9 @@ __all__ = [
     "socket_path",
     "split_name",
 ]
+
+CONNECTED = "03"
+"""The state in /proc/net/unix."""
 
 MAX_PATH = 90
 """Bytes; ssh binds a name that is 17 longer first, and the system takes 107."""
@@ -222,3 +226,14 @@ def _is_same_file(descriptor: int, name: str) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(name, follow_symlinks=False))
     except FileNotFoundError:
         return False
+
+
+def count_connections(path: str) -> int | None:
+    """How many connections the program that listens at a socket has; None where the system does not say."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
+            rows = [line.rstrip("\n").split(maxsplit=7) for line in table]
+    except OSError:
+        return None
+    names = path, f"{path}."  # ssh binds a longer name, and links this one to it
+    return sum(row[5] == CONNECTED and (row[7] == names[0] or row[7].startswith(names[1])) for row in rows if row[7:])

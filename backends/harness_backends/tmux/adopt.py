@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from .foreground import Foreground
-from .keyboard import type_text
+from .keyboard import CLEAR, type_text, unlock
 from .link import Link
 from .nested import hook_lines, probe_line, probe_line_fish
 from .pane import NestedShell, Pane
@@ -39,7 +39,7 @@ async def adopt(link: Link, pane: Pane, front: Foreground) -> bool:
     if kind is None:
         pane.pop_shell(nonce)
         return False
-    pane.shells[-1] = NestedShell(nonce, kind)
+    pane.shells[-1] = NestedShell(nonce, kind, image=front.image)
     pane.phase = "starting"  # before the last line is typed: its prompt may come with the answer
     for line in hook_lines(kind, nonce, tag=link.setup.config.prompt_tag):
         await _type_line(link, pane, line)
@@ -62,6 +62,5 @@ async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> st
 
 
 async def _type_line(link: Link, pane: Pane, line: str) -> None:
-    unlock = ("select-pane", "-t", pane.pane_id, "-e")
-    enter = ("send-keys", "-t", pane.pane_id, "Enter")
-    await link.request(unlock, ("send-keys", "-t", pane.pane_id, "C-e", "C-u"), *type_text(pane.pane_id, line), enter)
+    typed = type_text(link.setup.version, pane.pane_id, f"{CLEAR}{line}\r")
+    await link.request(unlock(pane.pane_id), *typed)

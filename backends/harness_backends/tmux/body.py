@@ -23,6 +23,11 @@ MOST_INLINE = 100_000
 """A command for another user is one argument, and an argument ends at 128 KiB on Linux."""
 
 
+BUILTIN = {"bash": "\\builtin ", "zsh": "\\builtin "}
+"""What asks for a builtin in shells where a function can have the name of any."""
+COMMAND = "\\command "
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """``run`` is the wrapper file, or None when the command's own file is read; ``stdin`` is to be uploaded."""
@@ -31,8 +36,11 @@ class Body:
     stdin: bytes | Path | None = None
 
 
-def compose(command: Command, job_id: str, store: JobStore, kind: str, target: object) -> Body:
+def compose(command: Command, job_id: str, store: JobStore, kind: str, target: object, hooks: str = "") -> Body:
     """The files that a command needs beside its own.
+
+    Args:
+        hooks: the directory of the hook files, where the pane's shell runs.
 
     Raises:
         UnsupportedOperation: the command is too long to be run as another user, or that is no user's name.
@@ -41,31 +49,53 @@ def compose(command: Command, job_id: str, store: JobStore, kind: str, target: o
     if not wrapped:
         return Body()
     quote = fish_quote if kind == "fish" else shlex.quote
-    source = f"source {quote(store.path(job_id, 'cmd'))}" if kind == "fish" else f". {quote(store.path(job_id, 'cmd'))}"
-    if kind == "zsh" and "\n" not in command.command:  # as hxone does
-        whole = f'eval "$(<{quote(store.path(job_id, "cmd"))})"'
-        source = f"if {{ [[ -o xtrace ]]; }} 2>/dev/null; then {source}; else {whole}; fi"
+    source = _source(kind, whole="\n" not in command.command, path=quote(store.path(job_id, "sh")))
     inner = _as_user(command, quote, target) if command.user else source
+    if command.tty is False:
+        inner = _apart(store.path(job_id, "cmd"), hooks, inner if command.user else "", kind, quote)
     redirect = _redirections(command, job_id, store, quote)
-    text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect)
+    text = _fish(command, inner, redirect) if kind == "fish" else _posix(command, inner, redirect, kind)
     return Body(text, command.stdin or None)
 
 
+def _source(kind: str, *, whole: bool, path: str) -> str:
+    """Text that marks the beginning of the output and reads the command's own file.
+
+    ``hxF`` names it (bash: ``hxei`` reads it), or, for a shell with a trace, the one with its record, which has that
+    mark itself. The command sees the exit status of the one before it.
+    """
+    if kind == "fish":
+        return f"hxc\nbuiltin source {path}"
+    status = "{ hxg && :; } 2>/dev/null\n"
+    if kind == "bash":
+        return f'{status}\\builtin eval "$hxei"'
+    if kind != "zsh":
+        return f'{status}\\. "$hxF"'
+    by_name = "hxev='\\builtin . \"$hxF\"'"
+    if whole:  # as hxone does
+        by_name = f'if {{ [[ -o xtrace ]]; }} 2>/dev/null; then {by_name}; else hxev=$(<"$hxF"); fi'
+    return f'{by_name}\n{status}\\builtin eval "$hxev"'
+
+
 def _redirections(command: Command, job_id: str, store: JobStore, quote: Callable[[str], str]) -> str:
-    parts = []
-    if command.stdin is not None:
-        parts.append(f" <{quote(store.path(job_id, 'in')) if command.stdin else '/dev/null'}")
-    if command.tty is False:
-        parts.append(f" >{quote(store.path(job_id, 'out'))} 2>{quote(store.path(job_id, 'err'))}")
-    return "".join(parts)
+    if command.stdin is None:
+        return ""
+    return f" <{quote(store.path(job_id, 'in')) if command.stdin else '/dev/null'}"
 
 
-def _posix(command: Command, inner: str, redirect: str) -> str:
-    start = "hxc\n" if command.cwd or command.user else ""
+def _apart(record: str, hooks: str, program: str, kind: str, quote: Callable[[str], str]) -> str:
+    """Text that runs the command in a fresh ``sh`` with streams of its own; no word of the pane's shell means else."""
+    run = "command sh" if kind == "fish" else "\\command sh"
+    return f"{run} {quote(f'{hooks}/apart.sh')} {quote(record.removesuffix('.cmd'))} {program}".rstrip()
+
+
+def _posix(command: Command, inner: str, redirect: str, kind: str) -> str:
+    start = "hxc\n" if command.user or command.tty is False else ""
     if not command.cwd and not command.env:
         return f"{start}{{ {inner}\n}}{redirect}\n"
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in command.env)
-    return f"{start}(\n{_enter(command.cwd)}{exports}{inner}\n){redirect}\n"
+    export = f"{BUILTIN.get(kind, chr(92))}export"
+    exports = "".join(f"{export} {name}={shlex.quote(value)}\n" for name, value in command.env)
+    return f"{start}(\n{_enter(command.cwd, kind)}{exports}{inner}\n){redirect}\n"
 
 
 def _directory(cwd: str, quote: Callable[[str], str]) -> str:
@@ -74,32 +104,39 @@ def _directory(cwd: str, quote: Callable[[str], str]) -> str:
     return quote(cwd if cwd.startswith("/") else f"./{cwd}")  # no shell looks for that in CDPATH, or takes it for "-"
 
 
-def _enter(cwd: str | None) -> str:
-    """Text that tells whether the directory was entered, with a mark and, for those who see none, in a file."""
+def _enter(cwd: str | None, kind: str) -> str:
+    """Text that tells whether the directory was entered, with a mark and, for those who see none, in a file.
+
+    Whatever ``cd`` does there, the directory must be the one that was meant in the end.
+    """
     if not cwd:
         return ""
-    place = _directory(cwd, shlex.quote)
+    place, look = _directory(cwd, shlex.quote), "[[ {} ]]" if kind in BUILTIN else "[ {} ]"
+    meant = place if place.startswith(("/", '"', "'/")) else f'"$hxo"/{place}'
+    there, is_directory, exists = (look.format(test) for test in (f"{meant} -ef .", f"-d {place}", f"-e {place}"))
     return (
-        f'if cd -- {place}; then {{ hxm "W;$hxn;in=0"; }} 2>/dev/null\n'
-        f"else hxz={NOT_ENTERED}; [ -d {place} ] || hxz={NOT_A_DIRECTORY}; [ -e {place} ] || hxz={MISSING}\n"
-        'hxp "in=$hxz" >|"$hxdir/$hxi.why"; hxm "W;$hxn;in=$hxz"; exit 1; fi\n'
+        f"{{ hxo=$PWD; {BUILTIN.get(kind, COMMAND)}cd -- {place}; }} >/dev/null 2>&1\n"
+        f'if {there}; then {{ hxm "W;$hxn;in=0"; }} 2>/dev/null\n'
+        f"else hxz={NOT_ENTERED}; {is_directory} || hxz={NOT_A_DIRECTORY}; {exists} || hxz={MISSING}\n"
+        f'hxwrite "in=$hxz;$hxS" "$hxdir/$hxi.why"; hxm "W;$hxn;in=$hxz;$hxS"; {BUILTIN.get(kind, chr(92))}exit 1; fi\n'
     )
 
 
 def _fish(command: Command, inner: str, redirect: str) -> str:
-    start = "hxc\n" if command.cwd or command.user else ""
+    start = "hxc\n" if command.user or command.tty is False else ""
     exports = "".join(f"set -lx {name} {fish_quote(value)}\n" for name, value in command.env)
     if not command.cwd:
         return f"{start}begin\n{exports}{inner}\nend{redirect}\n"
     place = _directory(command.cwd, fish_quote)
     enter = (
-        f'if cd -- {place}\nhxm "W;$hxn;in=0"\n{inner}\n'
+        f'if builtin cd -- {place}\nhxm "W;$hxn;in=0"\n{inner}\n'
         f"else\nset -g hxz {NOT_ENTERED}\ntest -d {place}; or set -g hxz {NOT_A_DIRECTORY}\n"
         f"test -e {place}; or set -g hxz {MISSING}\n"
-        'echo in=$hxz >$hxdir/$hxi.why\nhxm "W;$hxn;in=$hxz"\nhxst 1\nend\n'
+        'builtin echo "in=$hxz;$hxS" >$hxdir/$hxi.why\nhxm "W;$hxn;in=$hxz;$hxS"\nhxst 1\nend\n'
     )
     return (
-        f"{start}set -g hxpwd $PWD\nbegin\n{exports}{enter}set -g hxz $status\nend{redirect}\ncd -- $hxpwd\nhxst $hxz\n"
+        f"{start}set -g hxpwd $PWD\nbegin\n{exports}{enter}set -g hxz $status\nend{redirect}\n"
+        "builtin cd -- $hxpwd\nhxst $hxz\n"
     )
 
 
@@ -117,6 +154,7 @@ def _as_user(command: Command, quote: Callable[[str], str], target: object) -> s
         )
     keep = f" --preserve-env={','.join(name for name, _ in command.env)}" if command.env else ""
     change = (
+        "\\unset -f command id runuser su sudo 2>/dev/null\n"
         f'if [ "$(id -u)" != 0 ]; then exec sudo -n{keep} -u {user} -- sh -c "$1"\n'
         f'elif command -v runuser >/dev/null; then exec runuser -u {user} -- sh -c "$1"\n'
         f'else exec su -s /bin/sh -c "$1" -- {user}; fi'

@@ -6,34 +6,33 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
 
 from harness.errors import HarnessError
 from harness.results import Status
 
-from ..posix.jobprocesses import PaneProcesses, goes_on, signal_job
+from ..posix.paneend import KILL_GRACE, PaneJobEnd, PaneKill
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .job import PaneJob
+from .keyboard import INTERRUPT, type_text, unlock
 from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
 
-__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended"]
+__all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended", "no_answer"]
 
 START_GRACE = 0.5
-INTERRUPT_GRACE = 1.0
-AGAIN_AFTER = 0.3
-YOUNG = 3.0
-"""Seconds. A job of less may still be at its first program."""
 TERM_GRACE = 2.0
-KILL_GRACE = 3.0
-END_TIMEOUT = 10.0
+END_TIMEOUT = 7.0 + KILL_GRACE
 """How long the end of a command is waited for."""
-LOOK_AGAIN = 0.1
+STREAM_LAG = 1.0
+"""How long the output may be behind the target's proof of an end."""
 SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows in the command did not run"
+NO_PROOF = "it was told to stop, and is not proved gone"
+BEHIND = "it has ended; the end of its output had not arrived yet: harness jobs wait {} has what was kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,69 +43,88 @@ class Ending:
     shell: HeldShell
     store: JobStore
 
-    async def end(self, pane: Pane, job: PaneJob, status: Status, session: int, signal: str, grace: float) -> None:
-        """Have a job end with ``status``, or as unknown where its end and death are not proved."""
+    async def end(
+        self, pane: Pane, job: PaneJob, status: Status, signal: str, grace: float, *, interrupt: bool = True
+    ) -> None:
+        """Have a job end with ``status``, or as unknown where its end and death are not proved.
+
+        Raises:
+            ConnectionLost: the link was lost meanwhile.
+        """
         job.ending = status
         await _started(job)
-        young = time.monotonic() - job.began < YOUNG
-        where = PaneProcesses(session, f"{self.link.setup.pane_dir(pane.uid)}/pid", 0.0, _nested(pane, job))
-        with suppress(HarnessError):  # a C-c may end the parents of what is in a session of its own
-            where = await self._signal(where, job, "0")
-        await self._interrupt(pane)
-        await _ended(job, AGAIN_AFTER if young else INTERRUPT_GRACE)
-        if young and not job.done.is_set():  # a shell that is just starting a program loses it now and then
+        setup = self.link.setup
+        nested = job.nonce != pane.shells[0].nonce
+        kill = PaneKill(
+            exit_path=self.store.path(job.job_id, "exit"),
+            pane_dir=setup.pane_dir(pane.uid),
+            uid=pane.uid,
+            command=job.command.command,
+            age=time.monotonic() - job.began,
+            tmux="" if setup.here else setup.tmux,
+            nested=_nested(pane, job),
+        )
+        if setup.here and interrupt:
             await self._interrupt(pane)
-            await _ended(job, INTERRUPT_GRACE)
-        for name, seconds in ((signal, grace), ("KILL", KILL_GRACE)):
-            stop = not job.done.is_set() and (name == "KILL" or goes_on(job.command.command))
-            if stop:
-                job.notices.append(SHELL_ENDED)
-            where = await self._signal(where, job, name, end_shell=stop)
-            if await self._gone(where, job, seconds):
-                break
-        await self._conclude(where, job, status)
+        problem: HarnessError | None = None
+        async with anyio.create_task_group() as tasks:
+            if nested:  # its shell may be on another machine, and keeps no record
+                tasks.start_soon(self._record_end, job, status)
+            try:
+                end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt)
+            except HarnessError as error:  # out of the task group as itself
+                problem = error
+            tasks.cancel_scope.cancel()
+        if problem is not None:
+            raise problem
+        await self._conclude(job, status, end)
 
     async def _interrupt(self, pane: Pane) -> None:
-        await self.link.request(("select-pane", "-t", pane.pane_id, "-e"), ("send-keys", "-t", pane.pane_id, "C-c"))
+        typed = type_text(self.link.setup.version, pane.pane_id, INTERRUPT)
+        await self.link.request(unlock(pane.pane_id), *typed)
 
-    async def _signal(self, where: PaneProcesses, job: PaneJob, name: str, *, end_shell: bool = False) -> PaneProcesses:
-        return await signal_job(self.shell, replace(where, age=time.monotonic() - job.began), name, end_shell=end_shell)
+    async def _record_end(self, job: PaneJob, status: Status) -> None:
+        await job.done.wait()
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        code = 128 if job.exit_code is None else job.exit_code
+        with suppress(HarnessError):
+            await self.shell.call(f"umask 077\necho {code} {status} >{path}.new && mv -f {path}.new {path}")
 
-    async def _gone(self, where: PaneProcesses, job: PaneJob, seconds: float) -> bool:
-        with anyio.move_on_after(seconds):
+    @staticmethod
+    async def _conclude(job: PaneJob, status: Status, end: PaneJobEnd) -> None:
+        if end.stopped:
+            job.notices.append(SHELL_ENDED)
+        with anyio.move_on_after(STREAM_LAG if end.before or end.gone else 0):
             await job.done.wait()
-            while (await self._signal(where, job, "0")).known:  # noqa: ASYNC110  # it cannot signal us
-                await anyio.sleep(LOOK_AGAIN)
-            return True
-        return False
-
-    async def _conclude(self, where: PaneProcesses, job: PaneJob, status: Status) -> None:
-        if job.done.is_set() and not (await self._signal(where, job, "0")).known:
-            await self._record(job, status)
+        if end.before:  # by itself: its own end is to come, unless nobody saw it
+            job.ending = None
+            if end.outcome is not None and end.outcome.status is Status.UNKNOWN:
+                job.finish(Status.UNKNOWN)
+            return
+        code = end.outcome.exit_code if end.outcome is not None else None
+        if end.gone:
+            if not job.done.is_set():
+                job.notices.append(BEHIND.format(job.job_id))
+            job.finish(status, code)
             job.status = status
             job.exit_code = job.exit_code if status is Status.INTERRUPTED else None
         else:
-            job.notices.append("it was told to stop, and is not proved gone")
+            job.notices.append(NO_PROOF)
             job.finish(Status.UNKNOWN)
             job.status = Status.UNKNOWN
 
-    async def _record(self, job: PaneJob, status: Status) -> None:
-        """The shell's record holds a code alone, or that the shell ended; other harnesses are to learn why it did."""
-        path = shlex.quote(self.store.path(job.job_id, "exit"))
-        code = 128 if job.exit_code is None else job.exit_code
-        await self.shell.call(f"umask 077\necho {code} {status} >{path}.new && mv -f {path}.new {path}")
+
+async def end_unless_ended(pane: Pane, job: PaneJob, end: Callable[[], Awaitable[None]]) -> None:
+    """End it, perhaps long after that was asked for; the target does nothing when it has a record of its end."""
+    if not (job.done.is_set() or pane.gone):
+        await end()
 
 
-async def end_unless_ended(
-    pane: Pane, job: PaneJob, ended: Callable[[PaneJob], Awaitable[bool]], end: Callable[[], Awaitable[None]]
-) -> None:
-    """End it, perhaps long after that was asked for: a C-c might meet the command of another harness.
-
-    ``ended`` tells whether the target has a record of its end.
-    """
-    if job.done.is_set() or pane.gone:
-        return
-    await (job.done.wait() if await ended(job) else end())
+def no_answer(job: PaneJob, *, is_up: bool) -> str:
+    """What to say of a job whose end, or state, could not be had in time."""
+    if is_up and job.ending is not None:
+        return f"it was told to stop, and the target did not answer in time; ask for job {job.job_id} again"
+    return f"the link was lost while this ran; ask for job {job.job_id} again"
 
 
 def _nested(pane: Pane, job: PaneJob) -> int:
@@ -119,8 +137,3 @@ async def _started(job: PaneJob) -> None:
     with anyio.move_on_after(START_GRACE):
         while not (job.started or job.done.is_set()):
             await job.active.wait()
-
-
-async def _ended(job: PaneJob, timeout: float) -> None:
-    with anyio.move_on_after(timeout):
-        await job.done.wait()

@@ -30,10 +30,17 @@ else
 fi 2>/dev/null
 printf 'group=%s\n' "$group"
 printf 'modes='
-for word in $(stty -a <"$tty" 2>/dev/null | tr '\n;' '  '); do
-  case $word in -icanon | -echo) printf '%s ' "$word" ;; esac
+modes=$(stty -a <"$tty" 2>/dev/null | tr '\n;' '  ')
+for word in $modes; do
+  case $word in -icanon | -echo | -icrnl) printf '%s ' "$word" ;; esac
 done
-echo
+case $modes in *'lnext = <undef>'*) echo literal ;; *) echo ;; esac
+if [ -r "/proc/$group/environ" ]; then
+  case $(tr '\0' ' ' <"/proc/$group/environ") in *" HX_DIR="*) echo begun=1 ;; ?*) echo begun=0 ;; esac
+elif [ -r /proc/self/environ ] && [ -n "$group" ]; then
+  echo begun=0
+fi 2>/dev/null
+{ read -r line <"/proc/$group/stat" && set -- ${line##*) } && printf 'stack=%s\n' "${26}"; } 2>/dev/null
 shown= last=
 for pid in $(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [^Z] [0-9]* $group .*/\1/p"); do
   last=$pid
@@ -64,6 +71,12 @@ class Foreground:
     reading: bool = False
     raw: bool = False
     echo: bool = True
+    editing: bool = False
+    """Its terminal is in the mode in which shells edit a line; a program that asks for one key is not."""
+    begun: bool | None = None
+    """It is what the pane began with: it has not become another program (``exec``) since; None where nothing tells."""
+    stack: str = ""
+    """Where its stack begins: elsewhere when it has become another program; 0 where that is not shown."""
     last: str = ""
     """The command line of the newest other process in the foreground."""
 
@@ -87,6 +100,15 @@ class Foreground:
         """It waits for a person. A program of another user does not show what it reads: then echo off tells."""
         return self.reading or self.raw or (not self.echo and self.name in ASKERS)
 
+    @property
+    def image(self) -> str:
+        """The program that this process is; ``exec`` changes it."""
+        return f"{self.stack} {self.command}"
+
+    def is_own(self, pid: int) -> bool:
+        """It is the pane's shell of that process id, and not another program that this became."""
+        return self.group == pid and self.begun is not False
+
     def describe(self) -> str:
         """One phrase for notices."""
         command = self.last if self.is_shell and not self.wants_input and self.last else self.command
@@ -107,10 +129,13 @@ def parse(text: str) -> Foreground:
         name=fields.get("name", ""),
         command=fields.get("command", ""),
         last=fields.get("last", ""),
+        stack=fields.get("stack", ""),
         group=int(group) if group.isdecimal() else 0,
         reading=fields.get("reading") == "1",
         raw="-icanon" in modes,
         echo="-echo" not in modes,
+        editing={"-icanon", "-echo"} <= set(modes) and not {"-icrnl", "literal"}.isdisjoint(modes),
+        begun={"1": True, "0": False}.get(fields.get("begun", "")),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import anyio
 
@@ -10,10 +11,28 @@ from harness.results import ShellResult, Status
 
 from .job import PaneJob
 
-__all__ = ["held_output"]
+__all__ = ["forget_jobs", "held_output"]
+
+MAX_HELD_JOBS = 100
+MAX_HELD_BYTES = 8 << 20
+"""Output of ended commands that stays in memory. Older output is read from the target."""
 
 FIRST_MOMENT = 1.0
 """Seconds after its dispatch in which a job's output may begin again: a start mark comes twice."""
+
+
+def forget_jobs(jobs: dict[str, tuple[Any, PaneJob]]) -> None:
+    """Let go of the oldest ended jobs that are beyond the bounds; of older ones of any kind beyond their number."""
+    while len(jobs) > MAX_HELD_JOBS:
+        del jobs[next(iter(jobs))]
+    held = {job_id: job.collector.held for job_id, (_, job) in jobs.items()}
+    total = sum(held.values())
+    for job_id, size in held.items():
+        if total <= MAX_HELD_BYTES:
+            return
+        if jobs[job_id][1].done.is_set():
+            del jobs[job_id]
+            total -= size
 
 
 async def held_output(job: PaneJob, offset: int, seconds: float) -> ShellResult | None:

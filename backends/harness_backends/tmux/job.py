@@ -10,6 +10,8 @@ import anyio
 from harness.command import Command
 from harness.results import ShellResult, Status
 
+from ..posix.end_proof import imitates, proof_of
+from ..posix.markers import ANSWERED, Mark, answered
 from .output import OutputCollector
 
 __all__ = ["PaneJob", "entered"]
@@ -17,7 +19,7 @@ __all__ = ["PaneJob", "entered"]
 
 def entered(text: str) -> int | None:
     """What a command's wrapper told of its directory: ``in=NUMBER``; None when it is something else."""
-    number = text.removeprefix("in=")
+    number = text.removeprefix("in=").partition(";")[0]
     return int(number) if number != text and number.isdecimal() else None
 
 
@@ -32,8 +34,14 @@ class PaneJob:
     offset: int
     nonce: str
     collector: OutputCollector
+    secret: str = ""
+    """What proves its end; a job in a nested shell has none. Only its shell's memory holds it too."""
     began: float = field(default_factory=time.monotonic)
     started: bool = False
+    prompted: bool = False
+    """Its shell's prompt was shown, or imitated, while it ran."""
+    announced: bool = False
+    """Its output begins with its next start mark: its shell traces what leads to the command."""
     watched: bool = True
     """Its start is still being seen to, so that a missing one is no sign that a program waits for a person."""
     over: bool = False
@@ -43,6 +51,8 @@ class PaneJob:
     entered: int | None = None
     """0: its directory was entered; else why not, see :mod:`~..posix.jobcwd`. None: not known, or none was given."""
     seconds: float = 0.0
+    ended_at: float = 0.0
+    """When it ended, by the monotonic clock."""
     status: Status = Status.RUNNING
     exit_code: int | None = None
     cwd: str | None = None
@@ -50,6 +60,8 @@ class PaneJob:
     """What it is to end with: it is being ended."""
     unsent: bool = False
     """It is proved that it did not run: the link was lost first, or its id was called off."""
+    unstored: bool = False
+    """Its command could not be stored on the target, and did not run."""
     doubtful: bool = False
     """The link was lost while it was typed."""
     attention: bool = False
@@ -58,6 +70,9 @@ class PaneJob:
     active: anyio.Event = field(default_factory=anyio.Event)
     """Replaced at every piece of output; set when there is more."""
     done: anyio.Event = field(default_factory=anyio.Event)
+    reported: anyio.Event = field(default_factory=anyio.Event)
+    """The callbacks have had all of its separate streams, or one of them has failed."""
+    callback_error: Exception | None = None
 
     @property
     def number(self) -> int:
@@ -69,10 +84,38 @@ class PaneJob:
         """What the pane writes now is the job's."""
         return self.started and not self.over
 
-    def start(self) -> None:
-        """The start mark arrived. It comes twice: a shell that traces its commands writes between the two."""
-        self.started, self.over = True, False
-        self.collector.restart()
+    @property
+    def reports_streams(self) -> bool:
+        """Its streams are files, and a caller wants to have what is written to them as it arrives."""
+        command = self.command
+        return command.tty is False and (command.on_output is not None or command.on_stderr is not None)
+
+    async def all_reported(self) -> None:
+        """Wait until the callbacks have had all of its separate streams.
+
+        Raises:
+            Exception: what a callback raised.
+        """
+        if self.reports_streams:
+            await self.reported.wait()
+        if self.callback_error is not None:
+            raise self.callback_error
+
+    @property
+    def proof(self) -> str:
+        """What its record holds, to know the proof of its end by."""
+        return proof_of(self.secret)
+
+    def is_output(self, mark: Mark) -> bool:
+        """Whether its command wrote this mark, and not the shell."""
+        running = self.takes_output and not self.announced and mark.nonce == self.nonce
+        self.prompted |= running and mark.kind == "prompt"
+        return running and imitates(mark, self.number, self.proof)
+
+    def start(self, *, soon: bool = False) -> None:
+        """The start mark arrived; with ``soon`` there is another to come."""
+        self.started, self.over, self.announced = True, False, soon
+        self.collector.restart(soon=soon)
         self.touch()
 
     def feed(self, data: bytes) -> None:
@@ -90,7 +133,10 @@ class PaneJob:
         if self.done.is_set():
             return
         self.collector.finish()
+        if answered(self.collector.data):
+            self.notices.append(ANSWERED)
         self.seconds = time.monotonic() - self.began
+        self.ended_at = time.monotonic()
         self.status = status
         self.exit_code = None if status is Status.TIMED_OUT else exit_code
         self.cwd = cwd

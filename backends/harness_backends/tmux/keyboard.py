@@ -1,17 +1,44 @@
-"""What is typed into a pane to run a job there, as tmux commands. Pure."""
+"""What is typed into a pane, as tmux commands. Pure.
+
+Everything is pasted from a buffer. ``send-keys`` would give it to the mode that an operator has put the pane in (copy
+mode, a list, the clock), and ``synchronize-panes`` would give it to the other panes of the window as well;
+``paste-buffer`` writes to the program in this pane alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .keys import KeyBytes
 from .protocol import control_line
+from .version import TmuxVersion
 
-__all__ = ["BUSY", "Dispatch", "SavedFile", "leave_modes", "next_log", "release", "slot_text", "type_text"]
+__all__ = [
+    "BUSY",
+    "CLEAR",
+    "INTERRUPT",
+    "Dispatch",
+    "SavedFile",
+    "next_log",
+    "release",
+    "type_keys",
+    "type_text",
+    "unlock",
+]
 
 BUSY = "busy:"
-_PIECE = 8000
-_FISH_LINE = " hxa; eval $hxf; hxd"
+CLEAR = "\x15\x05\x15"
+"""C-u C-e C-u: empties the line that the shell reads. The first ends what a person has typed of a sequence, as C-x: C-e
+would open an editor then."""
+INTERRUPT = "\x03"
+"""C-c."""
+_VI_KINDS = frozenset({"bash", "zsh", "mksh"})
+"""Shells whose vi mode deletes the line by ``Escape 0 D`` and types again after ``i``."""
+_LINE = " hx\r"
+_FISH_LINE = " hxa; eval $hxf; hxd\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,40 +53,82 @@ class SavedFile:
         # Buffers are the server's, and save-buffer lets other clients go first: no two files may share a name.
         buffer = f"hx{hashlib.sha256(self.path.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
         return [
-            ("set-buffer", "-b", buffer, self.text),
+            ("set-buffer", "-b", buffer, "--", self.text),
             ("save-buffer", "-b", buffer, self.path),
             ("delete-buffer", "-b", buffer),
         ]
 
 
-def type_text(pane: str, text: str) -> list[tuple[str, ...]]:
-    """Type characters; long text in pieces, since one argument of send-keys ends at 16 kB."""
-    pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
-    return [("send-keys", "-t", pane, "-l", "--", piece) for piece in pieces]
+def unlock(pane: str) -> tuple[str, ...]:
+    """Let keys through to the pane; while it is locked a paste is lost too."""
+    return ("select-pane", "-t", pane, "-e")
 
 
-def slot_text(job_id: str, suffix: str = "") -> str:
-    """What the slot of a pane holds: which of the job's files its shell is to read next."""
-    return f"{job_id} {suffix}".rstrip() + "\n"
+def type_text(version: TmuxVersion, pane: str, text: str, folder: str = "") -> list[tuple[str, ...]]:
+    """Type characters, whatever mode the pane is in.
+
+    Args:
+        folder: a directory of ours where tmux runs, for a text that holds NUL: tmux takes no such argument.
+    """
+    paste, steps = ("paste-buffer", "-d", *version.paste_flags, "-t", pane), []
+    buffer = f"hxk{pane[1:]}"  # set and pasted in one step of the server: no other client comes between
+    for number, piece in enumerate(text.split("\0")):
+        if number:
+            path = f"{folder}/nul"
+            write = f"umask 077; printf '\\000' >{shlex.quote(path)}".replace("#", "##")
+            steps += [("run-shell", write), ("load-buffer", "-b", buffer, path), (*paste, "-b", buffer)]
+        if piece:
+            steps += [("set-buffer", "-b", buffer, "--", piece), (*paste, "-b", buffer)]
+    return steps
+
+
+def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder: str) -> list[tuple[str, ...]]:
+    """Press keys; what some of them send depends on the mode of the terminal, which tmux knows."""
+    steps, plain = [], ""
+    for key in keys:
+        if not key.mode:
+            plain += key.normal
+            continue
+        either = (_nested(*type_text(version, pane, text)) for text in (key.application, key.normal))
+        steps += [*type_text(version, pane, plain, folder), ("if-shell", "-F", "-t", pane, f"#{{{key.mode}}}", *either)]
+        plain = ""
+    return [*steps, *type_text(version, pane, plain, folder)]
+
+
+def clear_line(kind: str) -> str:
+    """What empties the line of a shell of this kind, with the cursor anywhere in it.
+
+    In emacs mode the additions do nothing that the end of it does not undo: ``M-0 D`` types no D, and fish has no
+    ``M-S``. In vi mode they delete the whole line and go to insert mode. busybox loses what follows an Escape.
+    """
+    if kind == "fish":
+        return "\x15\x1bS\x1b[F\x15"
+    return "\x15\x1b0Di\x05\x15" if kind in _VI_KINDS else CLEAR
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """What to type where: a job's slot, or, in a nested shell, whole lines. ``lock``: keep the operator's keys out."""
 
+    version: TmuxVersion
     pane: str
     place: tuple[str, ...]
     """Where its options are kept, for ``set-option``."""
     job_id: str
     kind: str
-    slot: str = ""
-    suffix: str = ""
+    slot: SavedFile | None = None
     lines: tuple[str, ...] = ()
     lock: bool = True
-    quits: bool = True
-    """This tmux has ``copy-mode -q``."""
     script: str = ""
     """What the tmux server runs before it types: a plain client would write the slot later than the keys arrive."""
+
+    reserved: bool = False
+    """The pane is held for this job already; see :meth:`reserve`."""
+
+    @property
+    def slot_path(self) -> str:
+        """Where the slot is."""
+        return self.slot.path if self.slot is not None else ""
 
     def command(self) -> tuple[str, ...]:
         """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
@@ -69,51 +138,51 @@ class Dispatch:
         """
         steps: list[tuple[str, ...]] = [
             ("set-option", *self.place, "@harness_busy", self.job_id),
-            *leave_modes(self.pane, quits=self.quits),
-            ("select-pane", "-t", self.pane, "-e"),
+            unlock(self.pane),
             ("set-option", "-w", "-u", "-t", self.pane, "@harness_unlocked"),
             *self._keys(),
         ]
         if self.lock:
             steps.append(("select-pane", "-t", self.pane, "-d"))
+        return self._unless_held(*steps)
+
+    def reserve(self) -> tuple[str, ...]:
+        """The command that takes the pane for the job, and types nothing; else it prints what :meth:`command` does."""
+        return self._unless_held(("set-option", *self.place, "@harness_busy", self.job_id))
+
+    def _unless_held(self, *steps: tuple[str, ...]) -> tuple[str, ...]:
+        held = f"#{{!=:#{{@harness_busy}},{self.job_id}}}" if self.reserved else "#{@harness_busy}"
         told = _nested(("display-message", "-p", "-t", self.pane, f"{BUSY}#{{@harness_busy}}"))
-        return ("if-shell", "-F", "-t", self.pane, "#{@harness_busy}", told, _nested(*steps))
+        return ("if-shell", "-F", "-t", self.pane, held, told, _nested(*steps))
 
     def again(self) -> list[tuple[str, ...]]:
         """The commands that type it once more into a pane that is ours."""
         lock = [("select-pane", "-t", self.pane, "-d")] if self.lock else []
-        return [("select-pane", "-t", self.pane, "-e"), *self._keys(), *lock]
+        return [unlock(self.pane), *self._keys(), *lock]
 
     def _keys(self) -> list[tuple[str, ...]]:
-        clear, enter = ("send-keys", "-t", self.pane, "C-e", "C-u"), ("send-keys", "-t", self.pane, "Enter")
         typed = ("set-option", *self.place, "@harness_typed", self.job_id)
         if self.lines:
-            return [typed, *(key for line in self.lines for key in (clear, *type_text(self.pane, line), enter))]
-        slot = SavedFile(self.slot, slot_text(self.job_id, self.suffix)).commands() if self.slot else []
+            lines = "".join(f"{clear_line(self.kind)}{line}\r" for line in self.lines)
+            return [typed, *type_text(self.version, self.pane, lines)]
+        slot = self.slot.commands() if self.slot else []
         if self.script:
             slot = [("run-shell", self.script.replace("#", "##"))]
-        if self.kind == "fish":  # it has no aliases
-            return [*slot, typed, clear, *type_text(self.pane, _FISH_LINE), enter]
-        return [*slot, typed, (*clear, "Space", "h", "x", "Enter")]
+        line = _FISH_LINE if self.kind == "fish" else _LINE  # fish has no aliases
+        return [*slot, typed, *type_text(self.version, self.pane, f"{clear_line(self.kind)}{line}")]
 
 
-def leave_modes(pane: str, *, quits: bool) -> list[tuple[str, ...]]:
-    """Leave whatever mode an operator has put the pane in: scrolling, a menu, the clock. Keys would go there.
+def release(pane: str, place: tuple[str, ...], holder: str, outer: str = "") -> list[tuple[str, ...]]:
+    """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it.
 
     Args:
-        quits: this tmux has ``copy-mode -q``; without it two modes, one over the other, are left at most.
+        outer: the job that started the shell in which the holder ran; it holds the pane again.
     """
-    if quits:
-        return [("copy-mode", "-q", "-t", pane)]
-    cancel, press = ("send-keys", "-t", pane, "-X", "cancel"), ("send-keys", "-t", pane, "q")
-    one = ("if-shell", "-F", "-t", pane, "#{==:#{pane_mode},copy-mode}", _nested(cancel), _nested(press))
-    return [("if-shell", "-F", "-t", pane, "#{pane_in_mode}", _nested(one))] * 2
-
-
-def release(pane: str, place: tuple[str, ...], holder: str) -> list[tuple[str, ...]]:
-    """Give the pane back for one holder: the operator's keyboard works again. Nothing when another holds it."""
+    if outer:
+        handed = _nested(("set-option", *place, "@harness_busy", outer), unlock(pane))
+        return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", handed)]
     of_before = ("set-option", "-w", "-u", "-t", pane, "@harness_busy")  # earlier versions kept it with the window
-    steps = (("set-option", "-u", *place, "@harness_busy"), of_before, ("select-pane", "-t", pane, "-e"))
+    steps = (("set-option", "-u", *place, "@harness_busy"), of_before, unlock(pane))
     return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
 
 

@@ -32,6 +32,7 @@ MY_PID = "#{client_pid}"
 """tmux itself may still name another client when it reads this, because ours has not attached yet."""
 MY_SESSION = "%session%"
 READY_TIMEOUT = 30.0
+CLOSED_GRACE = 1.0
 ATTEMPTS = 3
 
 
@@ -104,7 +105,8 @@ class Link:
         process = await self.transport.open_process(control_argv(self.setup))
         client = ControlClient(process, self._on_event, self.transport.target, legacy=self.setup.version.legacy_quoting)
         self._tasks.start_soon(self._hold, client)
-        commands: list[tuple[str, ...]] = [("display-message", "-p", "")]
+        # What we send holds secrets of jobs: the server must not log it, as anybody may read its log (show-messages).
+        commands: list[tuple[str, ...]] = [("display-message", "-p", ""), ("set-option", "-s", "message-limit", "0")]
         if not self.setup.version.window_size:
             size = f"{self.setup.config.width},{self.setup.config.height}"
             commands.append(("refresh-client", "-C", size))
@@ -194,6 +196,14 @@ class Link:
     def is_up(self) -> bool:
         """The client is attached, as far as we know."""
         return self._settled and self._client is not None and not self._client.closed.is_set()
+
+    async def ended(self) -> bool:
+        """Whether the client has gone, or goes in a moment: its session has ended."""
+        client = self._client
+        with anyio.move_on_after(CLOSED_GRACE):
+            while client is not None and not client.closed.is_set():
+                await client.closed.wait()
+        return client is None or client.closed.is_set()
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> ControlClient:
         """The client, once it is attached and what was missed is being read.

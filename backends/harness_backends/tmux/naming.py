@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.errors import TerminalError
 from harness.results import PaneInfo
@@ -18,6 +18,7 @@ __all__ = [
     "PANE_FORMAT",
     "PaneRow",
     "check_name",
+    "command_text",
     "first_named",
     "listed",
     "pane_info",
@@ -144,9 +145,16 @@ def shown_text(command: str) -> str:
 
 
 def record_text(record: JobRecord, kind: str = "") -> str:
-    """The file that the pane's shell reads: the record in one line, then the command.
+    """The record in one line, then the command: what the pane's shell reads when it traces its commands."""
+    ended = replace(record, command=_ended(record.command, kind))
+    return render_record(ended, shown_text(record.command))
 
-    mksh 59 reads beyond its memory when an alias is the last word of a file without a newline at its end.
-    """
-    text = render_record(record, shown_text(record.command))
-    return f"{text}\n" if kind in ("mksh", "ksh") and not text.endswith("\n") else text
+
+def command_text(command: str, kind: str = "") -> str:
+    """What the pane's shell reads; never empty, as tmux would not write it."""
+    return _ended(command, kind) or "\n"
+
+
+def _ended(command: str, kind: str) -> str:
+    """mksh 59 reads beyond its memory when an alias is the last word of a file without a newline at its end."""
+    return f"{command}\n" if kind in ("mksh", "ksh") and not command.endswith("\n") else command

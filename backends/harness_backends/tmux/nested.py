@@ -36,7 +36,8 @@ def hook_lines(kind: str, nonce: str, *, tag: bool) -> list[str]:
         head = f"set -g hxdir ''\nset -g hxslot /dev/null\nset -g hxn {nonce}\nset -g hxt {fish_quote(shown)}\n"
         return [*_packed(kind, head + _minify("hooks.fish")), " printf '%b' $hxin | source; printf '\\e[H\\e[2J'"]
     head = f"hxdir= hxslot=/dev/null hxn={nonce} hxk={kind or 'sh'} hxt={shown}\n"
-    install = ' eval "$(command printf %b "$hxin")"; command printf \'\\033[H\\033[2J\''
+    # Our aliases, from when another harness taught it, would be put in the place of the functions' names.
+    install = ' \\unalias hx hxc 2>/dev/null; eval "$(command printf %b "$hxin")"; command printf \'\\033[H\\033[2J\''
     return [*_packed(kind, head + _minify("hooks.sh")), install]
 
 

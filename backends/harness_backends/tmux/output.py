@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.command import Command
+
 from ..posix.markers import NewlineUnmapper
 
-__all__ = ["OutputCollector", "clip"]
+__all__ = ["OutputCollector", "clip", "collector_for"]
 
 MOST_HELD = 16384
 """Bytes after a first start mark that are held back from ``on_output``."""
@@ -33,9 +35,9 @@ class OutputCollector:
         self._on_output = on_output
         self.reported = skip
         """Bytes of this output that ``on_output`` has had."""
-        self._starts = 0
+        self._started = False
         self._held: bytearray | None = None
-        """Not reported yet: a second start mark would show that it was the trace of what leads to the command."""
+        """Not reported: it is the trace of what leads to the command, unless no second start mark comes."""
         self._newlines = NewlineUnmapper()
         self._head = bytearray()
         self._tail = bytearray()
@@ -43,13 +45,13 @@ class OutputCollector:
 
     @property
     def settled(self) -> bool:
-        """What came so far is the command's: its start mark has come a second time, or so much that none will."""
-        return self._starts > 0 and self._held is None
+        """What came so far is the command's: its start mark has come, or so much that none will."""
+        return self._started and self._held is None
 
-    def restart(self) -> None:
-        """Forget what came so far: the output begins here. A command's start mark comes twice."""
-        self._starts += 1
-        self._held = bytearray() if self._starts == 1 else None
+    def restart(self, *, soon: bool = False) -> None:
+        """Forget what came so far: the output begins here, or, with ``soon``, at the next start mark."""
+        self._started = True
+        self._held = bytearray() if soon else None
         if self.reported <= self.total:
             self.reported = 0
         self._newlines = NewlineUnmapper()
@@ -106,6 +108,16 @@ class OutputCollector:
         return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_limit) :])
 
     @property
+    def held(self) -> int:
+        """How many bytes it takes in memory."""
+        return len(self._head) + len(self._tail)
+
+    @property
     def truncated(self) -> int:
         """How many bytes are not in :attr:`data`."""
         return self.total - len(self._head) - min(len(self._tail), self._tail_limit)
+
+
+def collector_for(command: Command, skip: int = 0) -> OutputCollector:
+    """Return the collector of what a pane shows of a command; separate streams are reported from their files."""
+    return OutputCollector(command.max_output, None if command.tty is False else command.on_output, skip)

@@ -9,6 +9,7 @@ import anyio
 
 from harness.results import Status
 
+from ..posix.end_proof import TWICE, proves_end
 from ..posix.markers import Mark, MarkerScanner, from_keyboard
 from .job import PaneJob, entered
 
@@ -16,6 +17,10 @@ __all__ = ["NestedShell", "Pane", "Phase"]
 
 Phase = Literal["starting", "prompt", "ended", "running", "continuation"]
 MISSED = 1 << 16
+UNREAD = (
+    "this did not run: '.' and 'eval' of the pane's shell are redefined or disabled; type exit and Enter there for a"
+    " fresh one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,8 @@ class NestedShell:
     kind: str
     files: bool = False
     pid: int = 0
+    image: str = ""
+    """As :attr:`.Foreground.image` was when it was taught."""
 
 
 class Pane:
@@ -61,8 +68,8 @@ class Pane:
         self.gone = False
         self.in_doubt = False
         """Its window is said to be closed, and it is not known yet whether that is so."""
-        self.restarted: int | None = None
-        """The exit code of a shell that ended with no job of ours in it, until somebody has been told."""
+        self.news = ""
+        """What the next caller is to be told of its shell."""
         self.changed = anyio.Event()
         self.prompted = 0.0
         """When its shell last showed its prompt, by the event loop's clock."""
@@ -70,6 +77,10 @@ class Pane:
         """Commands, empty ones in some shells, that nobody's job was."""
         self.typed = -60.0
         """When a caller of ours last typed into it."""
+        self.ended_twice: list[PaneJob] = []
+        """Jobs whose end was told again, when they had ended."""
+        self._last: PaneJob | None = None
+        """The job that ended last, until something else runs or the stream is read again."""
         self._scanner = MarkerScanner(nonce)
         self.paused = False
         """The live stream has a hole; the log is read instead until the job has ended."""
@@ -91,6 +102,13 @@ class Pane:
         """The log, relative to the state directory."""
         return f"panes/{self.uid}/log.{self.log_number}"
 
+    @property
+    def at_prompt(self) -> str:
+        """Which shell shows its prompt: the pane's ``own``, one ``inside`` it, or, empty, none."""
+        if self.phase != "prompt" or self.paused or self.gone:
+            return ""
+        return "own" if len(self.shells) == 1 else "inside"
+
     def feed(self, data: bytes) -> None:
         """Bytes from the live stream."""
         if self.paused:
@@ -105,10 +123,12 @@ class Pane:
     def scan(self, data: bytes) -> None:
         """Bytes from the stream, or from the log where the stream has a hole."""
         for piece in self._scanner.feed(data):
+            job = self.job
             if isinstance(piece, bytes):
-                job = self.job
                 if job is not None and job.takes_output and job.nonce == self.shell.nonce:
                     job.feed(piece)
+            elif job is not None and job.is_output(piece) and not self._begins_anew(piece):
+                job.feed(piece.raw)
             elif any(shell.nonce == piece.nonce for shell in self.shells):  # none of one that was left just now
                 self.apply(piece)
 
@@ -132,7 +152,8 @@ class Pane:
         self.notify()
 
     def restart_scan(self) -> None:
-        """Forget a half-read marker: the next bytes come from somewhere else."""
+        """Forget a half-read marker: the next bytes come from somewhere else, and may repeat marks."""
+        self._last = None
         self._scanner = MarkerScanner(*(shell.nonce for shell in self.shells))
 
     def push_shell(self, shell: NestedShell) -> None:
@@ -176,7 +197,7 @@ class Pane:
             self._leave_nested(mark)
         match mark.kind:
             case "start":
-                self._start(mark.job)
+                self._start(mark)
             case "over":
                 if self.job is not None and self.job.number == mark.job:
                     self.job.over = True
@@ -193,41 +214,74 @@ class Pane:
         self.notify()
 
     def _told(self, mark: Mark) -> None:
-        """A shell told its directory, or, once and before anything else, its process id or its kind."""
+        """A shell told a fact: its directory, or of a job, or, once and before anything else, of itself."""
         if mark.text.startswith("/"):
             self.cwd = mark.text
-        elif mark.text.startswith("kind="):
-            self.kind = mark.text.removeprefix("kind=")
-        elif mark.text.startswith("in=") and self.job is not None:
-            self.job.entered = entered(mark.text)
-            self.job.touch()
-        elif mark.text.startswith("off="):
-            self._called_off(mark.text.removeprefix("off="))
-        elif mark.text.startswith("tty="):
-            self.wrapper = mark.text.removeprefix("tty=")
-        elif (pid := mark.text.removeprefix("pid=")).isdecimal():
-            index = next(i for i, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
-            self.shells[index] = replace(self.shells[index], pid=int(pid))
+            return
+        key, _, value = mark.text.partition("=")
+        match key:
+            case "kind":
+                self.kind = value
+            case "tty":
+                self._begun(value)
+            case "in" if self.job is not None:
+                self.job.entered = entered(mark.text)
+                self.job.touch()
+            case "off" | "full" | "unread" | "twice" if self.job is not None:
+                job_id, _, secret = value.partition(";")
+                if self.job.job_id == job_id and proves_end(secret, self.job.proof):
+                    self._of_job(key, self.job)
+            case "pid" if value.isdecimal():
+                index = next(i for i, shell in enumerate(self.shells) if shell.nonce == mark.nonce)
+                self.shells[index] = replace(self.shells[index], pid=int(value))
 
-    def _called_off(self, job_id: str) -> None:
-        """The shell did not run it: somebody asked for the id before, and was told that there is no such job."""
-        if self.job is not None and self.job.job_id == job_id:
-            self.jobs.pop().withdraw()
+    def _of_job(self, fact: str, job: PaneJob) -> None:
+        """The shell said that a job did not run, or that there was a record of its end before it ended."""
+        if fact == "twice":
+            job.notices.append(TWICE)
+            job.ending = Status.UNKNOWN
+            return
+        self.jobs.remove(job)
+        if fact == "off":  # somebody asked for its id before, and was told that there is no such job
+            job.withdraw()
+            return
+        job.unstored = fact == "full"
+        if fact == "unread":
+            job.notices.append(UNREAD)
+        job.finish(Status.UNKNOWN)
 
-    def _start(self, number: int) -> None:
+    def _begins_anew(self, piece: Mark) -> bool:
+        """The pane has another first process. A program that shows the log shows the mark of this one."""
+        return piece.text.startswith("tty=") and self.wrapper not in ("", piece.text.removeprefix("tty="))
+
+    def _begun(self, wrapper: str) -> None:
+        """The pane's first process has begun: a second time when a person has started the pane anew."""
+        before, self.wrapper = self.wrapper, wrapper
+        if before not in ("", wrapper):
+            self._fresh_shell(Status.UNKNOWN, None, "a person started the pane anew (respawn-pane)")
+
+    def _start(self, mark: Mark) -> None:
+        number, self._last = mark.job, None
         self.by_hand += number == 0 and not self.jobs  # bash says so of what we type, too
         self.phase, self.running = "running", number
         if self.job is not None and self.job.number == number:
-            self.job.start()
+            self.job.start(soon=mark.soon)
 
     def _end(self, mark: Mark) -> None:
         self.by_hand += mark.job == 0 and self.phase in ("prompt", "continuation")  # dash and ash tell no beginning
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
+        if self._last is not None and self._last.number == mark.job and proves_end(mark.secret, self._last.proof):
+            self.ended_twice.append(self._last)
+            self._last = None
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
+            self._last = job if job.secret else None
             by_keys = from_keyboard(mark.code, job.collector.data)
             status = job.ending or (Status.INTERRUPTED if by_keys else Status.COMPLETED)
-            job.finish(status, mark.code, self.cwd or None)
+            if job.announced and job.secret:  # the first line of what the shell was to read did not run
+                job.notices.append(UNREAD)
+                status = Status.UNKNOWN
+            job.finish(status, None if status is Status.UNKNOWN else mark.code, self.cwd or None)
 
     def _leave_nested(self, mark: Mark) -> None:
         """An outer shell speaks again: the inner ones are gone, with the jobs in them."""
@@ -240,15 +294,20 @@ class Pane:
             job.finish(Status.SHELL_EXITED, mark.code)
 
     def _shell_exited(self, code: int) -> None:
+        self._fresh_shell(Status.SHELL_EXITED, code, f"the pane's shell had ended (exit code {code})")
+
+    def _fresh_shell(self, status: Status, code: int | None, why: str) -> None:
+        """The pane's shell is gone, with all in it, and another one starts."""
         self.phase, self.running, self.last_ended = "starting", 0, self.running
         del self.shells[1:]
         waiting = [job for job in self.jobs if not job.started and job.nonce == self.shell.nonce]
         ended = [job for job in reversed(self.jobs) if job not in waiting]
         self.jobs = waiting
         if not ended and not waiting:
-            self.restarted = code
+            self.news = f"{why}; this is a fresh one"
         for job in waiting:  # the fresh shell reads what was typed, or it is typed again
-            job.notices.append(f"the pane's shell had ended (exit code {code}); this ran in a fresh one")
+            job.notices.append(f"{why}; this ran in a fresh one")
+        gone = "the shell ended" if status is Status.SHELL_EXITED else f"{why} while the command ran"
         for job in ended:
-            job.notices.append("the shell ended; a fresh one was started")
-            job.finish(Status.SHELL_EXITED, code)
+            job.notices.append(f"{gone}; a fresh one was started")
+            job.finish(status, code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
 import anyio
 
@@ -12,18 +13,19 @@ from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, Target
 from harness.results import PaneInfo, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.jobscript import Outcome, recorded
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore, parse_record
 from .control import ControlClient
-from .foreground import SHELLS
+from .foreground import SHELLS, inspect
 from .job import PaneJob
-from .keyboard import release, type_text
+from .keyboard import release
 from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
-from .output import OutputCollector
-from .pane import Pane
-from .refusals import files_gone, renamed
+from .output import collector_for
+from .pane import Pane, Phase
+from .refusals import files_gone, renamed, state_question
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, window_commands, window_removal
 
@@ -37,7 +39,6 @@ LOG_LAG = 2.0
 """How long the log may be behind the file that holds the exit code."""
 START_GRACE = 1.0
 """How long a typed job may take to start."""
-LONG_TEXT = 4000
 
 
 class PaneTaken(TerminalError):
@@ -93,15 +94,24 @@ class PaneTable:
 
     def new_pane(self, name: str, cwd: str | None) -> NewPane:
         """Names and secrets for a pane that is about to be made."""
-        return new_pane(name, self.login_shell, cwd)
+        return new_pane(name, self.login_shell, cwd or self._link.setup.config.cwd)
 
     # -- finding
 
     async def rows(self, client: ControlClient | None = None) -> list[PaneRow]:
         """The managed panes as tmux has them now."""
-        command = ("list-panes", "-s", "-t", self._link.setup.exact, "-F", PANE_FORMAT)
-        blocks = await (client.request(command) if client else self._link.ask(command))
+        asked = self._listing()
+        try:
+            blocks = await (client.request(asked) if client else self._link.ask(asked))
+        except TerminalError:
+            if client is not None or (asked == self._listing() and not await self._link.ended()):
+                raise
+            await self._link.ready()  # the session ended with its last pane, and is made anew
+            blocks = await self._link.ask(self._listing())
         return parse_panes(blocks[-1].text)
+
+    def _listing(self) -> tuple[str, ...]:
+        return "list-panes", "-s", "-t", self._link.setup.exact, "-F", PANE_FORMAT
 
     def info(self, row: PaneRow) -> PaneInfo:
         """A row as callers see it."""
@@ -147,23 +157,35 @@ class PaneTable:
 
     async def _take_up(self, row: PaneRow) -> Pane:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
-        nonce, number, gone = (*reply.text.split("\n"), "", "")[:3]
+        nonce, number, pid, gone = (*reply.text.split("\n"), "", "", "")[:4]
         if reply.exit_code != 0 or not nonce:
-            raise files_gone(row.name, self._link.setup, self._link.target)
+            state = (await self._link.client.request(state_question(row.pane_id)))[-1].text
+            raise files_gone(row.name, state, self._link.setup, self._link.target)
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
         pane.log_number = int(number or 0)
+        if pid.isdecimal():
+            pane.shells[0] = replace(pane.shells[0], pid=int(pid))
         if gone:
             await self._begin_log(pane)
         pane.pause()
         self.by_id[row.pane_id] = pane
         await self._take_up_again(pane)
-        pane.restarted = None
+        pane.news = ""
+        if not self._link.setup.here:
+            pane.wrapper = f"{row.pid}:{row.tty}"
         if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
             pane.phase, pane.running = "running", int(row.busy)
         elif pane.phase == "starting" and (gone or pane.log_offset > TAIL):  # no mark near its end, or it was full
-            pane.phase = "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
+            pane.phase = await self._phase_of(row, pane.shells[0].pid)
         return pane
+
+    async def _phase_of(self, row: PaneRow, own: int) -> Phase:
+        """What the pane's shell does, where no mark tells: a shell inside it must not be taken for it."""
+        if not own:
+            return "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
+        front = await inspect(self._shell, row.tty, row.pid)
+        return "prompt" if front.is_own(own) and front.may_be_prompt else "running"
 
     async def _begin_log(self, pane: Pane) -> None:
         """Somebody has removed the log that tmux writes to."""
@@ -174,9 +196,10 @@ class PaneTable:
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
         """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
-        ended = self._store.ended(holder)
-        if not (await self._shell.call(f"{{ {ended}; }} && echo ended")).stdout and await self._starts(pane):
-            return False
+        if not await self._store.settle(holder):
+            if await self._starts(pane):
+                return False
+            await self._store.settle(holder, pane.at_prompt)
         await self._link.client.request(*release(pane.pane_id, pane.place, holder))
         return True
 
@@ -308,8 +331,8 @@ class PaneTable:
     async def end(self, pane: Pane) -> None:
         """End a pane and what runs in it; what a person has beside it in its window stays."""
         await self._link.request(("kill-pane", "-t", pane.pane_id))
-        with suppress(PaneGone):  # the session has ended with its last pane
-            await self._sort_out(None)
+        if self.by_id.get(pane.pane_id) is pane:
+            self._drop(pane)
 
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)
@@ -374,7 +397,7 @@ class PaneTable:
 
     async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
         """Read a job's part of the log again, and then as it grows, until the job has ended."""
-        job.collector = OutputCollector(job.command.max_output, job.command.on_output, skip=job.collector.reported)
+        job.collector = collector_for(job.command, job.collector.reported)
         job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)
@@ -421,7 +444,8 @@ class PaneTable:
         job.notices.append("the log of this command is incomplete")
         self._let_go(pane, job)
         pane.phase, pane.running = "prompt", 0
-        job.finish(Status.COMPLETED, int(record.split()[0]), pane.cwd or None)
+        outcome = recorded(record.decode("utf-8", "replace"), job.proof) or Outcome(Status.UNKNOWN)
+        job.finish(outcome.status, outcome.exit_code, pane.cwd or None)
         return True
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
@@ -462,9 +486,7 @@ class PaneTable:
             raise JobNotFound(f"no job {job_id}", target=self._link.target, hint="harness jobs lists them")
         return record
 
-    async def literal(self, pane: Pane, text: str) -> list[tuple[str, ...]]:
-        """The commands that type a text of any length."""
-        if len(text) <= LONG_TEXT and "\n" not in text and not any("\udc80" <= char <= "\udcff" for char in text):
-            return type_text(pane.pane_id, text)
-        buffer = f"hxk{pane.pane_id[1:]}"
-        return [("set-buffer", "-b", buffer, text), ("paste-buffer", "-d", "-r", "-b", buffer, "-t", pane.pane_id)]
+    async def has_ended(self, job_id: str) -> bool:
+        """Whether the target has an exit code of a job."""
+        reply = await self._shell.call(f"test -s {shlex.quote(self._store.path(job_id, 'exit'))}")
+        return reply.exit_code == 0

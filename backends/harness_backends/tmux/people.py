@@ -107,7 +107,8 @@ class PeopleAtSession(Operators):
         ran = pane.by_hand != self._ran.setdefault(pane.uid, pane.by_hand)
         edits = pane.phase == "prompt" and now - pane.prompted > SETTLED
         self._ran[pane.uid] = pane.by_hand  # also when nobody looks now: it is no sign of what comes later
-        if pane.jobs or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
+        ended_ours = pane.phase == "ended" and pane.last_ended != 0  # all of it may have come in one piece
+        if pane.jobs or ended_ours or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
             return
         self._looking = True
         self._tasks.start_soon(self._look, pane, RECENT if ran else min(RECENT, now - pane.prompted))

@@ -36,8 +36,10 @@ def _feed(job: PaneJob, pieces: list[bytes | Mark]) -> bool:
         if isinstance(piece, bytes):
             if job.started:
                 job.feed(piece)
+        elif job.is_output(piece):
+            job.feed(piece.raw)
         elif piece.job == job.number and piece.kind == "start":
-            job.start()
+            job.start(soon=piece.soon)
         elif piece.job == job.number and piece.kind == "end":
             return True
     return False

@@ -14,7 +14,7 @@ from harness.results import PaneInfo
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
-from .refusals import files_gone, renamed, session_refusal
+from .refusals import files_gone, renamed, session_refusal, state_question
 from .sessions import new_pane
 from .setup import NewPane, log_files, pane_files, setup_script, window_commands, window_removal
 from .tagged import PaneFacts, facts_script, parse_facts
@@ -148,7 +148,7 @@ class PlainPanes:
             if same is not None and name in self.kept:
                 return self._take(same)
             self._check_new(name, rows)
-            new = new_pane(name, self.login_shell, cwd)
+            new = new_pane(name, self.login_shell, cwd or self.setup.config.cwd)
             await self._create(new)
             rows = await self.rows()
             for row in rows:
@@ -230,7 +230,8 @@ class PlainPanes:
             await self.tmux.beside(f"cd {shlex.quote(folder)} && {started}", limit + 1)
             facts = parse_facts((await self.tmux.shell.call(script)).text)
         if facts is None:
-            raise files_gone(known.row.name, self.tmux.setup, self.tmux.transport.target)
+            state = (await self.tmux.request(state_question(known.row.pane_id)))[-1].text
+            raise files_gone(known.row.name, state, self.setup, self.tmux.transport.target)
         if not facts.pid:
             raise ShellNotReady(
                 f"the shell in pane {known.row.name!r} did not start within {limit:g} s",

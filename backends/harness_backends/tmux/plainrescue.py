@@ -14,7 +14,7 @@ import anyio
 from harness.errors import HarnessError
 
 from .job import PaneJob
-from .keyboard import Dispatch
+from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .plainpanes import PlainPane
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def _untaken(runner: PlainRunner, known: PlainPane, job: PaneJob) -> bool:
 
 async def _type_again(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
     pane = known.row.pane_id
-    await runner.tmux.request(("select-pane", "-t", pane, "-e"), ("send-keys", "-t", pane, "C-c"))
+    await runner.tmux.request(unlock(pane), *type_text(runner.tmux.setup.version, pane, INTERRUPT))
     await anyio.sleep(PROMPT_WAIT)
     if await _untaken(runner, known, job):
         await runner.tmux.request(*replace(action, script="").again())

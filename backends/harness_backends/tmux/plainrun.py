@@ -15,26 +15,27 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy,
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.end_proof import new_secret, proves_end
 from ..posix.jobcancel import Cancelling
 from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
-from ..posix.jobscript import Outcome, recorded
+from ..posix.jobscript import INTERRUPTING, Outcome, recorded
 from ..posix.shell import HeldShell
 from ..posix.state import JobRecord, JobStore
 from .body import Body, compose
 from .bystander import NOTICE, person_typed
-from .ending import TERM_GRACE, Ending, end_unless_ended
+from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
 from .foreground import Foreground, inspect
 from .job import PaneJob, entered
-from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
-from .naming import record_text
-from .output import OutputCollector
+from .keyboard import BUSY, Dispatch, SavedFile, release
+from .output import collector_for
 from .plain import PlainTmux, until_script
 from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
-from .streams import with_streams
-from .tagged import Ended, parse_ended, read_output, read_so_far, watch_script
+from .plan import command_files, slot_text
+from .streams import report_streams, with_streams
+from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
 
 __all__ = ["PlainRunner"]
 
@@ -43,6 +44,8 @@ FOREIGN_WAIT = 5.0
 WATCH = 600.0
 """Seconds after which the watch on the target is set anew."""
 RETRY = 1.0
+POLL = 0.5
+"""Seconds between two looks at separate streams that are reported as they grow."""
 QUIET = (1.0, 5.0, 30.0)
 """Seconds after which the foreground is looked at, to see whether it waits for a person."""
 REPORT_TIMEOUT = 5.0
@@ -119,18 +122,27 @@ class PlainRunner:
                 await ours.done.wait()
                 return
         else:
-            ended = self.store.ended(holder if holder.isdecimal() else "0")
+            holder_id = holder if holder.isdecimal() else "0"
+            ended = self.store.ended(holder_id)
             reply = await self.tmux.beside(until_script(f"{{ {ended}; }}", FOREIGN_WAIT), FOREIGN_WAIT + 1)
-            if reply is not None and reply.exit_code == 0:
+            over = reply is not None and reply.exit_code == 0
+            if over or await self.store.settle(holder_id, await self._at_prompt(known)):
                 await self.tmux.request(*release(known.row.pane_id, known.pane.place, holder))
                 return
         raise await self._held_by(known, f"job {holder}")
 
+    async def _at_prompt(self, known: PlainPane) -> str:
+        """``own`` when the pane's shell is at its prompt, as far as one can see from outside."""
+        front = await self.foreground(known)
+        return "own" if front.is_own(known.facts.pid) and front.may_be_prompt else ""
+
     async def _wait_for_front(self, known: PlainPane) -> None:
         """The pane's shell itself must read the keyboard, not a program that it runs."""
         front = await self.foreground(known)
-        if front.group == known.facts.pid:
+        if front.is_own(known.facts.pid):
             return
+        if front.group == known.facts.pid:
+            raise await self._held_by(known, "a program that the pane's shell became (exec)")
         script = TO_FRONT.format() + until_script(f"front {known.facts.pid}", FOREIGN_WAIT)
         reply = await self.tmux.beside(script, FOREIGN_WAIT + 1)
         if reply is None or reply.exit_code != 0:
@@ -158,23 +170,27 @@ class PlainRunner:
         self, known: PlainPane, command: Command, on_job: Callable[[PlainPane, PaneJob], None]
     ) -> PaneJob:
         job_id, pane = await self.store.claim(), known.pane
-        collector = OutputCollector(command.max_output, command.on_output)
-        job = PaneJob(job_id, command, pane.name, pane.log, known.facts.logged or 0, known.facts.nonce, collector)
-        body = compose(command, job_id, self.store, pane.shell.kind, self._target)
+        collector = collector_for(command)
+        offset, nonce = known.facts.logged or 0, known.facts.nonce
+        job = PaneJob(job_id, command, pane.name, pane.log, offset, nonce, collector, new_secret())
+        body = compose(command, job_id, self.store, pane.shell.kind, self._target, self.tmux.setup.hooks)
         files = self._files(known, job, body)
         try:
-            await self._save(job_id, files, body)
+            await self._save(job_id, files)
+            if body.stdin is not None:
+                await store_input(self.tmux.transport, self.store.path(job_id, "in"), body.stdin)
             pane.jobs.append(job)
             on_job(known, job)
-            action = self._action(known, job, body)
+            action = self._action(known, job)
             with anyio.CancelScope(shield=True):  # whether it was typed must be known: the answer says so
-                await self._type(known, job, action)
+                await self._type(known, job, action, files)
         except BaseException:
             if job in pane.jobs:
                 pane.jobs.remove(job)
             await self._forget(job_id)
             raise
         self.tasks.start_soon(self._watch, known, job)
+        self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
         self.tasks.start_soon(see_taken, self, known, job, action)
         return job
 
@@ -190,12 +206,13 @@ class PlainRunner:
             log=job.log,
             offset=job.offset,
             nonce=job.nonce,
+            proof=job.proof,
         )
-        kind = known.pane.shell.kind
-        files = [SavedFile(self.store.path(job.job_id, "cmd"), record_text(record, kind))]
-        return files if body.run is None else [*files, SavedFile(self.store.path(job.job_id, "run"), body.run)]
+        files = command_files(self.store, record, known.pane.shell.kind, body)
+        slot = f"{self.tmux.setup.pane_dir(known.row.uid)}/next.{job.job_id}"
+        return [*files, SavedFile(slot, slot_text(job, body))]
 
-    async def _save(self, job_id: str, files: list[SavedFile], body: Body) -> None:
+    async def _save(self, job_id: str, files: list[SavedFile]) -> None:
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)} || exit\n" for file in files)
         void = shlex.quote(self.store.path(job_id, "void"))
         reply = await self.shell.call(f"umask 077\n{writes}[ ! -e {void} ] || exit {_CALLED_OFF}\n")
@@ -204,23 +221,25 @@ class PlainRunner:
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip()
             raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
-        if body.stdin is not None:
-            await store_input(self.tmux.transport, self.store.path(job_id, "in"), body.stdin)
 
-    def _action(self, known: PlainPane, job: PaneJob, body: Body) -> Dispatch:
+    def _action(self, known: PlainPane, job: PaneJob) -> Dispatch:
         slot = shlex.quote(f"{self.tmux.setup.pane_dir(known.row.uid)}/next")
-        text = slot_text(job.job_id, "" if body.run is None else "run")
         return Dispatch(
+            version=self.tmux.setup.version,
             pane=known.row.pane_id,
             place=known.pane.place,
             job_id=job.job_id,
             kind=known.pane.shell.kind,
             lock=self.tmux.setup.config.keyboard_lock,
-            quits=self.tmux.setup.version.quits_modes,
-            script=f"umask 077; echo '{text.strip()}' >{slot}",
+            script=f"mv -f {slot}.{job.job_id} {slot}",
         )
 
-    async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
+    async def _unrecord(self, job: PaneJob) -> None:
+        """What waits for its turn is not recorded yet: others would take it for one that was begun, and is over."""
+        record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
+        await self.shell.call(f": >{record}; rm -f {run} {code}")
+
+    async def _type(self, known: PlainPane, job: PaneJob, action: Dispatch, files: list[SavedFile]) -> None:
         """One call of tmux, in which the test whether the pane is free and the typing are one step."""
         deadline = anyio.current_time() + job.command.timeout
         while True:
@@ -232,13 +251,15 @@ class PlainRunner:
             holder = next((block.text for block in blocks if block.text.startswith(BUSY)), "").removeprefix(BUSY)
             if not holder:
                 return
+            await self._unrecord(job)
             await self._wait_for_holder(known, holder)
+            await self._save(job.job_id, files)
             if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
                 raise await self._held_by(known, f"job {holder}")
 
     async def _forget(self, job_id: str) -> None:
         """What was never typed leaves no record: it would stand there as running for ever."""
-        files = " ".join(shlex.quote(self.store.path(job_id, suffix)) for suffix in ("cmd", "run", "in"))
+        files = " ".join(shlex.quote(self.store.path(job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit"))
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
             await self.shell.call(f"rm -f {files}")
 
@@ -247,7 +268,7 @@ class PlainRunner:
     async def _watch(self, known: PlainPane, job: PaneJob) -> None:
         """Wait for a job's end, whoever else waits, and take its output in."""
         async with anyio.create_task_group() as live:
-            if job.command.on_output is not None and known.facts.logged is not None:
+            if job.command.on_output is not None and job.command.tty is not False and known.facts.logged is not None:
                 live.start_soon(follow_log, self.tmux, job)
             ended = await self._until_ended(known, job)
             live.cancel_scope.cancel()
@@ -259,7 +280,7 @@ class PlainRunner:
                 await anyio.sleep(RETRY)
             except HarnessError as error:
                 job.notices.append(f"its output could not be read: {error.message}")
-                self._finish(known, job, _outcome(ended))
+                self._finish(known, job, _outcome(ended, job))
                 return
 
     async def _until_ended(self, known: PlainPane, job: PaneJob) -> Ended:
@@ -278,11 +299,14 @@ class PlainRunner:
                 await anyio.sleep(RETRY)
 
     async def _proved(self, known: PlainPane, job: PaneJob, ended: Ended) -> bool:
-        """A tag may be what a program prints: the shell must be at its prompt too."""
+        """A tag may be what a program prints: the shell must be at its prompt too. A mark needs its secret."""
+        if ended.how == "mark" and _outcome(ended, job) == Outcome(Status.UNKNOWN):
+            await anyio.sleep(RETRY)
+            return False
         if ended.how != "tag":
             return True
         front = await self.foreground(known)
-        if front.group == known.facts.pid and front.may_be_prompt:
+        if front.is_own(known.facts.pid) and front.may_be_prompt:
             return True
         await anyio.sleep(RETRY)
         return False
@@ -292,19 +316,23 @@ class PlainRunner:
         if ended.how == "gone":
             return None
         if ended.words == WITHDRAWN:
+            if not job.notices:
+                job.notices.append(GONE)
+            if known.facts.logged is not None:
+                await read_unended(self.tmux, job)
             await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
             return Outcome(Status.UNKNOWN)
         logged = known.facts.logged is not None
         tagged = await read_output(self.tmux, job, known.row, logged)
         if ended.how == "tag" and tagged is not None and tagged.exit_code is not None:
-            ended = Ended("tag", str(tagged.exit_code))
+            ended = Ended("tag", f"{tagged.exit_code} completed {job.secret}")
             job.notices.append(FROM_PROMPT)
         await self._keep(job, ended, None if logged or tagged is None else tagged.text)
         await self.tmux.request(*release(known.row.pane_id, known.pane.place, job.job_id))
         if not job.cwd:
             shown = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, "#{pane_current_path}"))
             job.cwd = shown[0].text or None
-        return _outcome(ended)
+        return _outcome(ended, job)
 
     async def _keep(self, job: PaneJob, ended: Ended, text: str | None) -> None:
         """An exit code that the shell did not write, and an output that no log holds."""
@@ -338,6 +366,7 @@ class PlainRunner:
                 if not job.done.is_set():
                     raise TimeoutError
             if job.done.is_set():
+                await job.all_reported()
                 if await person_typed(self.tmux, known.pane, job.seconds):
                     job.notices.append(NOTICE)
                 return await self.result(job)
@@ -350,17 +379,16 @@ class PlainRunner:
                 await self._end_surely(known, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
-            notice = f"the link was lost while this ran; ask for job {job.job_id} again"
+            notice = no_answer(job, is_up=self.shell.is_open)
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
     async def _end_surely(self, known: PlainPane, job: PaneJob, status: Status) -> None:
         """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
-        end = partial(end_unless_ended, known.pane, job, self._ended_there, lambda: self.end(known, job, status))
+        end = partial(end_unless_ended, known.pane, job, lambda: self.end(known, job, status))
         await self.cancelling.cancel(job.job_id, end)
 
     async def _ended_there(self, job: PaneJob) -> bool:
-        path = shlex.quote(self.store.path(job.job_id, "exit"))
-        return bool((await self.shell.call(f"[ -f {path} ] && [ -s {path} ] && echo ended")).stdout)
+        return await self.store.settle(job.job_id)
 
     async def _until_done(self, known: PlainPane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
@@ -374,7 +402,7 @@ class PlainRunner:
     async def _needs_person(self, known: PlainPane, job: PaneJob) -> bool:
         try:
             front = await self.foreground(known)
-            if not front.wants_input or (front.group == known.facts.pid and front.raw) or job.done.is_set():
+            if not front.wants_input or (front.is_own(known.facts.pid) and front.raw) or job.done.is_set():
                 return False
             if await self._ended_there(job):
                 return False
@@ -402,7 +430,8 @@ class PlainRunner:
         """
         if job.command.cwd and job.exit_code == 1:
             why = await self.shell.call(f"cat {shlex.quote(self.store.path(job.job_id, 'why'))} 2>/dev/null")
-            if fault := entered(why.text.strip()):
+            fault, (_, _, secret) = entered(why.text.strip()), why.text.strip().partition(";")
+            if fault and proves_end(secret, job.proof):
                 raise cwd_error(fault, job.command.cwd, self._target)
         if job.command.tty is not False:
             return job.result()
@@ -417,11 +446,9 @@ class PlainRunner:
     ) -> None:
         """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
         ending = Ending(self.tmux, self.shell, self.store)
-        await ending.end(known.pane, job, status, known.row.pid, signal, grace)
+        await ending.end(known.pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 
-def _outcome(ended: Ended) -> Outcome | None:
+def _outcome(ended: Ended, job: PaneJob) -> Outcome | None:
     """The status and the exit code of an end; None when neither is known."""
-    if ended.words.lstrip("-").isdecimal():  # zsh and dash give what return was given, also -1
-        return Outcome(Status.COMPLETED, int(ended.words))
-    return recorded(f"{ended.words}\n")
+    return recorded(f"{ended.words}\n", job.proof)

@@ -16,12 +16,14 @@ from harness.terminal import Terminal
 from harness.transport import Transport
 
 from ..posix.jobcancel import Cancelling
+from ..posix.jobscript import signal_name
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
-from .capture import capture_command, captured_text, extract_tagged
+from .capture import capture_command, captured_text, extract_running, extract_tagged
+from .held import forget_jobs
 from .job import PaneJob
-from .keyboard import leave_modes, type_text
-from .keys import check_keys
+from .keyboard import type_keys, type_text, unlock
+from .keys import encode_keys
 from .naming import DEFAULT_PANE, check_name
 from .plain import PlainTmux
 from .plainpanes import PlainPane, PlainPanes
@@ -36,8 +38,6 @@ WITHOUT_CONTROL = (
     "tmux's control mode cannot be had here ({why}): commands go through plain tmux commands, and take longer"
 )
 ATTACH_TIMEOUT = 10.0
-KEPT_JOBS = 1000
-LONG_TEXT = 2000
 
 
 class PlainTerminal(Terminal):
@@ -65,8 +65,7 @@ class PlainTerminal(Terminal):
 
     def _remember(self, known: PlainPane, job: PaneJob) -> None:
         self._jobs[job.job_id] = (known, job)
-        while len(self._jobs) > KEPT_JOBS:
-            del self._jobs[next(iter(self._jobs))]
+        forget_jobs(self._jobs)
 
     async def _pane_for(self, command: Command) -> PlainPane:
         if command.pane is not None or command.wait:
@@ -102,7 +101,7 @@ class PlainTerminal(Terminal):
         known = self._jobs.get(job_id)
         if known is None or known[1].done.is_set():
             return False
-        await self._runner.end(*known, Status.INTERRUPTED, signal=signal, grace=grace)
+        await self._runner.end(*known, Status.INTERRUPTED, signal=signal_name(signal), grace=grace)
         return True
 
     # -- screen and keyboard
@@ -131,6 +130,8 @@ class PlainTerminal(Terminal):
         known, job = self._jobs[job_id]
         text = await self._captured(known, Capture(start="-", end="-"))
         found = extract_tagged(text, job_id, job.command.command, known.row.width)
+        if found is None and not job.done.is_set():
+            return extract_running(text, job.command.command)
         if found is None:
             raise TerminalError(
                 f"job {job_id} is not in the scrollback of its pane (any more)",
@@ -140,28 +141,16 @@ class PlainTerminal(Terminal):
         return found.text if found.exact else f"[harness: {DOUBT}]\n{found.text}"
 
     async def send_keys(self, request: Keys) -> None:
-        check_keys(request.keys, self._tmux.transport.target)
+        keys = encode_keys((*request.keys, *(("Enter",) if request.enter else ())), self._tmux.transport.target)
         known = await self._panes.find(request.pane or request.target or DEFAULT_PANE)
         pane, text = known.row.pane_id, request.literal_text
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")
-        steps: list[tuple[str, ...]] = [
-            *leave_modes(pane, quits=self._tmux.setup.version.quits_modes),
-            ("select-pane", "-t", pane, "-e"),
-            *(self._literal(pane, text) if text else ()),
-            *(("send-keys", "-t", pane, "--", key) for key in request.keys),
-            *((("send-keys", "-t", pane, "Enter"),) if request.enter else ()),
-        ]
-        await self._tmux.request(*steps)
+        setup, folder = self._tmux.setup, self._tmux.setup.log_dir(known.row.uid)
+        steps = type_text(setup.version, pane, text or "", folder) + type_keys(setup.version, pane, keys, folder)
+        await self._tmux.request(unlock(pane), *steps)
         if request.delay > 0:
             await anyio.sleep(request.delay)
-
-    @staticmethod
-    def _literal(pane: str, text: str) -> list[tuple[str, ...]]:
-        if len(text) <= LONG_TEXT and text.isprintable():
-            return type_text(pane, text)
-        buffer = f"hxk{pane[1:]}"
-        return [("set-buffer", "-b", buffer, text), ("paste-buffer", "-d", "-r", "-b", buffer, "-t", pane)]
 
     # -- panes and sessions
 

@@ -8,9 +8,9 @@ from harness.errors import PaneGone, TerminalError
 from harness.target import Target
 
 from .naming import listed
-from .setup import Setup
+from .setup import STATE_OPTION, Setup
 
-__all__ = ["files_gone", "renamed", "session_refusal"]
+__all__ = ["files_gone", "renamed", "session_refusal", "state_question"]
 
 
 def session_refusal(
@@ -49,8 +49,25 @@ def renamed(session: str, name: str) -> str:
     return f"tmux session {session!r} is called {name!r} now: somebody renamed it; it is used as before"
 
 
-def files_gone(pane: str, setup: Setup, target: object) -> TerminalError:
-    """A pane without its files cannot be used: what its shell marks its output with is known to nobody."""
+def state_question(pane_id: str) -> tuple[str, ...]:
+    """The tmux command that prints what :func:`files_gone` needs."""
+    return ("display-message", "-p", "-t", pane_id, f"#{{{STATE_OPTION}}}")
+
+
+def files_gone(pane: str, state: str, setup: Setup, target: object) -> TerminalError:
+    """A pane without its files cannot be used: what its shell marks its output with is not known.
+
+    Args:
+        state: the state directory of the harness that made the pane; empty when it is of an earlier version.
+    """
+    if state and state != setup.root:
+        return TerminalError(
+            f"pane {pane!r} of tmux session {setup.name!r} belongs to another harness of this account: its state "
+            f"directory is {state}, and ours is {setup.root}",
+            target=target,
+            hint="use a session of another name (--tmux NAME) or another tmux_socket; or the same XDG_STATE_HOME, "
+            "to work in that session",
+        )
     return TerminalError(
         f"the files of pane {pane!r} are gone",
         target=target,

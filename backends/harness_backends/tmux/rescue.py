@@ -14,7 +14,7 @@ from harness.results import Status
 from ..posix.state import JobStore
 from .foreground import Foreground
 from .job import PaneJob
-from .keyboard import Dispatch
+from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .link import Link
 from .pane import Pane
 from .remake import remake_files
@@ -78,7 +78,7 @@ async def _see_started(
 
 async def _without_files(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> bool:
     """The pane's files were removed, so that its shell found nothing to run."""
-    there = await link.shells.call(f"[ -e {shlex.quote(action.slot)} ] && echo there")
+    there = await link.shells.call(f"[ -e {shlex.quote(action.slot_path)} ] && echo there")
     await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
     return not there.stdout and _missing(pane, job)
 
@@ -92,7 +92,7 @@ def _unsend(pane: Pane, job: PaneJob) -> None:
 
 async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
-    slot = shlex.quote(action.slot)
+    slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
     reply = await link.shell.call(f"id=; {unread}")
     await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
@@ -107,12 +107,11 @@ def _missing(pane: Pane, job: PaneJob) -> bool:
 
 
 async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
-    unlock = ("select-pane", "-t", pane.pane_id, "-e")
     changed = pane.changed
-    await link.client.request(unlock, ("send-keys", "-t", pane.pane_id, "C-c"))
+    await link.client.request(unlock(pane.pane_id), *type_text(link.setup.version, pane.pane_id, INTERRUPT))
     with anyio.move_on_after(PROMPT_WAIT):
         await changed.wait()
         while pane.phase != "prompt":
             await pane.changed.wait()
     if _missing(pane, job):
-        await link.client.request(*replace(action, slot="").again())
+        await link.client.request(*replace(action, slot=None).again())

@@ -8,7 +8,7 @@ from .keyboard import BUSY, next_log, release
 from .link import Link
 from .pane import Pane
 
-__all__ = ["PIECE", "due", "rotate_log"]
+__all__ = ["PIECE", "begin_log", "due", "rotate_log"]
 
 PIECE = 16 << 20
 """Bytes after which a new piece is begun, between two commands; or a quarter of the limit, when that is less."""
@@ -24,12 +24,16 @@ async def rotate_log(link: Link, pane: Pane) -> None:
 
     Another harness that watches the session would look for its jobs in the old piece: then only a full one is left.
     """
-    setup = link.setup
-    limit = setup.config.job_log_limit
+    limit = link.setup.config.job_log_limit
     if await _watched(link) and pane.log_offset < limit * 3 // 4:
         return
-    if not due(pane, limit):
-        return
+    if due(pane, limit):
+        await begin_log(link, pane)
+
+
+async def begin_log(link: Link, pane: Pane) -> None:
+    """Begin a new piece, unless somebody's command runs."""
+    setup = link.setup
     number = pane.log_number + 1
     freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
     blocks = await link.ask(*freed, next_log(pane.pane_id, setup.log_command(pane.uid, number)))

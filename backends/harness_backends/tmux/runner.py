@@ -26,28 +26,31 @@ from harness.errors import (
 from harness.results import ShellResult, Status
 from harness.tasks import BackgroundTasks
 
+from ..posix.end_proof import new_secret
 from ..posix.jobcancel import Cancelling
 from ..posix.jobcwd import cwd_error
 from ..posix.jobinput import store_input
+from ..posix.jobscript import INTERRUPTING, recorded
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .adopt import adopt, until_prompt
 from .body import compose
 from .bystander import NOTICE, person_typed
 from .control import REPLY_TIMEOUT, AnswerLost
-from .ending import TERM_GRACE, Ending, end_unless_ended
+from .end_check import EndCheck
+from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
 from .foreground import Foreground, inspect
 from .given import check_user
 from .job import PaneJob
-from .keyboard import BUSY, Dispatch, SavedFile, release, slot_text
+from .keyboard import BUSY, INTERRUPT, Dispatch, SavedFile, release, type_text
 from .link import READY_TIMEOUT, Link
-from .output import OutputCollector
+from .output import collector_for
 from .pane import Pane
 from .plan import plan
 from .protocol import Block
 from .rescue import see_started
-from .rotate import due, rotate_log
-from .streams import with_streams
+from .rotate import begin_log, due, rotate_log
+from .streams import report_streams, with_streams
 
 __all__ = ["PaneRunner"]
 
@@ -59,6 +62,10 @@ SETTLE_TIME = 1.5
 SETTLE_STEP = 0.2
 REPORT_TIMEOUT = 5.0
 """How long the target may take to say what runs, at a deadline, before the link counts as lost."""
+START_GRACE = 1.0
+"""How long a job that was typed may take to start."""
+SILENT = "the pane's shell did not say that it is at its prompt: its prompt settings were changed; they are set again"
+UNSEEN = "its end was not seen in the terminal: this is what the target has recorded of it"
 END_LAG = 1.0
 """How long a job's end mark may be behind the record of its exit code."""
 DOUBT = 10.0
@@ -119,7 +126,7 @@ class PaneRunner:
         return job.result()
 
     def _check_entered(self, job: PaneJob) -> None:
-        if job.entered:
+        if job.entered and job.command.cwd:
             raise cwd_error(job.entered, job.command.cwd, self._target)
 
     @property
@@ -132,7 +139,7 @@ class PaneRunner:
         """Bring the pane to a prompt, or say what holds it."""
         notices = []
         if pane.phase == "continuation":
-            await self.link.request(("send-keys", "-t", pane.pane_id, "C-c"))
+            await self.link.request(*type_text(self.link.setup.version, pane.pane_id, INTERRUPT))
             await until_prompt(pane, 2.0)
         await self.settle(pane)  # the line editor is not ready yet, and would show what is typed now twice
         if pane.phase == "starting":
@@ -140,11 +147,13 @@ class PaneRunner:
         if pane.phase == "running":
             await self._free(pane)
         self._check_there(pane)
+        if pane.ended_twice:
+            await EndCheck(self.link, self.shell, self.store).check_again(pane)
         if due(pane, self.link.setup.config.job_log_limit):
             await rotate_log(self.link, pane)
-        if pane.restarted is not None:
-            notices.append(f"the pane's shell had ended (exit code {pane.restarted}); this is a fresh one")
-            pane.restarted = None
+        if pane.news:
+            notices.append(pane.news)
+            pane.news = ""
         return notices
 
     def _check_there(self, pane: Pane) -> None:
@@ -163,6 +172,9 @@ class PaneRunner:
             return
         front = await self.foreground(pane)  # what reads the keyboard may be a passphrase prompt: type into shells only
         self._check_there(pane)
+        if front.may_be_prompt and front.is_own(await self._own_pid(pane)):
+            pane.phase = "prompt"  # it has its hooks, and only what it said has not come
+            return
         if front.is_shell and front.may_be_prompt and await self.adopt(pane, front):
             return
         screen = await self.screen(pane)
@@ -173,15 +185,21 @@ class PaneRunner:
             hint="attach and look; a start-up file of the shell may be waiting for something",
         )
 
+    async def _own_pid(self, pane: Pane) -> int:
+        """The pane's own shell, once it has its hooks; 0 until then."""
+        folder = shlex.quote(self.link.setup.pane_dir(pane.uid))
+        reply = await self.shell.call(f"cd {folder} && [ ! -e starting ] && read -r p <pid && echo $p")
+        pid = int(reply.text) if reply.text.strip().isdecimal() else 0
+        pane.shells[0] = replace(pane.shells[0], pid=pid)
+        return pid
+
     async def _free(self, pane: Pane) -> None:
         """The pane runs something: a shell that can be adopted, or a holder to wait for or to name."""
-        if (pane.job is None or pane.paused) and await until_prompt(pane, FOREIGN_WAIT):
+        if (pane.job is None or pane.paused or not pane.running) and await until_prompt(pane, FOREIGN_WAIT):
             return
         front = await self._settled(pane)
         self._check_there(pane)
-        nested, holder = front.may_be_prompt and front.group != pane.shell.pid, pane.running
-        if not pane.paused and nested and await self.adopt(pane, front):
-            pane.held = pane.held or (str(holder) if holder else "")  # the command that started this shell holds it
+        if not pane.paused and front.may_be_prompt and await self._taken_over(pane, front):
             return
         if pane.phase in ("prompt", "ended"):
             return
@@ -189,6 +207,24 @@ class PaneRunner:
             await self._first_prompt(pane)
             return
         raise await self._held_by(pane, f"job {pane.running}" if pane.running else "a command that an operator typed")
+
+    async def _taken_over(self, pane: Pane, front: Foreground) -> bool:
+        """The shell in front is used from here on, whatever it was told of before; False where it cannot be."""
+        holder = pane.running
+        own = front.is_own(pane.shells[0].pid)
+        known = own or (front.group == pane.shell.pid and front.image == pane.shell.image)
+        if known and not (await self.store.settle(str(holder)) if holder else front.editing):
+            return False
+        if own or (known and holder):  # it has its hooks, and only what it would say at its prompt has not come
+            del pane.shells[1 if own else len(pane.shells) :]
+            pane.phase, pane.running, pane.news = "prompt", 0, pane.news or SILENT
+            return True
+        if not await self.adopt(pane, front):
+            return False
+        if holder:
+            await self.store.settle(str(holder), "inside")
+            pane.held = pane.held or str(holder)  # the command that started this shell holds it
+        return True
 
     async def _settled(self, pane: Pane) -> Foreground:
         """The foreground; a login that was answered a moment ago gets a little time to show its shell's prompt."""
@@ -218,11 +254,12 @@ class PaneRunner:
             log=pane.log,
             offset=pane.log_offset,
             nonce=pane.shell.nonce,
-            collector=OutputCollector(command.max_output, command.on_output),
+            secret=new_secret() if pane.shell.files else "",
+            collector=collector_for(command),
         )
         if command.user:
             await check_user(self.shell, command.user)
-        body = compose(command, job_id, self.store, pane.shell.kind, self._target)
+        body = compose(command, job_id, self.store, pane.shell.kind, self._target, self.link.setup.hooks)
         if body.stdin is not None:
             await store_input(self.shell.transport, self.store.path(job_id, "in"), body.stdin)
         action, files = plan(self.link.setup, self.store, self.owner, pane, job, body, self._target)
@@ -236,6 +273,7 @@ class PaneRunner:
                     return job
                 if not command.wait and command.pane is None:  # another background pane will do
                     raise await self._held_by(pane, f"job {holder}")
+                await self._unrecord(job)
                 await self._wait_for_holder(pane, holder)
                 if anyio.current_time() > deadline:  # one that ended, and then the next, and so on
                     raise await self._held_by(pane, f"job {holder}")
@@ -262,9 +300,16 @@ class PaneRunner:
         where = "free some space where harness keeps its state"
         return NoSpace("no space for the command, so nothing ran", target=self._target, hint=where)
 
+    async def _unrecord(self, job: PaneJob) -> None:
+        """What waits for its turn is not recorded yet: others would take it for one that was begun, and is over."""
+        record, run, code = (shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "exit"))
+        await self.shell.call(f": >{record}; rm -f {run} {code}")
+
     async def _forget(self, job: PaneJob) -> None:
         """What was never typed leaves no record: it would stand there as running for ever."""
-        files = " ".join(shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "run", "in"))
+        files = " ".join(
+            shlex.quote(self.store.path(job.job_id, suffix)) for suffix in ("cmd", "sh", "run", "in", "exit")
+        )
         with anyio.CancelScope(shield=True), anyio.move_on_after(REPORT_TIMEOUT), suppress(HarnessError):
             await self.shell.call(f"rm -f {files}")
 
@@ -272,21 +317,24 @@ class PaneRunner:
         """Type it; returns who holds the pane when it was not typed."""
         freed = release(pane.pane_id, pane.place, pane.held) if pane.held else []
         pane.held = job.job_id
-        if self.link.setup.here:
-            await self._save_there(files, action)
-            files, action = [], replace(action, slot="")
-        commands = [command for file in files for command in file.commands()]
         try:
-            blocks = await self._type(pane, job.command.timeout, *freed, *commands, action.command())
+            if self.link.setup.here:
+                blocks = await self._type(pane, job.command.timeout, *freed, action.reserve())
+                if not _busy(blocks):
+                    blocks = await self._type_there(pane, job, files, action)
+            else:
+                commands = [command for file in files for command in file.commands()]
+                blocks = await self._type(pane, job.command.timeout, *freed, *commands, action.command())
         except AnswerLost:  # it may have been typed: what is read after the reconnect tells
             job.doubtful = True
             job.unanswered = time.monotonic() - job.began
             job.notices.append("the link was lost while this was sent")
             job.touch()
             blocks = []
-        holder = next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+        holder = _busy(blocks)
         if holder is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
+            self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""
         return holder.removeprefix(BUSY)
@@ -311,9 +359,14 @@ class PaneRunner:
                 self._check_there(pane)
                 raise
 
+    async def _type_there(self, pane: Pane, job: PaneJob, files: list[SavedFile], action: Dispatch) -> list[Block]:
+        """The files are written once the pane is ours: the slot may be another job's until then."""
+        await self._save_there(files, action)
+        return await self._type(pane, job.command.timeout, replace(action, slot=None, reserved=True).command())
+
     async def _save_there(self, files: list[SavedFile], action: Dispatch) -> None:
         """tmux cannot write the files where the panes' shells run: the held shell does, at one more round trip."""
-        slot = [] if action.lines else [SavedFile(action.slot, slot_text(action.job_id, action.suffix))]
+        slot = [] if action.lines or action.slot is None else [action.slot]
         writes = "".join(f"printf %s {shlex.quote(file.text)} >{shlex.quote(file.path)}\n" for file in (*files, *slot))
         await self.shell.call(f"umask 077\n{writes}")
 
@@ -322,26 +375,69 @@ class PaneRunner:
         await job.done.wait()
         with suppress(HarnessError):  # the link is down: the exit code alone is on the target
             await self._record_end(pane, job)
-        await self.release_idle([pane])
+            await self._record_size(pane, job)
+        with suppress(HarnessError):  # the record stays as its shell wrote it
+            await self._check_end(pane, job)
+
+    async def _check_end(self, pane: Pane, job: PaneJob) -> None:
+        """Give the pane back, and see at no further round trip who has its terminal."""
+        check = EndCheck(self.link, self.shell, self.store)
+        commands = self._releases(pane)
+        if commands:
+            blocks = await self.link.ask(*commands, _pipe_question(pane), check.question(pane))
+            await self._see_logged(pane, blocks[-2].text)
+            await check.check(pane, job, blocks[-1].text)
+        await check.check_again(pane)
 
     async def release_idle(self, panes: Iterable[Pane]) -> None:
-        """Give back the panes that we hold and run nothing in."""
+        """Give back the panes that we hold and run nothing in; the keeper of a pane's own shell does so as well."""
         for pane in list(panes):
-            if not pane.held or pane.jobs or pane.gone:
+            commands = self._releases(pane)
+            if not commands:
                 continue
-            holder, pane.held = pane.held, ""
             try:
-                await self.link.ask(*release(pane.pane_id, pane.place, holder))
+                blocks = await self.link.ask(*commands, _pipe_question(pane))
+                await self._see_logged(pane, blocks[-1].text)
             except (ConnectionLost, TerminalError):
                 return  # the next dispatch finds a holder whose job has ended, and clears it
 
+    def _releases(self, pane: Pane) -> list[tuple[str, ...]]:
+        """The commands that give a pane back whose last job has ended; none when there is nothing to do."""
+        running = pane.job
+        if not pane.held or pane.gone or (running and (running.job_id == pane.held or not running.started)):
+            return []
+        holder, pane.held = pane.held, running.job_id if running else ""
+        return release(pane.pane_id, pane.place, holder, pane.held)
+
+    async def _release_unkept(self, pane: Pane, job: PaneJob) -> None:
+        """Give the keyboard back before the caller has its result, who may block the event loop then.
+
+        Only where the pane has no keeper that can know of the end.
+        """
+        if self.link.setup.here:
+            await self.release_idle([pane])
+        elif job.nonce != pane.shells[0].nonce:
+            self.tasks.start_soon(self.release_idle, [pane])  # it is sent while the end is recorded
+
+    async def _see_logged(self, pane: Pane, answer: str) -> None:
+        """Begin a new log when nothing writes one: it was full, or an operator's pipe-pane took its place and ended."""
+        if not self.link.setup.logs or answer != "0":
+            return
+        with suppress(anyio.WouldBlock):  # a command is about to be typed; after it is soon enough
+            pane.lock.acquire_nowait()
+            try:
+                if not pane.jobs and not pane.gone and not pane.paused:
+                    await begin_log(self.link, pane)
+            finally:
+                pane.lock.release()
+
     async def _wait_for_holder(self, pane: Pane, holder: str) -> None:
         """Another harness's job holds the pane: wait a little for its end, and clear up after a dead one."""
-        ended = self.store.ended(holder if holder.isdecimal() else "0")
+        holder_id = holder if holder.isdecimal() else "0"
         with anyio.move_on_after(FOREIGN_WAIT):
             while True:
-                reply = await self.shell.call(f"{{ {ended}; }} && echo ended")
-                if reply.stdout:
+                calm = anyio.current_time() - pane.prompted > START_GRACE  # it is not being typed just now
+                if await self.store.settle(holder_id, pane.at_prompt if calm else ""):
                     await self._end_seen(pane, holder)
                     await self.link.ask(*release(pane.pane_id, pane.place, holder))
                     return
@@ -378,6 +474,8 @@ class PaneRunner:
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
                 return job.result()
             if job.done.is_set():
+                await self._release_unkept(pane, job)
+                await job.all_reported()
                 await self._record_end(pane, job)
                 if await person_typed(self.link, pane, job.seconds):
                     job.notices.append(NOTICE)
@@ -391,18 +489,21 @@ class PaneRunner:
                 await self._end_surely(pane, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
-            notice = f"the link was lost while this ran; ask for job {job.job_id} again"
-            return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
+            return replace(
+                job.result(),
+                status=Status.UNKNOWN,
+                exit_code=None,
+                notices=(*job.notices, no_answer(job, is_up=self.link.is_up)),
+            )
 
     async def _end_surely(self, pane: Pane, job: PaneJob, status: Status) -> None:
         """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
-        end = partial(end_unless_ended, pane, job, self._ended_there, lambda: self.end(pane, job, status))
+        end = partial(end_unless_ended, pane, job, lambda: self.end(pane, job, status))
         await self.cancelling.cancel(job.job_id, end)
 
     async def _ended_there(self, job: PaneJob) -> bool:
         await self.link.ready()
-        path = shlex.quote(self.store.path(job.job_id, "exit"))
-        return bool((await self.shell.call(f"[ -f {path} ] && [ -s {path} ] && echo ended")).stdout)
+        return await self.store.settle(job.job_id)
 
     async def _record_end(self, pane: Pane, job: PaneJob) -> None:
         """What other harnesses cannot learn otherwise: the end in a nested shell, and that a C-c was the reason."""
@@ -410,6 +511,12 @@ class PaneRunner:
         if job.exit_code is not None and unknown_there and job.ending is None:
             path = shlex.quote(self.store.path(job.job_id, "exit"))
             await self.shell.call(f"umask 077; echo {job.exit_code} {job.status} >{path}")
+
+    async def _record_size(self, pane: Pane, job: PaneJob) -> None:
+        """How much it wrote, where the log was too short for that."""
+        if job.log == pane.log and pane.log_offset > self.link.setup.max_log_bytes and not pane.paused:
+            path = shlex.quote(self.store.path(job.job_id, "size"))
+            await self.shell.call(f"umask 077; echo {job.collector.total} >{path}")
 
     async def _until_done(self, pane: Pane, job: PaneJob) -> None:
         """Return when the job has ended, or, unless it is to be killed, when its program waits for a person."""
@@ -447,9 +554,40 @@ class PaneRunner:
 
     async def _over(self, pane: Pane, job: PaneJob, front: Foreground) -> bool:
         """The shell is back at its prompt, and only the stream has not brought the end yet."""
-        if job.done.is_set() or pane.paused or (front.raw and front.group == pane.shell.pid):
+        if job.done.is_set() or pane.paused:
             return True
-        return await self._ended_there(job) or job.done.is_set()
+        if front.is_own(pane.shell.pid) and front.may_be_prompt:
+            if job.prompted:
+                await self._end_unproved(pane, job)
+            return True
+        if await self._ended_there(job):
+            await self._finish_as_recorded(pane, job)
+            return True
+        return job.done.is_set()
+
+    async def _finish_as_recorded(self, pane: Pane, job: PaneJob) -> None:
+        """The target has a record of the end, and the stream, which was read until now, tells nothing of it."""
+        with anyio.move_on_after(END_LAG):
+            await job.done.wait()
+        await self.link.request(("display-message", "-p", ""))
+        reply = await self.shell.call(f"cat {shlex.quote(self.store.path(job.job_id, 'exit'))}")
+        record = recorded(reply.text, job.proof)
+        if record is None or pane.paused or job not in pane.jobs:
+            return
+        pane.jobs.remove(job)
+        job.notices.append(UNSEEN)
+        job.finish(record.status, record.exit_code)
+
+    @staticmethod
+    async def _end_unproved(pane: Pane, job: PaneJob) -> None:
+        """The shell shows its prompt, and told no end that can be believed."""
+        with anyio.move_on_after(END_LAG):
+            await job.done.wait()
+        if job in pane.jobs:
+            pane.jobs.remove(job)
+            pane.phase, pane.running = "prompt", 0
+            job.notices.append("the shell is at its prompt again, and did not tell how this ended")
+            job.finish(Status.UNKNOWN)
 
     async def result(self, job: PaneJob) -> ShellResult:
         """The result of an ended job; with separate streams they are fetched now.
@@ -459,7 +597,7 @@ class PaneRunner:
             FileError: its directory could not be entered, and nothing ran.
         """
         self._check_entered(job)
-        if job.exit_code and f"/{job.job_id}.cmd was not written".encode() in job.collector.data:
+        if job.unstored:
             raise self._no_space()
         return await self.so_far(job)
 
@@ -490,5 +628,15 @@ class PaneRunner:
         self, pane: Pane, job: PaneJob, status: Status, *, signal: str = "TERM", grace: float = TERM_GRACE
     ) -> None:
         """Interrupt, then ``signal``, then KILL what the job started, until its end and death are proved."""
-        _, session = await self._tty(pane)
-        await Ending(self.link, self.shell, self.store).end(pane, job, status, session, signal, grace)
+        ending = Ending(self.link, self.shell, self.store)
+        await ending.end(pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
+
+
+def _busy(blocks: Iterable[Block]) -> str | None:
+    """What tmux answered when somebody else holds the pane."""
+    return next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+
+
+def _pipe_question(pane: Pane) -> tuple[str, ...]:
+    """The tmux command whose answer is 1 when a program takes the pane's output; it goes with what frees the pane."""
+    return "display-message", "-p", "-t", pane.pane_id, "#{pane_pipe}"

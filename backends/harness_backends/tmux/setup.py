@@ -11,12 +11,14 @@ from pathlib import Path
 
 from harness.config import Config
 
+from .keyboard import release
 from .protocol import OWN_PID
 from .version import TmuxVersion
 
 __all__ = [
     "HOOKS",
     "SESSION_FORMAT",
+    "STATE_OPTION",
     "TURNS",
     "NewPane",
     "Setup",
@@ -31,11 +33,14 @@ __all__ = [
 
 HOOKS = {
     "hooks.sh": "hooks.sh",
+    "jobs.sh": "jobs.sh",
     "hooks.fish": "hooks.fish",
+    "probe": "probe",
     "pane.sh": "pane.sh",
     "bashrc": "bashrc",
     "shrc": "shrc",
     "load": "load",
+    "apart.sh": "apart.sh",
     "fishrc": "fishrc",
     "zsh/.zshenv": "zshenv",
     "zsh/.zprofile": "zprofile",
@@ -46,6 +51,8 @@ HOOKS = {
 SESSION_FORMAT = "#{@harness}:#{@harness_for}:#{@harness_name}:#{session_name}"
 """The name that we gave it stays in the option when a person renames it. tmux allows no colon in a session's name."""
 
+STATE_OPTION = "@harness_state"
+"""The option of a pane that names the state directory of the harness that made it."""
 PAUSE_AFTER = 5
 """Seconds that we may lag behind before tmux stops sending a pane's output to us (3.2)."""
 
@@ -165,7 +172,12 @@ class Setup:
     def log_command(self, uid: str, number: int) -> str:
         """What ``pipe-pane`` runs: append to the log, up to the limit and what stood in it before, unbuffered."""
         log = shlex.quote(f"{self.log_dir(uid)}/log.{number}")
-        return f"ulimit -f {self.config.job_log_limit // 512 * 5 // 4}; exec cat >>{log}"
+        return f"ulimit -f {self.max_log_bytes // 512}; exec cat >>{log}"
+
+    @property
+    def max_log_bytes(self) -> int:
+        """The length at which a log ends; what a pane writes after that is not kept."""
+        return self.config.job_log_limit // 512 * 5 // 4 * 512
 
 
 def pane_files(setup: Setup, pane: NewPane) -> str:
@@ -177,6 +189,7 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
         "hxn": pane.nonce,
         "hxk": pane.shell.rpartition("/")[2].replace("busybox", "ash"),
         "hxt": "1" if setup.config.prompt_tag else "",
+        "hxread": f"{setup.hooks}/probe",
         "hxcols": str(setup.config.width),
     }
     posix = "".join(f"{key}={shlex.quote(value)}\n" for key, value in settings.items())
@@ -185,8 +198,20 @@ def pane_files(setup: Setup, pane: NewPane) -> str:
     fish += "".join(f"set -gx {name} {fish_quote(value)}\n" for name, value in setup.config.env)
     return f"mkdir -p {shlex.quote(folder)}\n" + "".join(
         _write(f"{folder}/{name}", text)
-        for name, text in (*_marks(setup, pane), ("settings", posix), ("settings.fish", fish))
+        for name, text in (
+            *_marks(setup, pane),
+            ("settings", posix),
+            ("settings.fish", fish),
+            *(() if setup.here else (("free", free_script(setup)),)),
+        )
     )
+
+
+def free_script(setup: Setup) -> str:
+    """What the pane's keeper runs when the job ``$hx_job`` has ended: see ``hooks/pane.sh``."""
+    commands = release("PANE", (setup.scope, "-t", "PANE"), "JOB")
+    words = " \\; ".join(" ".join(f'"{word}"' for word in command) for command in commands)  # plain ones and a format
+    return f"{setup.tmux} {words.replace('PANE', '$TMUX_PANE').replace('JOB', '$hx_job')}\n"
 
 
 def log_files(setup: Setup, pane: NewPane) -> str:
@@ -274,6 +299,7 @@ def pane_options(setup: Setup, pane: NewPane, target: str) -> list[tuple[str, ..
         ("set-option", scope, "-t", target, "@harness_pane", pane.name),
         ("set-option", scope, "-t", target, "@harness_uid", pane.uid),
         ("set-option", "-F", scope, "-t", target, "@harness_pane_id", "#{pane_id}"),
+        ("set-option", scope, "-t", target, STATE_OPTION, setup.root),
         ("set-option", "-w", "-t", target, "remain-on-exit", "off"),
     ]
     if setup.version.window_size:
@@ -392,20 +418,22 @@ def control_argv(setup: Setup) -> list[str]:
 
     Its input is relayed, so that a client whose owner is gone is killed even when tmux still has output for it: such a
     client would otherwise stay for ever and keep ``kill-server`` from ending. The relay also sees to it that no client
-    of ours comes while another one goes; see :data:`TURNS`.
+    of ours comes while another one goes; see :data:`TURNS`. Nothing waits for a partner: each end of the FIFO between
+    the two is open before the relay starts, so that a client that is killed leaves nothing behind that holds the turn.
 
     It says its process id first: asked for it before it has attached, tmux gives that of another client.
     """
     flags = f"-f ignore-size,pause-after={PAUSE_AFTER}" if setup.version.client_flags else ""
     listed = f"{setup.tmux} list-clients -F '#{{client_pid}}'"
     script = (
-        f'umask 077; unset TMUX; f=$1/run/control.$$; mkfifo "$f" || exit 1; exec 3<&0\n{TURNS}'
-        '( turn "$1"; exec 4>"$f"; rm -f "$f"\n'
+        'umask 077; unset TMUX; f=$1/run/control.$$; rm -f "$f"; mkfifo "$f" || exit 1\n'
+        f'exec 3<&0 5<>"$f" 4>"$f" <"$f" 5>&-; rm -f "$f"\n{TURNS}'
+        '( turn "$1"; echo go >&4\n'
         f"( n=0; until {listed} | grep -qx $$ || ! kill -0 $$ || [ $n -ge 100 ]; do n=$((n + 1)); nap; done ) 4>&- &\n"
         "exec 9>&-; cat <&3 >&4\n"
         'turn "$1"; exec 4>&-; n=0; while kill -0 $$ && [ $n -lt 50 ]; do n=$((n + 1)); nap; done; kill -9 $$\n'
-        f"{listed} ) >/dev/null 2>&1 &\n"
-        f'printf "%%{OWN_PID} %s\\n" "$$"; exec 3<&-\n'
-        f'exec {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)} {flags} <"$f"'
+        f"{listed} ) </dev/null >/dev/null 2>&1 &\n"
+        f'printf "%%{OWN_PID} %s\\n" "$$"; exec 3<&- 4>&-; read -r go || exit 1\n'
+        f"exec {setup.tmux} -C attach-session -t {shlex.quote(setup.exact)} {flags}"
     )
     return ["sh", "-c", script, "sh", setup.root]

@@ -1,9 +1,14 @@
-"""The separate streams of a command in a pane (``tty=False``): files on the target, of which head and tail are had."""
+"""The separate streams of a command in a pane (``tty=False``): files on the target, which ``hooks/apart.sh`` fills."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
+import anyio
+
+from harness.command import LiveView
+from harness.errors import HarnessError
 from harness.results import ShellResult
 
 from ..posix.joboutput import read_output
@@ -11,7 +16,23 @@ from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .job import PaneJob
 
-__all__ = ["with_streams"]
+__all__ = ["report_streams", "with_streams"]
+
+CHUNK = 128 << 10
+"""Bytes of one stream that are read at once."""
+SHOWN_END = 64 << 10
+"""Bytes of the end that a :class:`LiveView` gets when the command has ended and more is to come."""
+RETRY = 1.0
+
+# OUT_, ERR_: the files; $a, $b: the bytes that were had. Prints how much follows of each, how much is left, and that.
+_NEXT = """
+o=$(($(wc -c <OUT_)-a)) e=$(($(wc -c <ERR_)-b)) n=$o m=$e
+[ "$n" -le LIMIT_ ] || n=LIMIT_
+[ "$m" -le LIMIT_ ] || m=LIMIT_
+echo "$n $m $o $e"
+[ "$n" -le 0 ] || tail -c "+$((a+1))" OUT_ | head -c "$n"
+[ "$m" -le 0 ] || tail -c "+$((b+1))" ERR_ | head -c "$m"
+"""
 
 
 async def with_streams(shell: HeldShell, store: JobStore, job: PaneJob) -> ShellResult:
@@ -20,3 +41,64 @@ async def with_streams(shell: HeldShell, store: JobStore, job: PaneJob) -> Shell
     found = await read_output(shell.transport, shell, out, err, job.command.max_output)
     result = job.result(stdout=found.stdout.data, stderr=found.stderr.data)
     return replace(result, truncated=found.stdout.omitted + found.stderr.omitted)
+
+
+async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: float | None = None) -> None:
+    """Give the callbacks of a job with separate streams what is written, as it arrives, until all of it was given.
+
+    Args:
+        poll: seconds after which the files are looked at; without it that is done when the pane shows more of them.
+    """
+    if not job.reports_streams:
+        return
+    had = [0, 0]
+    try:
+        while True:
+            ended, active = job.done.is_set(), job.active
+            try:
+                found = await _read_next(shell, store, job, had)
+            except HarnessError:  # the link is down: while the command runs it may come back
+                found = None
+                await anyio.sleep(RETRY)
+            more = found is not None and _report(job, had, *found, ended=ended)
+            if ended and not more:
+                return
+            if not more:
+                with anyio.move_on_after(poll):
+                    await active.wait()
+    except Exception as error:  # whatever a callback raises is for who gave it
+        job.callback_error = error
+    finally:
+        job.reported.set()
+
+
+async def _read_next(
+    shell: HeldShell, store: JobStore, job: PaneJob, had: list[int]
+) -> tuple[tuple[bytes, bytes], tuple[int, int]] | None:
+    """What follows in both files, and how much there is of it; None while they are not there."""
+    script = f"a={had[0]} b={had[1]}{_NEXT}".replace("LIMIT_", str(CHUNK))
+    for name, suffix in (("OUT_", "out"), ("ERR_", "err")):
+        script = script.replace(name, shlex.quote(store.path(job.job_id, suffix)))
+    reply = await shell.call(f"{{ {script}}} 2>/dev/null")
+    head, _, data = reply.stdout.partition(b"\n")
+    words = head.split()
+    if len(words) != 4:
+        return None
+    out, err, out_left, err_left = (max(0, int(word)) for word in words)
+    return (data[:out], data[out : out + err]), (out_left, err_left)
+
+
+def _report(job: PaneJob, had: list[int], parts: tuple[bytes, bytes], left: tuple[int, int], *, ended: bool) -> bool:
+    """Give the callbacks one part; True when there is more to read at once."""
+    command, more = job.command, False
+    callbacks = (command.on_output, command.on_stderr or command.on_output)
+    for index, (callback, part, there) in enumerate(zip(callbacks, parts, left, strict=True)):
+        if part and callback is not None:
+            callback(part)
+        had[index] += len(part)
+        rest = there - len(part)
+        if ended and isinstance(callback, LiveView) and rest > SHOWN_END:
+            callback.skipped(rest - SHOWN_END)
+            had[index] += rest - SHOWN_END
+        more = more or rest > 0
+    return more

@@ -9,11 +9,12 @@ from harness.command import Capture
 
 from ..posix.joboutput import read_range
 from ..posix.markers import MarkerScanner
+from ..posix.panelog import other_mark
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged
 from .job import PaneJob
 from .logs import NEWEST_LOG
 from .naming import PaneRow
-from .output import OutputCollector
+from .output import OutputCollector, collector_for
 from .plain import PlainTmux, until_script
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "parse_facts",
     "read_output",
     "read_so_far",
+    "read_unended",
     "watch_script",
 ]
 
@@ -54,7 +56,10 @@ class PaneFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a wait ended. ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is what the exit file holds."""
+    """How a wait ended.
+
+    ``how``: ``exit``, ``mark``, ``tag``, or ``gone``; ``words`` is what the exit file holds, or would hold.
+    """
 
     how: str
     words: str = ""
@@ -87,7 +92,9 @@ def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, se
     the prompt that shows the job's tag.
     """
     tag = f"[harness {job.job_id}: "
-    marks = rf"sed -n 's/.*\]133;D;\(-\{{0,1\}}[0-9]*\);{job.nonce};{job.job_id}$/\1/p' | tail -n 1"
+    code, secret = r"\(-\{0,1\}[0-9]*\)", r"\([0-9a-z]*\)"
+    mark = rf"s/.*\]133;D;{code};{job.nonce};{job.job_id};{secret}$/\1 completed \2/p"
+    marks = f"sed -n {shlex.quote(mark)} | tail -n 1"
     return f"""
 exit={shlex.quote(files)}.exit t=0 due=20
 ended() {{ [ -s "$exit" ] && read -r line <"$exit" && echo "exit $line"; }}
@@ -115,12 +122,19 @@ def parse_ended(text: str) -> Ended | None:
     return Ended(how, words) if how else None
 
 
+async def read_unended(tmux: PlainTmux, job: PaneJob) -> None:
+    """Put what a job wrote into it whose end nobody marked; without a log there is no telling what is its own."""
+    job.collector = collector_for(job.command, skip=job.collector.reported)
+    job.started = False
+    await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
+
+
 async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool) -> TaggedOutput | None:
     """Put what an ended job wrote into it: the bytes of the log, else the text between the tags, with a notice.
 
     Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
     """
-    job.collector = OutputCollector(job.command.max_output, job.command.on_output, skip=job.collector.reported)
+    job.collector = collector_for(job.command, job.collector.reported)
     job.started = False
     if logged and await _from_log(tmux, job):
         return None
@@ -131,23 +145,28 @@ async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
 
 async def _from_log(tmux: PlainTmux, job: PaneJob) -> bool:
     path = f"{tmux.setup.root}/{job.log}"
-    mark = f"]133;D;.*;{job.nonce};{job.job_id}$"
+    mark = f"]133;D;.*;{job.nonce};{job.job_id};"
     # The end mark is on its way from the shell through the terminal when the exit file is there.
     written = f"tail -c 65536 {shlex.quote(path)} | tr '\\007' '\\n' | grep -q '{mark}'"
     await tmux.beside(until_script(written, LAG), 2 * LAG)
     return await _feed_log(tmux, job, path)
 
 
-async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str) -> bool:
+async def _feed_log(tmux: PlainTmux, job: PaneJob, path: str, *, without_end: bool = False) -> bool:
     """Feed a job with its part of the log; True when its end is there."""
     scanner = MarkerScanner(job.nonce)
     async for chunk in read_range(tmux.transport, tmux.shell, path, job.offset):
         for piece in scanner.feed(chunk):
+            if without_end and job.started and (found := other_mark(piece, job.number)) is not None:
+                job.feed(found)
+                return False
             if isinstance(piece, bytes):
                 if job.started:
                     job.feed(piece)
+            elif job.is_output(piece):
+                job.feed(piece.raw)
             elif piece.kind == "start" and piece.job == job.number:
-                job.start()
+                job.start(soon=piece.soon)
             elif piece.kind == "cwd" and piece.text.startswith("/"):
                 job.cwd = piece.text
             elif (piece.kind == "end" and piece.job == job.number) or (piece.kind == "exit" and job.started):
@@ -182,7 +201,7 @@ async def read_so_far(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
         text = extract_running(await _scrollback(tmux, row, -NEAR), job.command.command)
         return text.encode("utf-8", "surrogateescape")
     collector = OutputCollector(job.command.max_output)
-    probe = PaneJob(job.job_id, job.command, job.pane, job.log, job.offset, job.nonce, collector)
+    probe = PaneJob(job.job_id, job.command, job.pane, job.log, job.offset, job.nonce, collector, job.secret)
     await _feed_log(tmux, probe, f"{tmux.setup.root}/{job.log}")
     collector.finish()
     return collector.data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from harness.account import account_name
 from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
-from harness.errors import ConnectionLost, PaneBusy, PaneGone, TerminalError
+from harness.errors import ConnectError, ConnectionLost, PaneBusy, PaneGone, TerminalError, UnsupportedOperation
 from harness.operators import Listener, Operators
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.tasks import BackgroundTasks, background_tasks
@@ -23,15 +23,16 @@ from harness.terminal import Terminal
 from harness.transport import Transport
 
 from ..posix.jobcancel import Cancelling
+from ..posix.jobscript import signal_name
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
-from .capture import capture_command, captured_text, extract_tagged
+from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .control import Event
 from .ending import END_TIMEOUT
-from .held import held_output
+from .held import forget_jobs, held_output
 from .job import PaneJob
-from .keyboard import leave_modes
-from .keys import check_keys
+from .keyboard import type_keys, type_text, unlock
+from .keys import encode_keys
 from .link import READY_TIMEOUT, Link
 from .naming import DEFAULT_PANE, check_name
 from .pane import Pane
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["TmuxTerminal", "open_terminal"]
 
 _WINDOW_NEWS = frozenset({"window-close", "unlinked-window-close", "layout-change"})
-KEPT_JOBS = 1000
 CLOSE_TIMEOUT = 1.0
 INEXACT = "[harness: other text may stand in this, or its beginning may be missing]"
 
@@ -128,8 +128,7 @@ class TmuxTerminal(Terminal):
 
     def _remember(self, pane: Pane, job: PaneJob) -> None:
         self._jobs[job.job_id] = (pane, job)
-        while len(self._jobs) > KEPT_JOBS:
-            del self._jobs[next(iter(self._jobs))]
+        forget_jobs(self._jobs)
 
     async def wait(self, job_id: str, timeout: float, max_output: int) -> ShellResult | None:
         known = self._jobs.get(job_id)
@@ -151,7 +150,7 @@ class TmuxTerminal(Terminal):
         known = self._jobs.get(job_id)
         if known is None or known[1].done.is_set():
             return False
-        await self._runner.end(*known, Status.INTERRUPTED, signal=signal, grace=grace)
+        await self._runner.end(*known, Status.INTERRUPTED, signal=signal_name(signal), grace=grace)
         return True
 
     # -- screen and keyboard
@@ -183,6 +182,8 @@ class TmuxTerminal(Terminal):
         request = Capture(start="-", end="-")
         text, width = await self._captured(panes[0], request), self._link.setup.config.width
         found = extract_tagged(text, job_id, record.command, width)
+        if found is None and not await self._table.has_ended(job_id):
+            return extract_running(text, record.command)
         if found is None:
             untagged = "" if self._link.setup.config.prompt_tag else "; prompt_tag = true makes jobs findable there"
             raise TerminalError(
@@ -193,22 +194,17 @@ class TmuxTerminal(Terminal):
         return found.text if found.exact else f"{INEXACT}\n{found.text}"
 
     async def send_keys(self, request: Keys) -> None:
-        check_keys(request.keys, self._link.target)
+        keys = encode_keys((*request.keys, *(("Enter",) if request.enter else ())), self._link.target)
         pane = await self._target_pane(request.pane or request.target)
         await self._runner.settle(pane)
         pane.typed = anyio.current_time()
         text = request.literal_text
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")
-        steps: list[tuple[str, ...]] = [
-            *leave_modes(pane.pane_id, quits=self._link.setup.version.quits_modes),
-            ("select-pane", "-t", pane.pane_id, "-e"),
-        ]
-        steps += await self._table.literal(pane, text) if text else []
-        steps += [("send-keys", "-t", pane.pane_id, "--", key) for key in request.keys]
-        if request.enter:
-            steps.append(("send-keys", "-t", pane.pane_id, "Enter"))
-        await self._link.request(*steps)
+        setup, folder = self._link.setup, self._link.setup.log_dir(pane.uid)
+        steps = type_text(setup.version, pane.pane_id, text or "", folder)
+        steps += type_keys(setup.version, pane.pane_id, keys, folder)
+        await self._link.request(unlock(pane.pane_id), *steps)
         if request.delay > 0:
             await anyio.sleep(request.delay)
 
@@ -288,7 +284,7 @@ class TmuxTerminal(Terminal):
 
 def owner_name() -> str:
     """Who runs this harness, for job records: ``user@host:pid``."""
-    return f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
+    return f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
 
 
 @asynccontextmanager
@@ -366,14 +362,16 @@ async def _open_link(
         table.tell_name()
     except PaneGone:
         raise
-    except (ConnectionLost, TerminalError) as error:
+    except (ConnectError, ConnectionLost, TerminalError, UnsupportedOperation) as error:
         from .plainterm import control_refused, open_plain
 
         if setup.here or (isinstance(error, ConnectionLost) and not await control_refused(link.shell, setup)):
             raise
+        if isinstance(error, ConnectError) and not link.shell.is_open:
+            raise
         try:
             return await open_plain(*parts, error.message)
-        except TerminalError:
+        except (ConnectError, TerminalError):
             raise error from None
     return None
 

@@ -54,9 +54,9 @@ class TmuxVersion:
         return self >= TmuxVersion(3, 1)
 
     @property
-    def quits_modes(self) -> bool:
-        """``copy-mode -q``, which leaves every mode of a pane, or does nothing (3.1)."""
-        return self >= TmuxVersion(3, 1)
+    def paste_flags(self) -> tuple[str, ...]:
+        """Options of ``paste-buffer`` for every byte as it is; 3.7 replaces control characters without ``-S``."""
+        return ("-r", "-S") if self >= TmuxVersion(3, 7) else ("-r",)
 
     @property
     def pads_captures(self) -> bool:

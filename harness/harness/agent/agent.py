@@ -27,7 +27,8 @@ from ..toolkit.events import (
     QuestionAsked,
 )
 from ..toolkit.executor import Executor
-from .conversation.compacting import Compacting, needed
+from ..toolkit.hooks_session import ask_hooks, tell_hooks
+from .conversation.compacting import Compacting, admit_compaction, needed
 from .conversation.situation import RunningJobs, situation
 from .conversation.tokens import estimate
 from .events import (
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "Queued"]
 
 Doing = Literal["idle", "thinking", "calling", "waiting", "paused", "closed"]
+STOP_LIMIT = 30.0
+"""Seconds for which the hooks of a turn's end hold up the next turn, at most."""
 NEWS_KEPT = 50
 """Pieces of news that wait for the next request; of more, the first are forgotten."""
 
@@ -248,6 +251,8 @@ class Agent:
             finally:
                 self._turn = None
                 self._ended(turn, result, anyio.current_time() - started)
+                words, facts = result.text or result.failure, {"status": result.status, "steps": result.steps}
+                await tell_hooks(self.executor, "stop", STOP_LIMIT, words, turn=turn.turn_id, **facts)
 
     async def _logged(self, turn: Turn, queued: Queued) -> TurnResult:
         """The turn, between its beginning and its end in the log."""
@@ -256,16 +261,28 @@ class Agent:
             TurnStarted(turn_id=turn.turn_id, prompt=redacted, origin=queued.origin, place=queued.place)
         )
         try:
-            await self._log.turn_started(turn.turn_id, redacted, queued.origin)
+            prompt = await self._admitted(queued)
+            await self._log.turn_started(turn.turn_id, self.executor.services.redactor.text(prompt), queued.origin)
         except HarnessError as error:  # what is not kept is not worked on
             return TurnResult("failed", failure=str(error), error=error)
         result = TurnResult("cancelled", failure="harness was ended")
         try:
-            result = await turn.run(queued.prompt)
+            result = await turn.run(prompt)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._keep_end(turn, result)
         return result
+
+    async def _admitted(self, queued: Queued) -> str:
+        """The prompt as the operator's hooks leave it.
+
+        Raises:
+            HarnessError: one of them denies it.
+        """
+        answer = await ask_hooks(self.executor, "pre_message", queued.prompt, origin=queued.origin)
+        if answer.decision == "deny":
+            raise HarnessError(f"a hook refused the message: {answer.reason or 'it gave no reason'}")
+        return queued.prompt if answer.message is None else answer.message
 
     async def _keep_end(self, turn: Turn, result: TurnResult) -> None:
         try:
@@ -366,7 +383,7 @@ class Agent:
         Raises:
             HarnessError: it could not be done; the conversation is as it was.
         """
-        return await self._compacted(await self._opened())
+        return await self._compacted(await self._opened(), "request")
 
     @property
     def is_compacting(self) -> bool:
@@ -447,12 +464,14 @@ class Agent:
         if used and not needed(self.transcript.messages, used, opened.context_limit, self.settings.compact_at):
             return False
         try:
-            return await self._compacted(opened) is not None
+            return await self._compacted(opened, "auto") is not None
         except HarnessError as error:
             self._notice(f"the conversation could not be made shorter: {error}")
             return False
 
-    async def _compacted(self, opened: OpenModel) -> Compaction | None:
+    async def _compacted(self, opened: OpenModel, trigger: str) -> Compaction | None:
+        await admit_compaction(self.executor, trigger, len(self.transcript.messages))
+
         def as_it_is() -> AbstractAsyncContextManager[OpenModel]:
             return nullcontext(opened)
 

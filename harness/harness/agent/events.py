@@ -172,3 +172,7 @@ class Notice(Event):
     """Something that whoever watches should know."""
 
     text: str
+
+    def notification(self) -> tuple[str, str] | None:
+        """The same, for hooks."""
+        return "notice", self.text

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
+from ..extras import install_extra
 from ..toolkit.assembly import Toolkit
 from ..toolkit.middleware import StuckLoop
 from ..toolkit.permissions.approver import Approver
@@ -63,7 +64,7 @@ def load_agent() -> None:
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         raise ConfigError(
-            f"the agent needs a library that is not installed: {name}", hint="pip install 'harness-ops[agent]'"
+            f"the agent needs a library that is not installed: {name}", hint=install_extra("agent")
         ) from None
 
 

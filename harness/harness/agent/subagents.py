@@ -20,7 +20,7 @@ from ..toolkit.executor import Executor
 from ..toolkit.permissions.settings import Mode
 from ..toolkit.seams import Spawner
 from ..toolkit.spawning import SpawnRequest, SpawnResult
-from .conversation.compacting import Compacting, needed
+from .conversation.compacting import Compacting, admit_compaction, needed
 from .conversation.history import loaded
 from .conversation.instructions import instructions
 from .conversation.situation import situation
@@ -204,6 +204,7 @@ class _Run:
         if used and not needed(self.transcript.messages, used, limit, self.parent.settings().compact_at):
             return False
         try:
+            await admit_compaction(self.executor, "auto", len(self.transcript.messages))
             compacting = Compacting(
                 lambda: nullcontext(opened), self._count_notes, self.executor.services.redactor.text
             )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart, TextPart
 
 from ..toolkit.seams import Redactor
 from .conversation.history import dumped
 from .conversation.secretless import without_secrets
 from .sessions import ConversationLog
 
-__all__ = ["Transcript", "text_of"]
+__all__ = ["Transcript", "text_of", "with_words"]
 
 
 class Transcript:
@@ -45,6 +46,19 @@ class Transcript:
 
     def _kept(self, message: ModelMessage) -> str:
         return dumped(without_secrets(message, self._redactor.text))
+
+
+def with_words(response: ModelResponse, text: str) -> ModelResponse:
+    """The answer with other words, in the place of its first ones. Pure."""
+    parts: list[ModelResponsePart] = []
+    said = False
+    for part in response.parts:
+        if not isinstance(part, TextPart):
+            parts.append(part)
+        elif not said:
+            said = True
+            parts.append(replace(part, content=text))
+    return replace(response, parts=parts)
 
 
 def text_of(response: ModelResponse) -> str:

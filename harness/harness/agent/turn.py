@@ -12,6 +12,7 @@ from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, 
 
 from ..errors import HarnessError
 from ..toolkit.executor import Executor
+from ..toolkit.hooks_session import ask_hooks
 from ..toolkit.values import CallOutcome, ToolCall
 from .conversation import history, secretless, situation, tokens, tooling
 from .events import AnswerCompleted, RequestStarted, TurnStatus
@@ -19,7 +20,7 @@ from .gate import Gate
 from .models import ModelFailure, OpenModel
 from .requesting import Requester, Wanted
 from .settings import AgentSettings
-from .transcript import Transcript, text_of
+from .transcript import Transcript, text_of, with_words
 from .usage import Spent, spent_on
 
 if TYPE_CHECKING:
@@ -168,8 +169,21 @@ class Turn:
         executor = self._around.executor
         known = [tool.name for tool in executor.registry.list()]
         response = secretless.without_secret_names(response, executor.services.redactor.text, known)
+        response = await self._heard_by_hooks(response)
         await self._answered(opened, response, anyio.current_time() - started)
         return response
+
+    async def _heard_by_hooks(self, response: ModelResponse) -> ModelResponse:
+        """The answer with the words that the operator's hooks leave of it; its calls are not theirs to change here."""
+        said = text_of(response)
+        if not said:
+            return response
+        calls = len(tooling.calls_of(response, self.turn_id))
+        answer = await ask_hooks(self._around.executor, "post_message", said, turn=self.turn_id, calls=calls)
+        words = answer.message
+        if answer.decision == "deny":
+            words = f"[withheld by a hook: {answer.reason or 'it gave no reason'}]"
+        return response if words is None else with_words(response, words)
 
     async def _asked(self, opened: OpenModel) -> ModelResponse:
         """Ask; a conversation that turns out too long for the model is made shorter, once."""

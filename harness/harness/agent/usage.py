@@ -26,7 +26,8 @@ class Spent:
     """Tokens in and out, of them read from and written to the provider's cache, and US dollars.
 
     ``cost`` counts what has a known price; ``unpriced`` is how many answers had none. ``estimated`` is how many of the
-    tokens, and of what they cost, no provider counted: of an answer that was cancelled, say, nobody may ever do so.
+    tokens no provider counted, and ``estimated_cost`` what they cost: the provider may never count the tokens of a
+    cancelled answer.
     """
 
     input_tokens: int = 0
@@ -37,6 +38,7 @@ class Spent:
     unpriced: int = 0
     answers: int = 0
     estimated: int = 0
+    estimated_cost: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -48,6 +50,7 @@ class Spent:
             self.unpriced + other.unpriced,
             self.answers + other.answers,
             self.estimated + other.estimated,
+            self.estimated_cost + other.estimated_cost,
         )
 
     @property
@@ -62,7 +65,9 @@ class Spent:
 
     def json(self) -> JsonObject:
         """As it is stored and printed; ``estimated_tokens`` only where there are some."""
-        estimated: dict[str, Json] = {"estimated_tokens": self.estimated} if self.estimated else {}
+        estimated: dict[str, Json] = {}
+        if self.estimated:
+            estimated = {"estimated_tokens": self.estimated, "estimated_cost": self.estimated_cost}
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -81,7 +86,7 @@ class Spent:
             found = value.get(name)
             return found if isinstance(found, int) else 0
 
-        cost = value.get("cost")
+        cost, about = value.get("cost"), value.get("estimated_cost")
         spent = cls(
             number("input_tokens"),
             number("output_tokens"),
@@ -89,6 +94,7 @@ class Spent:
             number("cache_write_tokens"),
             answers=number("answers"),
             estimated=number("estimated_tokens"),
+            estimated_cost=float(about) if isinstance(about, int | float) else 0.0,
         )
         known = isinstance(cost, int | float)
         return replace(spent, cost=float(cost) if known else 0.0, unpriced=0 if known else spent.answers)  # type: ignore[arg-type]  # known says so
@@ -97,21 +103,25 @@ class Spent:
 def over_limit(settings: AgentSettings, steps: int, turn: Spent, session: Spent) -> str:
     """Why no further answer may be asked for; empty when one may. Pure.
 
+    A limit of the conversation closes it for good, so only what a provider counted reaches one. A turn that an estimate
+    has ended can be continued.
+
     Args:
         steps: answers of this turn so far.
         turn: what this turn has used.
         session: what the conversation has used, this turn included.
     """
-    about = ", in part by an estimate" if session.estimated else ""
+    about = ", in part by an estimate" if turn.estimated else ""
     if steps >= settings.max_steps:
-        return f"the turn has had {steps} answers, which is max_steps: say 'go on' to continue"
+        return f"the turn has reached max_steps ({steps}): say 'go on' to continue"
     if settings.turn_budget is not None and turn.cost >= settings.turn_budget:
         budget = f"its budget is ${settings.turn_budget:.2f}: say 'go on' to continue"
         return f"the turn has cost ${turn.cost:.2f}{about}; {budget}"
-    if settings.session_budget is not None and session.cost >= settings.session_budget:
-        return f"the conversation has cost ${session.cost:.2f}{about}; session_budget is ${settings.session_budget:.2f}"
-    if settings.session_tokens is not None and session.tokens >= settings.session_tokens:
-        return f"the conversation has used {session.tokens} tokens{about}; session_tokens is {settings.session_tokens}"
+    cost, tokens = session.cost - session.estimated_cost, session.tokens - session.estimated
+    if settings.session_budget is not None and cost >= settings.session_budget:
+        return f"the conversation has cost ${cost:.2f}; session_budget is ${settings.session_budget:.2f}"
+    if settings.session_tokens is not None and tokens >= settings.session_tokens:
+        return f"the conversation has used {tokens} tokens; session_tokens is {settings.session_tokens}"
     if (settings.turn_budget is not None or settings.session_budget is not None) and turn.unpriced:
         return "a budget is set, and the model has no known price: set prices in its profile"
     return ""
@@ -139,6 +149,7 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
         usage = replace(usage, output_tokens=max(counted.output_tokens, came))
     cost = cost_of(usage, opened.profile)
     estimated = usage.input_tokens + usage.output_tokens - counted.input_tokens - counted.output_tokens
+    known = cost_of(counted, opened.profile) if estimated else cost
     return Spent(
         usage.input_tokens,
         usage.output_tokens,
@@ -148,6 +159,7 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
         unpriced=0 if cost is not None else 1,
         answers=1,
         estimated=estimated,
+        estimated_cost=float(cost - known) if cost is not None and known is not None else 0.0,
     )
 
 

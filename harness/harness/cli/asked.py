@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..toolkit.permissions.lookalikes import is_blank
 
-__all__ = ["NARROWEST", "SAID", "previewed", "quoted", "said"]
+__all__ = ["NARROWEST", "SAID", "previewed", "quoted", "said", "wrapped"]
 
 FIRST, FURTHER = "  | ", "  ¦ "
 """Before a line of somebody else's text, and before each further row of the same line."""
@@ -41,6 +41,21 @@ def said(text: str, limit: int = SAID) -> str:
     joined = " ".join(_seen(" ".join(text.split())).split())
     left = len(joined) - limit
     return joined if left <= 0 else f"{joined[:limit]} … {left} more character{'' if left == 1 else 's'}"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text of harness at spaces; a word wider than ``width`` columns is broken where it must be. Pure."""
+    rows: list[str] = []
+    for word in text.split(" "):
+        if rows and _columns(rows[-1]) + 1 + _columns(word) <= max(width, 1):
+            rows[-1] += f" {word}"
+        else:
+            rows += _rows(word, max(width, 1))
+    return rows
+
+
+def _columns(text: str) -> int:
+    return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 
 def _seen(line: str) -> str:

@@ -10,7 +10,9 @@ import click
 
 from ..config import Config
 from ..errors import ConfigError
+from ..local_directories import make_directories
 from ..settings import PROJECT_FILE, Settings, user_config_path
+from ..settings_limits import UNITS, with_unit
 from .commands import command, group
 from .output import print_json, table
 from .runtime import session_of
@@ -28,11 +30,12 @@ def show(ctx: click.Context) -> None:
     origins = dict(session.settings.origins)
     values = _values(session.settings)
     if session.json:
-        document = {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+        document = {name: _documented(name, value, origins[name]) for name, value in values.items()}
         named = dict(session.settings.targets)
         print_json({"settings": document, "targets": named, "files": session.settings.files})
         return
-    table(("SETTING", "VALUE", "SET IN"), [(name, _shown(value), origins[name]) for name, value in values.items()])
+    rows = [(name, _shown_with_unit(name, value), origins[name]) for name, value in values.items()]
+    table(("SETTING", "VALUE", "SET IN"), rows)
     if session.settings.targets:
         click.echo()
         table(("TARGET", "STANDS FOR"), session.settings.targets)
@@ -49,6 +52,17 @@ def _values(settings: Settings) -> dict[str, object]:
     engine: dict[str, object] = {item.name: getattr(settings.config, item.name) for item in fields(Config)}
     engine["env"] = dict.fromkeys((name for name, _ in settings.config.env), HIDDEN)
     return general | engine
+
+
+def _documented(name: str, value: object, origin: str) -> dict[str, object]:
+    unit = {"unit": UNITS[name]} if name in UNITS else {}
+    return {"value": value, **unit, "origin": origin}
+
+
+def _shown_with_unit(name: str, value: object) -> str:
+    if name == "timeout" and value is None:
+        return "none"
+    return with_unit(name, value) if name in UNITS and isinstance(value, int | float) else _shown(value)
 
 
 def _shown(value: object) -> str:
@@ -84,7 +98,7 @@ def init(ctx: click.Context, project: bool, force: bool) -> None:
 
 def _write_new(path: Path, text: str, *, replace: bool) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
         if replace:
             path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from ..errors import UnsupportedOperation
@@ -30,8 +32,8 @@ def disconnect(ctx: click.Context, every: bool) -> int:
         if session.json:
             print_json({"disconnected": [{"name": master.name, "pid": master.pid} for master in ended]})
         else:
-            for master in ended:
-                click.echo(master.name)
+            for name, number in Counter(master.name for master in ended).items():
+                click.echo(name if number == 1 else f"{name} ({number} connections)")
         return 0
 
     return run_async(main)

@@ -32,7 +32,7 @@ for each thing that happens, and the result as the last line.
 Nobody is asked: what would need an approval is denied, the model is told so, and the exit code is 126. --approve
 allows commands in advance. The conversation is stored; --session ID and --last go on with one.
 
-Exit codes: 0 done, 1 the turn failed, 3 --max-turns reached, 4 --budget spent, 124 --timeout over, 125 harness failed,
+Exit codes: 0 done, 1 the turn failed, 3 --max-steps reached, 4 --budget spent, 124 --timeout over, 125 harness failed,
 126 done, but something was refused for want of an approver, 130 interrupted. Ctrl-C cancels the turn, and interrupts
 its command.
 """
@@ -50,7 +50,8 @@ class _Dollars(click.FloatRange):
 
 @command("exec", help=HELP)
 @click.option("--model", "model", metavar="NAME", default="", help="A profile of your settings, or PROVIDER:MODEL.")
-@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Answers of the model, at most.")
+@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="End after N responses of the model.")
+@click.option("--max-turns", type=click.IntRange(1), hidden=True)
 @click.option("--budget", type=_Dollars(0, min_open=True), metavar="USD", help="What it may cost, at most.")
 @time_limit_option("--timeout", help="Cancel it after TIME: 90, 30s, 10m, 1h.")
 @click.option("--profile", metavar="NAME", help="The tools as this profile shows them; none: our own names.")
@@ -64,6 +65,7 @@ class _Dollars(click.FloatRange):
 def exec_(
     ctx: click.Context,
     model: str,
+    max_steps: int | None,
     max_turns: int | None,
     budget: float | None,
     timeout: float | None,
@@ -90,9 +92,11 @@ def exec_(
         choose_its_target(invocation_of(ctx), session_id)
     session = session_of(ctx)
     session.invocation.passes_codes = True
+    if max_turns is not None:
+        warn("--max-turns is deprecated: write --max-steps", as_json_document=session.json)
     chosen = Chosen(session_id, last)
     request = replace(
-        _request(session, model, profile, approve, max_turns, is_new=chosen.is_new),
+        _request(session, model, profile, approve, max_steps or max_turns, is_new=chosen.is_new),
         prompt=given_prompt(words),
         chosen=chosen,
         budget=budget,
@@ -113,7 +117,7 @@ def exec_(
 
 
 def _request(
-    session: Session, model: str, profile: str | None, approve: tuple[str, ...], max_turns: int | None, *, is_new: bool
+    session: Session, model: str, profile: str | None, approve: tuple[str, ...], max_steps: int | None, *, is_new: bool
 ) -> ExecRequest:
     """What the settings say, checked before anything is opened."""
     import os
@@ -138,7 +142,7 @@ def _request(
         prompt="",
         profile=models.profile(model) if is_new or model or os.environ.get(MODEL_VARIABLE) else None,
         models=models,
-        settings=replace(settings, max_steps=max_turns) if max_turns is not None else settings,
+        settings=replace(settings, max_steps=max_steps) if max_steps is not None else settings,
         toolkit=toolkit,
         catalogue=catalogue,
         tool_profile=profile,

@@ -177,7 +177,7 @@ def _check_price(profile: ModelProfile) -> None:
     if cost_of(RequestUsage(), profile) is None:
         raise ConfigError(
             f"--budget: the model {profile.name} has no known price",
-            hint="set prices in its profile, or use --max-turns",
+            hint="set prices in its profile, or use --max-steps",
         )
 
 

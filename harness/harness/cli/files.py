@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import time
-
 import click
 
-from ..backend import ANY, Any_, Progress, WriteMode
+from ..backend import ANY, Any_, WriteMode
 from ..context import ExecutionContext
 from .commands import command
 from .output import print_json, read_stdin, with_base64
+from .progress import transfer_progress
 from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter
 
 __all__ = ["read", "write"]
-
-PROGRESS_AFTER = 1.0
-"""Seconds before progress is shown."""
 
 
 @command("read")
@@ -33,7 +28,8 @@ def read(ctx: click.Context, offset: int, limit: int | None, path: str) -> int:
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        content = await target.read_file(path, offset=offset, limit=limit, progress=progress_line("read"))
+        with transfer_progress(path) as progress:
+            content = await target.read_file(path, offset=offset, limit=limit, progress=progress)
         if session.json:
             facts = {"path": content.path, "size": content.size, "mode": f"{content.mode:04o}"}
             print_json({**facts, "version": content.version, **with_base64("text", content.data)})
@@ -48,11 +44,19 @@ def read(ctx: click.Context, offset: int, limit: int | None, path: str) -> int:
 @click.option("--create", is_flag=True, help="Fail when the file exists.")
 @click.option("--mode", metavar="OCTAL", help="Its permissions, such as 0644; the default keeps the old ones.")
 @click.option("--expect", metavar="VERSION", help="Write only if this is still its version ('none': no such file).")
+@click.option("--force", is_flag=True, help="Write a read-only file, too; its permissions stay.")
 @click.option("--no-parents", is_flag=True, help="Do not make missing directories.")
 @click.argument("path")
 @click.pass_context
 def write(
-    ctx: click.Context, append: bool, create: bool, mode: str | None, expect: str | None, no_parents: bool, path: str
+    ctx: click.Context,
+    append: bool,
+    create: bool,
+    mode: str | None,
+    expect: str | None,
+    force: bool,
+    no_parents: bool,
+    path: str,
 ) -> int:
     """Write standard input to the file PATH of the target, atomically.
 
@@ -67,15 +71,17 @@ def write(
     data = read_stdin()
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
-        result = await target.write_file(
-            path,
-            data,
-            mode=kind,
-            expect=expected,
-            parents=not no_parents,
-            permissions=permissions,
-            progress=progress_line("written"),
-        )
+        with transfer_progress(path) as progress:
+            result = await target.write_file(
+                path,
+                data,
+                mode=kind,
+                expect=expected,
+                parents=not no_parents,
+                permissions=permissions,
+                force=force,
+                progress=progress,
+            )
         if session.json:
             print_json(result)
 
@@ -89,19 +95,3 @@ def _octal(text: str | None) -> int | None:
     if not digits or set(digits) - set("01234567") or int(digits, 8) > 0o7777:
         raise click.BadParameter(f"{text!r} is not an octal mode such as 0644", param_hint="--mode")
     return int(digits, 8)
-
-
-def progress_line(done_word: str) -> Progress | None:
-    """A progress line on stderr for what takes longer than a second; None when stderr is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-    started = time.monotonic()
-
-    def show(done: int, whole: int | None) -> None:
-        if time.monotonic() - started < PROGRESS_AFTER:
-            return
-        size = f" of {whole / 1e6:.1f}" if whole else ""
-        end = "\n" if done == whole else ""
-        click.echo(f"\r{done / 1e6:.1f}{size} MB {done_word}{end}", nl=False, err=True)
-
-    return show

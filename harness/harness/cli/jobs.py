@@ -8,12 +8,13 @@ import click
 
 from ..context import ExecutionContext
 from ..discovery import open_target
+from ..errors import OutputDropped
 from ..joblists import asked_for
 from ..results import Job, Status
 from .commands import command, group
 from .exits import exit_code_of
-from .output import print_json, readable, result_json, table
-from .run import explain
+from .output import note, print_json, readable, result_json, table
+from .run import brief, explain
 from .runtime import PLAIN, on_target, session_of
 from .streams import Interruption, StreamWriter, run_async
 from .tailing import JsonLines
@@ -82,16 +83,34 @@ def tail(ctx: click.Context, follow: bool, offset: int, job_id: str) -> int:
         out = JsonLines(raw.write, offset) if session.json else raw
         job = await target.job(job_id)
         if follow or job.status is not Status.RUNNING:
-            async for chunk in target.follow(job_id, offset=offset):
-                out.write(chunk)
+            await _follow(target, job_id, offset, out)
             job = await target.job(job_id) if session.json else job
         else:
             result = await target.wait(job_id, timeout=0.0, max_output=WHOLE)
             out.write((result.stdout_bytes + result.stderr_bytes)[offset:])
+            for notice in result.notices:
+                note(*brief(notice))
         if isinstance(out, JsonLines):
             out.finish(job)
 
     return on_target(session, work, PLAIN)
+
+
+async def _follow(target: ExecutionContext, job_id: str, offset: int, out: JsonLines | StreamWriter) -> None:
+    """Write what is kept of a job's output from ``offset`` on; standard error tells of what is not."""
+    while True:
+        try:
+            async for chunk in target.follow(job_id, offset=offset):
+                out.write(chunk)
+        except OutputDropped as gap:
+            note(gap.message)
+            if gap.end == gap.start:
+                return
+            offset = gap.end
+            if isinstance(out, JsonLines):
+                out.skip_to(offset)
+        else:
+            return
 
 
 @command("wait")
@@ -122,7 +141,10 @@ def wait(ctx: click.Context, timeout: float, job_id: str) -> int:
 @click.argument("job_id", metavar="ID")
 @click.pass_context
 def kill(ctx: click.Context, signal_name: str, grace: float, job_id: str) -> int:
-    """Signal a job's processes, and KILL what is left of them."""
+    """Signal a job's processes, and KILL what is left of them.
+
+    In a terminal TERM, the default, comes after a C-c; any other signal comes first.
+    """
     session = session_of(ctx)
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:

@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from ..context import ExecutionContext
 from ..errors import ConfigError
+from ..extras import install_extra
 from .commands import command
 from .exits import SIGNALLED
 from .output import note, print_json, warn
@@ -67,7 +68,7 @@ def _check_extra() -> None:
     try:
         import mcp.server  # noqa: F401 # only to see whether it is there
     except ImportError:
-        raise ConfigError("the server needs the extra mcp", hint="pip install 'harness-ops[mcp]'") from None
+        raise ConfigError("the server needs the extra mcp", hint=install_extra("mcp")) from None
 
 
 _Opened = Callable[..., Awaitable["ToolServer"]]

@@ -22,6 +22,8 @@ TARGET_FIELDS = frozenset(
 )
 LISTS = frozenset({"ssh_options", "image_mounts"})
 """Options that add up."""
+ONCE = frozenset({"ssh", "container", "target", "image", "engine", "pane"})
+"""Options that choose where a command runs: given twice with two values, one of the two would be ignored."""
 
 
 @dataclass(slots=True)
@@ -126,6 +128,8 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if ctx.resilient_parsing or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return
     invocation = invocation_of(ctx)
+    if name in ONCE:
+        value = _the_one_value(param.opts[0], getattr(invocation.choices, name), value)
     if name in TARGET_FIELDS:
         invocation.choices = replace(invocation.choices, **{name: value})
     elif name == "tmux":
@@ -141,6 +145,20 @@ def _record(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         invocation.color = False
     else:
         setattr(invocation, name, value)
+
+
+def _the_one_value(option: str, before: str | None, given: Sequence[str]) -> str:
+    """Return the value of an option of :data:`ONCE`.
+
+    Raises:
+        click.UsageError: It was given with different values.
+    """
+    values = list(dict.fromkeys([*([] if before is None else [before]), *given]))
+    if len(values) > 1:
+        raise click.UsageError(
+            f"{option} was given {len(values)} times ({', '.join(values)}): harness works on one target at a time"
+        )
+    return values[0]
 
 
 def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -174,16 +192,31 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
 
 def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
     return [
-        option("--ssh", metavar="[USER@]HOST[:PORT]", help="Run on a host, or a Host of your ssh configuration."),
-        option("--container", metavar="NAME", help="Run in a container, on this machine or on the --ssh host."),
+        option(
+            "--ssh",
+            multiple=True,
+            metavar="[USER@]HOST[:PORT]",
+            help="Run on a host, or a Host of your ssh configuration.",
+        ),
+        option(
+            "--container",
+            multiple=True,
+            metavar="NAME",
+            help="Run in a container, on this machine or on the --ssh host.",
+        ),
         option(
             "--engine",
             type=click.Choice(["docker", "podman"]),
+            multiple=True,
             help="The container's engine; else the one that answers.",
         ),
         *_image_options(option),
         option(
-            "--target", metavar="URL|NAME", shell_complete=_complete_target, help="A target URL, or a named target."
+            "--target",
+            multiple=True,
+            metavar="URL|NAME",
+            shell_complete=_complete_target,
+            help="A target URL, or a named target.",
         ),
         option(
             "--tmux",
@@ -192,7 +225,7 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
             help="Run in a tmux session that people can attach to.",
         ),
         option("--no-tmux", "no_tmux", is_flag=True, help="Run plainly, whatever the settings say."),
-        option("--pane", metavar="NAME", help="Use this pane; 'run' makes it if it is missing."),
+        option("--pane", multiple=True, metavar="NAME", help="Use this pane; 'run' makes it if it is missing."),
         option("-o", "--option", "ssh_options", metavar="KEY=VALUE", multiple=True, help="As ssh -o; repeatable."),
         option("-i", "--identity", metavar="FILE", help="As ssh -i: a private key."),
         option("-F", "--ssh-config", metavar="FILE", help="As ssh -F: another ssh configuration."),
@@ -202,7 +235,12 @@ def _target_options(option: Callable[..., click.Option]) -> list[click.Option]:
 
 def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
     return [
-        option("--image", metavar="IMAGE", help="Run in a throw-away container of an image, removed at the end."),
+        option(
+            "--image",
+            multiple=True,
+            metavar="IMAGE",
+            help="Run in a throw-away container of an image, removed at the end.",
+        ),
         option("--memory", "image_memory", metavar="SIZE", help="The most memory that it may take, such as 512m."),
         option("--cpus", "image_cpus", metavar="N", help="The most processors that it may take, such as 1.5."),
         option("--network", "image_network", metavar="NAME", help="Its network: none, host, or one of the engine's."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +19,7 @@ from .streams import Interruption
 if TYPE_CHECKING:
     from ..toolkit import Registry, ToolContext
     from ..toolkit.permissions.decide import Decision
+    from ..toolkit.permissions.policy import RulePolicy
     from ..toolkit.permissions.rules import Action, Rule
     from ..toolkit.permissions.settings import PermissionSettings
     from ..toolkit.seams import PermissionRequest
@@ -205,6 +206,9 @@ def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject:
     """Say what would be decided about SUBJECT, a command, on the target, by which rule, and why. Nothing runs.
 
     The exit code is 0 when it would run, 1 when it would be asked, and 126 when it is denied.
+
+    With - for SUBJECT, standard input holds them: one JSON string a line, or {"command": ..., "decision": ...}. One
+    JSON line is printed for each, with what was expected if it differs. Then the exit code is 1, else it is 0.
     """
     session, kind = session_of(ctx), _kind(_one_of(ctx, kinds))
     registry = _registry(session)
@@ -213,9 +217,14 @@ def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject:
         registry.lookup(tool)  # which raises, and names the nearest
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> int:
-        context = _context(execution, registry)
-        request = _request(kind, known.name if known else tool, subject, cwd, execution)
-        decision = await _explained(session, request, context)
+        name, policy, context = known.name if known else tool, _policy(session), _context(execution, registry)
+
+        async def decided(text: str) -> Decision:
+            return await policy.explain(_request(kind, name, text, cwd, execution), context)
+
+        if subject == "-":
+            return await _decide_each(decided)
+        decision = await decided(subject)
         if session.json:
             print_json(_decision(decision))
         else:
@@ -230,12 +239,24 @@ def _kind(name: str | None) -> SubjectKind:
     return known.get(name or "", "command")
 
 
-async def _explained(session: Session, request: PermissionRequest, context: ToolContext) -> Decision:
+def _policy(session: Session) -> RulePolicy:
     from ..toolkit.permissions.policy import RulePolicy
     from ..toolkit.permissions.store import RuleFile, rule_file_path
 
-    policy = RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
-    return await policy.explain(request, context)
+    return RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
+
+
+async def _decide_each(decided: Callable[[str], Awaitable[Decision]]) -> int:
+    """Print one JSON line for each case of standard input; 1 when one is not decided as it expects."""
+    from .permission_cases import read_cases
+
+    code = 0
+    async for case in read_cases():
+        decision = await decided(case.command)
+        differs = case.expected not in ("", decision.action.value)
+        print_json({"command": case.command, **_decision(decision), **({"expected": case.expected} if differs else {})})
+        code = FAILED if differs else code
+    return code
 
 
 def _request(

@@ -15,7 +15,7 @@ from .output import note, print_json, result_json
 from .runtime import Needs, Session, on_target, session_of
 from .spool import given_input
 from .streams import Interruption, StreamWriter
-from .values import Size, time_limit_option
+from .values import NO_LIMIT, Size, time_limit_option
 
 __all__ = ["brief", "command_text", "explain", "outcome_sentence", "run"]
 
@@ -30,9 +30,9 @@ program and its arguments, passed on exactly: harness run -- rm -- 'my file'.
 With --tmux it runs in the pane's shell, where cd and export last; without, in a fresh sh. A session that is missing is
 made, and so is the pane of --pane NAME, both within the limits of the settings (max_sessions, max_panes).
 
-Without --timeout, harness stops waiting after two minutes (setting: timeout) and the command goes on as a job. With
-it, the command is ended when the time is over, or with --on-timeout keep, and by default under --tmux, left running.
-In a container of --image it is always ended, as the container is.
+Without --timeout there is no time limit, unless the setting timeout gives one: then harness stops waiting and the
+command goes on as a job. With --timeout, the command is ended when the time is over, or with --on-timeout keep, and by
+default under --tmux, left running. In a container of --image it is always ended, as the container is.
 
 Exit codes besides the command's own: 124 the time ran out, 125 harness failed or the outcome is unknown, 126 refused
 by a policy, 130 interrupted. Ctrl-C interrupts the command.
@@ -72,7 +72,7 @@ def run(
     session.invocation.passes_codes = True
     if session.settings.config.image:
         on_timeout = _on_timeout_in_throw_away(on_timeout, no_wait=no_wait)
-    text, limit = command_text(words), timeout or session.settings.timeout
+    text, limit = command_text(words), timeout or session.settings.timeout or NO_LIMIT
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:
         # Without waiting stdout is the job id alone.

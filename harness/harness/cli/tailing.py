@@ -34,6 +34,12 @@ class JsonLines:
         self._rest = data[cut:]
         self._piece(data[:cut])
 
+    def skip_to(self, offset: int) -> None:
+        """What comes next begins at this byte: those before it were not kept."""
+        self._piece(self._rest)
+        self._rest = b""
+        self._offset = offset
+
     def finish(self, job: Job) -> None:
         """There is no more for now."""
         self._piece(self._rest)

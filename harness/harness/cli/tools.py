@@ -10,6 +10,7 @@ import click
 
 from ..context import ExecutionContext
 from ..errors import HarnessError
+from ..extras import install_command
 from .commands import command, group
 from .exits import FAILED, HARNESS_FAILED, REFUSED
 from .output import note, print_json, read_stdin, readable, report, table, warn
@@ -175,7 +176,7 @@ def _not_installed(wanted: Registry) -> tuple[str, ...]:
 def _needed(extra: str, tools: dict[str, tuple[str, ...]]) -> str:
     modules = ", ".join(dict.fromkeys(module for missing in tools.values() for module in missing))
     what = "is not offered: it needs" if len(tools) == 1 else "are not offered: they need"
-    install = f"; pip install '{extra}'" if extra else ""
+    install = f"; {install_command(extra)}" if extra else ""
     return f"{', '.join(tools)} {what} what is not installed here ({modules}){install}"
 
 

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import AuthenticationError, ConfigError, ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
+from ..extras import DISTRIBUTION, install_extra
 from ..tasks import background_tasks
 from ..toolkit.values import JsonObject
 from .client_config import ServerConfig, StdioLaunch
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Progress", "ServerRefusal", "open_connection"]
 
-DISTRIBUTION = "harness-ops"
 PAGES = 1_000
 TOOLS = 2_000
 """Tools of one server, at most."""
@@ -215,7 +215,7 @@ async def _link(config: ServerConfig, environ: Mapping[str, str]) -> AsyncIterat
     try:
         await anyio.to_thread.run_sync(import_module, "mcp")  # it takes half a second, and nobody waits for that
     except ImportError:
-        raise ConfigError("servers need the extra mcp", hint="pip install 'harness-ops[mcp]'") from None
+        raise ConfigError("servers need the extra mcp", hint=install_extra("mcp")) from None
     if isinstance(config.reach, StdioLaunch):
         async with open_stdio(config, config.reach, environ) as link:
             yield link

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..account import expand_home
 from ..errors import ConfigError
 from ..settings import Choices, SettingsTable, is_trusted, load_settings, load_tables
 from .client_config import ServerConfig, server_config
@@ -74,7 +75,7 @@ def _named(tables: Iterable[SettingsTable]) -> list[Path]:
         files = table.values.get("files", [])
         if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
             raise ConfigError(f"{table.origin}: mcp.files is not a list of paths")
-        paths += [Path(table.origin).parent / Path(name).expanduser() for name in files]
+        paths += [Path(table.origin).parent / expand_home(name) for name in files]
     return paths
 
 

@@ -9,22 +9,32 @@ __all__ = ["LineSplitter", "TooLong", "request_of"]
 
 ENDS = 512
 """Bytes of the beginning and of the end of a long message that are kept, to find out what it answers."""
-FIRST_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
-LAST_ID = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_ID = rb'(?P<id>-?\d{1,15}|"[A-Za-z0-9_.:/+=@ -]{1,200}")'
+_BEFORE = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*|"method"\s*:\s*"[^"\\]{1,200}"\s*,\s*){0,2}'
+FIRST_ID = re.compile(rb"\s*\{\s*" + _BEFORE + rb'"id"\s*:\s*' + _ID + rb"\s*,")
+LAST_ID = re.compile(rb',\s*"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_KIND = re.compile(rb'[{,]\s*"(result|error|method)"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """A message that was thrown away: its size in bytes, and the request that it answers where that can be seen."""
+    """A message that was thrown away: its size in bytes, and its id where that can be seen.
+
+    ``is_reply``: it answers a request; otherwise it is one, or that cannot be seen.
+    """
 
     size: int
-    request: int | None
+    request: int | str | None
+    is_reply: bool = False
 
 
-def request_of(head: bytes, tail: bytes) -> int | None:
-    """The id of the request that a message answers, from its two ends."""
+def request_of(head: bytes, tail: bytes) -> int | str | None:
+    """The id of a message, from its two ends."""
     found = FIRST_ID.match(head) or LAST_ID.search(tail)
-    return int(found[1]) if found else None
+    if found is None:
+        return None
+    text = found["id"].decode("ascii")
+    return text[1:-1] if text.startswith('"') else int(text)
 
 
 @dataclass(slots=True)
@@ -62,6 +72,11 @@ class LineSplitter:
 
     def _take(self) -> bytes | TooLong:
         whole = self._size <= self.limit
-        line = b"".join(self._parts) if whole else TooLong(self._size, request_of(self._head, self._tail))
+        line = b"".join(self._parts) if whole else self._too_long()
         self._parts, self._size, self._head, self._tail = [], 0, b"", b""
         return line
+
+    def _too_long(self) -> TooLong:
+        kind = _KIND.search(self._head)
+        is_reply = kind is not None and kind[1] != b"method"
+        return TooLong(self._size, request_of(self._head, self._tail), is_reply)

@@ -104,7 +104,7 @@ def _message(line: bytes | TooLong, config: ServerConfig) -> SessionMessage | No
     from mcp.types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
     if isinstance(line, TooLong):
-        if line.request is None:
+        if not isinstance(line.request, int) or not line.is_reply:
             return None
         text = f"its answer has {line.size} bytes, and {config.max_message} are allowed"
         error = ErrorData(code=TOO_LARGE, message=text)

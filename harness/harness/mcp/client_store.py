@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..local_directories import make_directories
 from ..state_home import state_home
 from .client_config import ServerConfig
 from .client_definitions import ToolDefinition, definition_from
@@ -79,7 +80,7 @@ class DefinitionStore:
         Raises:
             OSError: it could not be kept.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(self.directory)
         with open(self.directory / ".lock", "wb", opener=_private) as lock:
             _lock(lock.fileno())
             before = self.load(config)
@@ -100,7 +101,7 @@ class DefinitionStore:
             "tools": [dict(definition.as_json()) for definition in known.definitions],
             "accepted": dict(known.accepted),
         }
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(self.directory)
         descriptor, name = tempfile.mkstemp(dir=self.directory)  # 0600 from the start
         try:
             with os.fdopen(descriptor, "w") as file:

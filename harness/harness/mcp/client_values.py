@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..account import expand_home
 from ..errors import ConfigError
 
 __all__ = ["Template", "read_private"]
@@ -54,7 +55,7 @@ class Template:
 
 def _value(body: str, environ: Mapping[str, str], where: str) -> str:
     if body.startswith(FILE):
-        return read_private(Path(body.removeprefix(FILE)).expanduser(), where)
+        return read_private(expand_home(body.removeprefix(FILE)), where)
     match = VARIABLE.fullmatch(body)
     if match is None:
         raise ConfigError(f"{where}: ${{{body}}} is no place to fill in", hint="write ${NAME} or ${file:PATH}")

@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..account import expand_home
 from ..errors import ConfigError
+from ..local_directories import make_directories
 from ..state_home import state_home
 from ..toolkit.permissions.rules import Action, Rule
 from ..toolkit.permissions.store import RuleFile
@@ -52,7 +54,7 @@ def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> To
     env = os.environ if environ is None else environ
     if file is None and (value := env.get(VARIABLE)):
         return Token(_checked(value, VARIABLE), VARIABLE)
-    path = Path(file).expanduser() if file is not None else default_token_path(env)
+    path = expand_home(file) if file is not None else default_token_path(env)
     try:
         secret = _checked(_read_or_make(path), str(path))
         return Token(secret, str(path), None if file is None else Path(os.path.realpath(path)))
@@ -74,7 +76,7 @@ def _read_or_make(path: Path) -> str:
     try:
         return _read(path)
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
     with suppress(FileExistsError):  # another harness was first
         _make(path)
     return _read(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 from pydantic import Field
 
-from ..errors import UnsupportedOperation
+from ..errors import OutputDropped, UnsupportedOperation
 from ..joblists import asked_for
 from ..results import Status
 from ..toolkit.context import ToolContext
@@ -137,14 +137,14 @@ async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
     """A page that begins at ``offset``; ``next_offset`` of the data is where the next one begins."""
     job = await ctx.execution.job(args.job_id)
     running = job.status is Status.RUNNING
-    data = await _from(ctx, args, running=running)
+    offset, data, whole = await _from(ctx, args, running=running)
     text, used = page_of(data, args.limit)
-    ended = not running and used == len(data) and len(data) <= args.limit
+    ended = not running and whole and used == len(data)
     return ToolResult.of(
         text,
         data={
-            "offset": args.offset,
-            "next_offset": args.offset + used,
+            "offset": offset,
+            "next_offset": offset + used,
             "end_of_log": ended,
             "status": str(job.status),
             "exit_code": job.exit_code,
@@ -152,19 +152,31 @@ async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
     )
 
 
-async def _from(ctx: ToolContext, args: JobLog, *, running: bool) -> bytes:
-    """What there is from ``offset``, one byte more than the limit at most; a running job is not waited for."""
-    found = bytearray()
-    output = cast("AsyncGenerator[bytes, None]", ctx.execution.follow(args.job_id, offset=args.offset))
-    with anyio.move_on_after(FIRST_WAIT if running else None) as patience:
-        async with aclosing(output):
-            async for chunk in output:
-                found += chunk
-                if len(found) > args.limit:
-                    break
-                if running:
-                    patience.deadline = anyio.current_time() + NEXT_WAIT
-    return bytes(found)
+async def _from(ctx: ToolContext, args: JobLog, *, running: bool) -> tuple[int, bytes, bool]:
+    """What there is from ``offset``, one byte more than the limit at most; a running job is not waited for.
+
+    Returns:
+        Where it begins, which is later when bytes were not kept; the bytes; and whether that is all that there is.
+    """
+    offset = args.offset
+    while True:
+        found = bytearray()
+        output = cast("AsyncGenerator[bytes, None]", ctx.execution.follow(args.job_id, offset=offset))
+        try:
+            with anyio.move_on_after(FIRST_WAIT if running else None) as patience:
+                async with aclosing(output):
+                    async for chunk in output:
+                        found += chunk
+                        if len(found) > args.limit:
+                            break
+                        if running:
+                            patience.deadline = anyio.current_time() + NEXT_WAIT
+        except OutputDropped as gap:
+            if found or gap.end == gap.start:
+                return offset, bytes(found), gap.end == gap.start
+            offset = gap.end
+        else:
+            return offset, bytes(found), len(found) <= args.limit
 
 
 def page_of(data: bytes, limit: int) -> tuple[str, int]:

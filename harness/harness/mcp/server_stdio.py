@@ -8,44 +8,43 @@ a signal ends the server also while its client says nothing or reads nothing.
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import select
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 import mcp_types as types
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from pydantic import ValidationError
 
 from .answering import TAKEN, Answering
 from .client_lines import LineSplitter, TooLong
+from .server_batches import WITH_BATCHES, Batch, BatchAnswer, Batches
+from .server_messages import (
+    INVALID_REQUEST,
+    MAX_MESSAGE,
+    Refusal,
+    Refused,
+    batch_of,
+    encode_batch,
+    encode_message,
+    parse_message,
+    refusal,
+)
 
-__all__ = ["MAX_MESSAGE", "Refusal", "Wire", "claimed_stdio", "stdio_streams"]
+__all__ = ["Wire", "claimed_stdio", "stdio_streams"]
 
-MAX_MESSAGE = 16 << 20
-"""Bytes of one message from the client; a longer one is refused and the next one read."""
 READ = 64 << 10
 FLUSH_LIMIT = 2.0
 """Seconds that the last messages may take when the server ends."""
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
 
 Incoming = SessionMessage | Exception
 log = logging.getLogger("harness.mcp")
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What the sender of a line is told that holds no message."""
-
-    answer: types.JSONRPCError
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +81,17 @@ async def stdio_streams(
     """The messages of a client, and a way to answer. The first stream ends when the client goes."""
     into, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    finished, answering = anyio.Event(), Answering()
+    finished, conversation = anyio.Event(), _Conversation()
 
     async def write() -> None:
         with writing:
-            await _write_all(wire.outgoing, out_of, answering)
+            await _write_all(wire.outgoing, out_of, conversation)
         finished.set()
         reading.cancel()  # nobody hears our answers any more
 
     async def read() -> None:
         with into, reading:
-            await _read_all(wire.incoming, into, outgoing.clone(), answering)
+            await _read_all(wire.incoming, into, outgoing.clone(), conversation)
 
     reading = anyio.CancelScope()
     writing = anyio.CancelScope(shield=True)  # a signal ends the server, and the last answers are still sent
@@ -111,102 +110,130 @@ async def stdio_streams(
             tasks.cancel_scope.cancel()
 
 
+@dataclass(slots=True)
+class _Conversation:
+    """What is known of a client's requests: those that have no answer yet, and which revision it speaks."""
+
+    answering: Answering = field(default_factory=Answering)
+    batches: Batches = field(default_factory=Batches)
+    handshake: str = ""
+    """The id of the request that negotiates the revision."""
+    revision: str = ""
+
+
 async def _read_all(
     descriptor: int,
     into: MemoryObjectSendStream[Incoming],
     answers: MemoryObjectSendStream[SessionMessage],
-    answering: Answering,
+    conversation: _Conversation,
 ) -> None:
     splitter = LineSplitter(MAX_MESSAGE)
     async with answers:
+        reader = _Reader(into, answers, conversation)
         while chunk := await _read_some(descriptor):
             for line in splitter.feed(chunk):
-                await _hand_on(line, into, answers, answering)
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the server is ending
+                    await reader.take(line)
 
 
-async def _hand_on(
-    line: bytes | TooLong,
-    into: MemoryObjectSendStream[Incoming],
-    answers: MemoryObjectSendStream[SessionMessage],
-    answering: Answering,
-) -> None:
-    if isinstance(line, bytes) and not line.strip():
-        return
-    message = parse_message(line)
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the server is ending
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Hands on the lines of a client, and answers those that hold no message."""
+
+    into: MemoryObjectSendStream[Incoming]
+    answers: MemoryObjectSendStream[SessionMessage]
+    conversation: _Conversation
+
+    async def take(self, line: bytes | TooLong) -> None:
+        """Hand on what a line holds."""
+        if isinstance(line, bytes) and not line.strip():
+            return
+        items = batch_of(line)
+        if items:
+            await self._take_batch(items)
+            return
+        message = self._accepted(parse_message(line))
         if isinstance(message, Refusal):
-            await answers.send(SessionMessage(message.answer))
-        elif not isinstance(message, types.JSONRPCRequest):
-            await into.send(SessionMessage(message))
-        elif answering.begin(str(message.id)):
-            await into.send(SessionMessage(message, _until_cancelled(str(message.id), answering)))
+            await self.answers.send(SessionMessage(message.answer))
         else:
-            await answers.send(SessionMessage(_refusal(INVALID_REQUEST, TAKEN).answer))
+            await self.into.send(message)
 
+    async def _take_batch(self, items: list[bytes]) -> None:
+        if self.conversation.revision not in WITH_BATCHES:
+            text = f"a batch: only revision {', '.join(WITH_BATCHES)} of the protocol has them; nothing was run"
+            await self.answers.send(SessionMessage(refusal(INVALID_REQUEST, text).answer))
+            return
+        batch, messages = Batch(), []
+        for item in items:
+            message = self._accepted(parse_message(item), in_batch=True)
+            if isinstance(message, Refusal):
+                batch.answers.append(message.answer)
+                continue
+            messages.append(message)
+            if isinstance(message.message, types.JSONRPCRequest):
+                batch.waiting.add(str(message.message.id))
+        self.conversation.batches.add(batch)
+        if batch.message is not None:
+            await self.answers.send(batch.message)
+        for message in messages:
+            await self.into.send(message)
 
-def _until_cancelled(request_id: str, answering: Answering) -> ServerMessageMetadata:
-    """One that is cancelled is never answered, and frees its id all the same."""
+    def _accepted(self, message: types.JSONRPCMessage | Refusal, *, in_batch: bool = False) -> SessionMessage | Refusal:
+        """The message for the server, unless a request with its id is being answered."""
+        if isinstance(message, Refusal):
+            return message
+        if not isinstance(message, types.JSONRPCRequest):
+            return SessionMessage(message)
+        if message.method == "initialize":
+            if in_batch:
+                return refusal(INVALID_REQUEST, "initialize is not part of a batch", message.id)
+            self.conversation.handshake = str(message.id)
+        if not self.conversation.answering.begin(str(message.id)):
+            return refusal(INVALID_REQUEST, TAKEN, message.id)
+        return SessionMessage(message, self._until_cancelled(str(message.id)))
 
-    async def cancelled() -> None:
-        answering.end(request_id)
+    def _until_cancelled(self, request_id: str) -> ServerMessageMetadata:
+        """One that is cancelled is never answered, and frees its id all the same."""
 
-    return ServerMessageMetadata(on_request_unanswered=cancelled)
+        async def cancelled() -> None:
+            self.conversation.answering.end(request_id)
+            rest = self.conversation.batches.dropped(request_id)
+            if rest is not None:
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await self.answers.send(rest)
 
-
-def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
-    """A message, or what answers one that is none. Pure.
-
-    A reply to a question of ours that is none becomes an error that says so: nobody waits for it any longer.
-    """
-    if isinstance(line, TooLong):
-        return _refusal(INVALID_REQUEST, f"a message of {line.size} bytes is too long; {MAX_MESSAGE} are the most")
-    try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError as error:
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            return _refusal(PARSE_ERROR, "this is not JSON")
-        log.debug("not a message: %d mistakes", error.error_count() if isinstance(error, ValidationError) else 1)
-        return _none(found)
-
-
-def _none(found: object) -> types.JSONRPCMessage | Refusal:
-    """What becomes of JSON that is no message: who waits for an answer to it gets one."""
-    values = found if isinstance(found, dict) else {}
-    number = values.get("id")
-    sender = number if isinstance(number, str | int) and not isinstance(number, bool) else None
-    if sender is not None and "method" not in values and ("result" in values or "error" in values):
-        return _refusal(INVALID_REQUEST, "the reply is none that the protocol knows", sender).answer
-    if isinstance(sender, str) and not sender.isprintable():
-        sender = None  # half a character cannot be sent back
-    return _refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", sender if "method" in values else None)
-
-
-def _refusal(code: int, message: str, sender: str | int | None = None) -> Refusal:
-    return Refusal(types.JSONRPCError(jsonrpc="2.0", id=sender, error=types.ErrorData(code=code, message=message)))
+        return ServerMessageMetadata(on_request_unanswered=cancelled)
 
 
 async def _write_all(
-    descriptor: int, messages: MemoryObjectReceiveStream[SessionMessage], answering: Answering
+    descriptor: int, messages: MemoryObjectReceiveStream[SessionMessage], conversation: _Conversation
 ) -> None:
     async with messages:
         async for message in messages:
-            if isinstance(message.message, types.JSONRPCResponse | types.JSONRPCError):
-                answering.end(str(message.message.id))
+            data = _line_of(message, conversation)
             try:
-                await _write(descriptor, encode_message(message.message))
+                await _write(descriptor, data)
             except OSError as error:
                 log.info("the client reads no more: %s", error)
                 return
 
 
-def encode_message(message: types.JSONRPCMessage) -> bytes:
-    """One line. Pure."""
-    if isinstance(message, types.JSONRPCError) and message.id is None:
-        body = message.model_dump(by_alias=True, exclude_none=True) | {"id": None}  # JSON-RPC wants to see the null
-        return json.dumps(body).encode() + b"\n"
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+def _line_of(item: SessionMessage, conversation: _Conversation) -> bytes:
+    """What is written for a message; empty for an answer that waits for the others of its batch."""
+    if isinstance(item, BatchAnswer):
+        return encode_batch(item.answers)
+    message = item.message
+    if isinstance(message, Refused) or not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        return encode_message(message)
+    request_id = str(message.id)
+    conversation.answering.end(request_id)
+    if request_id == conversation.handshake and isinstance(message, types.JSONRPCResponse):
+        conversation.handshake = ""
+        conversation.revision = str(message.result.get("protocolVersion", ""))
+    in_batch, batch = conversation.batches.answered(request_id, message)
+    if not in_batch:
+        return encode_message(message)
+    return encode_batch(batch.answers) if batch is not None else b""
 
 
 async def _read_some(descriptor: int) -> bytes:

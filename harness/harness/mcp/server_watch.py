@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from ..errors import HarnessError, UnsupportedOperation
+from ..errors import HarnessError, OutputDropped, UnsupportedOperation
 from ..joblists import asked_for
 from ..results import Job, Status
 from ..tasks import BackgroundTasks, background_tasks
@@ -177,10 +177,18 @@ class Subscriptions:
         yield
         if job.status is not Status.RUNNING:
             return
-        output = cast("AsyncGenerator[bytes, None]", self._execution.follow(job_id, offset=offset))
-        async with aclosing(output):
-            async for _ in output:
-                yield
+        while True:
+            output = cast("AsyncGenerator[bytes, None]", self._execution.follow(job_id, offset=offset))
+            try:
+                async with aclosing(output):
+                    async for _ in output:
+                        yield
+            except OutputDropped as gap:
+                if gap.end == gap.start:
+                    break
+                offset = gap.end
+            else:
+                break
         yield
 
     async def _compared(

@@ -15,7 +15,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "target": "Where commands run when neither --target nor --ssh says so: a URL, or a name from [targets].",
     "tmux": "Run in a tmux session: true, false, or the session's name.",
     "pane": "The pane to use instead of the default one.",
-    "timeout": "How long 'harness run' waits when --timeout is not given.",
+    "timeout": "How long 'harness run' waits when --timeout is not given; without it there is no limit.",
     "trusted_dirs": 'Directories whose harness.toml may hold any key; "~/ops/*" is everything below ~/ops.',
     "session": "The session that --tmux means.",
     "tmux_socket": "The tmux server, as in tmux -L.",

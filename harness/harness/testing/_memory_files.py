@@ -17,6 +17,7 @@ from ..errors import (
     FileNotFound,
     IsADirectory,
     NotADirectory,
+    PermissionDenied,
     StaleFileError,
 )
 from ..results import DirEntry, FileContent, FileStat, WriteResult
@@ -59,10 +60,14 @@ class MemoryFiles(Files):
         parents: bool = True,
         permissions: int | None = None,
         progress: Progress | None = None,
+        *,
+        force: bool = False,
     ) -> WriteResult:
         real = self._real(path)
         old = self._file(real) if real in self._nodes else None
         self._check_expected(real, old, mode, expect)
+        if old is not None and not old.mode & 0o222 and not force:
+            raise PermissionDenied(f"{real} is read-only", target=TARGET, hint="force=True writes it")
         self._need_parent(real, parents)
         before = old.data or b"" if old is not None and mode == "append" else b""
         kept = old.mode if old is not None else 0o644
@@ -128,10 +133,13 @@ class MemoryFiles(Files):
         for name in [name for name in self._nodes if name == old or name.startswith(f"{old}/")]:
             self._nodes[new + name[len(old) :]] = self._nodes.pop(name)
 
-    async def upload(self, local: str, path: str, progress: Progress | None = None) -> WriteResult:
-        return await self.write(path, await to_thread.run_sync(Path(local).read_bytes), progress=progress)
+    async def upload(
+        self, local: str, path: str, progress: Progress | None = None, *, force: bool = False
+    ) -> WriteResult:
+        data = await to_thread.run_sync(Path(local).read_bytes)
+        return await self.write(path, data, progress=progress, force=force)
 
-    async def download(self, path: str, local: str, progress: Progress | None = None) -> int:
+    async def download(self, path: str, local: str, progress: Progress | None = None, *, force: bool = False) -> int:
         content = await self.read(path, progress=progress)
         return await to_thread.run_sync(Path(local).write_bytes, content.data)
 

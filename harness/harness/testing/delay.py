@@ -28,11 +28,13 @@ _BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStre
 class DelayProxy:
     """A link under control. ``delay`` is in seconds and per direction; it may be changed while the link is in use.
 
-    Bytes stay in order, and a delay does not limit the rate: up to 64 MiB per direction are in flight.
+    Bytes stay in order, and a delay does not limit the rate: up to 64 MiB per direction are in flight. ``rate`` does,
+    in bytes a second towards the clients; 0 is no limit.
     """
 
     def __init__(self, host: str, port: int, delay: float) -> None:
         self.delay = delay
+        self.rate = 0.0
         self.port = 0
         self.bytes_sent = 0
         """Bytes delivered towards the server, over all connections."""
@@ -104,6 +106,8 @@ class DelayProxy:
                 async for due, data in queue:
                     await _wait_until(due)
                     await self._flowing.wait()
+                    if self.rate and not upwards:
+                        await anyio.sleep(len(data) / self.rate)
                     await sink.send(data)
                     self._count(len(data), upwards)
                 await _wait_until(anyio.current_time() + self.delay)

@@ -7,7 +7,6 @@ forwarding. It runs as the current user and lets in only who holds the key that 
 from __future__ import annotations
 
 import os
-import pwd
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,8 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..account import account_name, login_shell
 from ..config import Config
 from ..errors import UnsupportedOperation
+from ..extras import install_extra
 from ..tasks import background_tasks
 from .delay import DelayProxy, delay_proxy
 
@@ -94,7 +95,7 @@ async def embedded_ssh_server(
     Args:
         delay: seconds of delay per direction; a number, also 0, gives the server a ``link`` that can be cut.
         shell: the login shell; the default is the user's own.
-        home: the directory of sessions; the default is the user's own.
+        home: the directory of sessions; the default is an empty one, removed at the end.
         env: extra environment for sessions.
         password: accept this password beside the key.
         second_factor: ask for the password and this code by keyboard-interactive.
@@ -106,20 +107,17 @@ async def embedded_ssh_server(
     try:
         from ._sshd import Account, Host
     except ImportError as error:
-        raise UnsupportedOperation(
-            "the embedded SSH server needs asyncssh", hint="pip install 'harness-ops[asyncssh]'"
-        ) from error
-    entry = pwd.getpwuid(os.getuid())
-    account = Account(
-        user=entry.pw_name,
-        shell=shell or entry.pw_shell or "/bin/sh",
-        home=os.fspath(home) or entry.pw_dir,
-        env=dict(env or {}),
-        password=password,
-        second_factor=second_factor,
-        max_sessions=max_sessions,
-    )
+        raise UnsupportedOperation("the embedded SSH server needs asyncssh", hint=install_extra("asyncssh")) from error
     with tempfile.TemporaryDirectory(prefix="harness-sshd-") as directory:
+        account = Account(
+            user=account_name(),
+            shell=shell or login_shell() or "/bin/sh",
+            home=os.fspath(home) or _new_home(directory),
+            env=dict(env or {}),
+            password=password,
+            second_factor=second_factor,
+            max_sessions=max_sessions,
+        )
         async with background_tasks() as tasks:
             host = Host(account, tasks)
             try:
@@ -128,6 +126,13 @@ async def embedded_ssh_server(
             finally:
                 await host.end()
                 tasks.cancel()
+
+
+def _new_home(directory: str) -> str:
+    """Make an empty home: what runs in a test must neither read nor change the user's own files."""
+    home = os.path.join(directory, "home")
+    os.mkdir(home, 0o700)
+    return home
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from .compaction import Compactor, without_compact
 from .events import EventBus
 from .executor import Executor
 from .hooks import Hooks, Occasion, Registered
+from .hooks_session import notifying
 from .hooks_settings import hooks_of
 from .jobwatch import watched_jobs
 from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
@@ -107,8 +108,6 @@ class Toolkit:
     problems: tuple[str, ...] = ()
     """One sentence for each plugin or declaration that could not be had."""
     notebook: Notebook | None = None
-    told: set[int] = field(default_factory=set)
-    """The calls of which the log has said that nobody knows what came of them."""
 
     @asynccontextmanager
     async def executor(
@@ -158,7 +157,7 @@ class Toolkit:
         chosen = chosen if spawner is not None else without_spawning(chosen)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
-        async with self._hooks(occasion, own) as running, watched_jobs(execution, events):
+        async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
                 yield Executor(
                     execution=execution,
@@ -182,12 +181,13 @@ class Toolkit:
         return available if compactor is not None else without_compact(available)
 
     @asynccontextmanager
-    async def _hooks(self, start: Occasion, own: tuple[Registered, ...]) -> AsyncIterator[Hooks]:
+    async def _hooks(self, start: Occasion, own: tuple[Registered, ...], events: EventBus) -> AsyncIterator[Hooks]:
         """The hooks of the operator and the program for one session, which are told of its start and its end."""
         async with Hooks((*self.settings.hooks, *own)) as hooks:
             await self._tell(hooks, start)
             try:
-                yield hooks
+                async with notifying(hooks, events, start, self.redactor):
+                    yield hooks
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
                     await self._tell(hooks, replace(start, event="session_end"))
@@ -217,10 +217,9 @@ class Toolkit:
         except HarnessError as error:
             log.warning("what came of earlier calls could not be found out: %s", error)
             return
-        new = {one.number for one in found.unclear} - self.told
-        self.told.update(new)
+        new = sum(call.state != "unknown" for call in found.unclear)  # the others were reported when they were found
         if new:
-            log.warning("nobody knows what came of %d earlier call(s) on this target (harness audit orphans)", len(new))
+            log.warning("the outcome of %d earlier call(s) on this target is unknown (harness audit orphans)", new)
 
 
 @asynccontextmanager

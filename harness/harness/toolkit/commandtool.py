@@ -146,6 +146,10 @@ class CommandTool(Tool[Any]):
         """All but the standard input."""
         return frozenset(one.name for one in self.spec.parameter if one.name != self.spec.stdin)
 
+    def private_arguments(self, args: Any) -> frozenset[str]:
+        """The standard input."""
+        return frozenset({self.spec.stdin}) if self.spec.stdin else frozenset()
+
     async def run(self, args: Any, ctx: ToolContext) -> ToolResult:
         given = [value for name, value in args if name == self.spec.stdin]
         done = await ctx.execution.run_shell(

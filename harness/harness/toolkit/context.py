@@ -51,6 +51,8 @@ class CallNotes:
     """Told at once which job it is, so that the ledger knows also when harness is killed."""
     judge: Callable[[tuple[Subject, ...]], Awaitable[Verdict]] | None = None
     """Asks the policy about what the running call comes to touch."""
+    keys_command: Subject | None = None
+    """The command that the policy has judged instead of the keys of this call: it is run, and nothing is typed."""
     faced: FacedCall | None = None
     """How a profile shows the call to the model."""
 

@@ -159,6 +159,14 @@ class Tool(ABC, Generic[A]):
         """The arguments that :meth:`subjects` tell all about, so that nothing is left of them to judge."""
         return frozenset()
 
+    def private_arguments(self, args: A) -> frozenset[str]:
+        """The arguments that may hold a password without a form of its own.
+
+        Hooks, events and the audit do not get them; people who are asked do, redacted. What is typed into a pane is
+        known by its subject.
+        """
+        return frozenset()
+
     def preview(self, args: A) -> str | None:
         """What a question about the call shows beside its subjects, such as the text of a file that would be written.
 

@@ -47,6 +47,10 @@ class Event:
     session_id: str = ""
     parent_call: str = ""
 
+    def notification(self) -> tuple[str, str] | None:
+        """What kind of thing the operator should know, and its text; None: nothing."""
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRequested(Event):
@@ -87,6 +91,10 @@ class PermissionAsked(Event):
     details: JsonObject = field(default_factory=dict)
     preview: str = ""
 
+    def notification(self) -> tuple[str, str] | None:
+        """The operator has to decide."""
+        return "permission_request", self.what
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionReplied(Event):
@@ -104,6 +112,11 @@ class QuestionAsked(Event):
 
     request_id: str
     questions: Json
+
+    def notification(self) -> tuple[str, str] | None:
+        """The operator is asked."""
+        asked = self.questions if isinstance(self.questions, list) else []
+        return "question", "\n".join(str(one.get("question", "")) for one in asked if isinstance(one, dict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

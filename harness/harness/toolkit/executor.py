@@ -30,7 +30,7 @@ from .profiles import FacedCall, FacedTool
 from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
-from .typed import without_typed
+from .typed import without_private, without_typed
 from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class Executor:
         assert not isinstance(prepared.call.arguments, str)
         redacted_values = self.services.redactor.json(prepared.call.arguments)
         shown = without_typed(redacted_values, prepared.typed_into)  # nobody has judged it yet
+        shown = without_private(shown, prepared.private)
         requested = ctx.notes.requested = replace(prepared.call, arguments=shown)
         pipeline = Pipeline(self.services, self.locks, ctx)
         self.events.publish(ToolCallRequested(call=requested, mutating=prepared.traits.mutating))

@@ -25,7 +25,17 @@ from .values import JsonObject, ToolCall, ToolResult
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Answer", "Handler", "HookEvent", "Hooks", "Occasion", "Registered", "event_named"]
+__all__ = [
+    "Answer",
+    "Handler",
+    "HookEvent",
+    "Hooks",
+    "Occasion",
+    "Registered",
+    "event_named",
+    "joined_answers",
+    "occasion_of_call",
+]
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +84,8 @@ class Occasion:
     """What happened or is about to. ``call`` and ``result`` are those of the tool events, not redacted.
 
     ``paths`` are the files on the target that the call reads or writes, absolute; None when that is not known.
-    ``typed_into`` are the panes that the call types into; None when it types nothing.
+    ``typed_into`` are the panes that the call types into; None when it types nothing. ``private`` are the arguments
+    that may hold a password.
     """
 
     event: HookEvent
@@ -86,8 +97,10 @@ class Occasion:
     result: ToolResult | None = None
     paths: tuple[str, ...] | None = ()
     typed_into: frozenset[str] | None = None
+    private: frozenset[str] = frozenset()
     message: str = ""
-    """The person's or the model's text, for ``pre_message`` and ``post_message``."""
+    """The person's or the model's text, for ``pre_message`` and ``post_message``; the last words of a turn, for
+    ``stop``; what the operator should know, for ``notification``."""
     data: JsonObject = field(default_factory=dict)
     """What else there is to say of the event."""
 
@@ -163,14 +176,14 @@ class Hooks(Hook):
     # -- around calls
 
     async def before(self, call: ToolCall, ctx: ToolContext) -> ToolCall | str:
-        occasion = _occasion("pre_tool", call, ctx)
+        occasion = occasion_of_call("pre_tool", call, ctx)
         answer = await self.fire(occasion, ctx.redactor)
         if answer.decision == "deny":
             return answer.reason or "a hook denied it"
         return replace(call, arguments=answer.arguments) if answer.arguments is not None else call
 
     async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
-        answer = await self.fire(replace(_occasion("post_tool", call, ctx), result=result), ctx.redactor)
+        answer = await self.fire(replace(occasion_of_call("post_tool", call, ctx), result=result), ctx.redactor)
         if answer.decision == "deny":
             return ToolResult.failure("withheld", f"it ran, and its result is withheld: {answer.reason or 'by a hook'}")
         return _with_text(result, answer.result)
@@ -192,7 +205,7 @@ class Hooks(Hook):
             if answer.decision == "deny":
                 return answer
             if answer.decision == "modify":
-                changed = _joined(changed, answer)
+                changed = joined_answers(changed, answer)
                 occasion = _changed(occasion, answer)
         return changed
 
@@ -232,7 +245,8 @@ async def _asked(one: Registered, occasion: Occasion, redactor: Redactor) -> Ans
         return Answer("deny", failure.message)
 
 
-def _joined(one: Answer, other: Answer) -> Answer:
+def joined_answers(one: Answer, other: Answer) -> Answer:
+    """Both changes; where they meet, the later one counts."""
     return Answer(
         "modify",
         other.reason or one.reason,
@@ -260,8 +274,9 @@ def _with_text(result: ToolResult, text: str | None) -> ToolResult:
     return replace(made, is_error=result.is_error, error_code=result.error_code)
 
 
-def _occasion(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
-    from .hooks_match import paths_of, subjects_of
+def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
+    """The occasion of an event around a call."""
+    from .hooks_match import paths_of, private_of, subjects_of
 
     subjects = subjects_of(call, ctx)
     return Occasion(
@@ -273,4 +288,5 @@ def _occasion(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
         call=call,
         paths=None if subjects is None else paths_of(subjects, ctx),
         typed_into=frozenset() if subjects is None else panes_typed_into(subjects),
+        private=frozenset() if subjects is None else private_of(call, ctx),
     )

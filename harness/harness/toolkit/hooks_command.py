@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -20,7 +20,7 @@ from .hooks import BEFORE, Answer, Occasion
 from .hooks_process import STDOUT_KEPT, HookExit, run_hook
 from .seams import Redactor
 from .secrets_names import MARK
-from .typed import without_typed
+from .typed import without_private, without_typed
 from .values import Json, JsonObject, ToolResult
 
 __all__ = ["CommandHook", "answer_of", "environment", "written"]
@@ -132,6 +132,7 @@ def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
     Raises:
         ToolError: a value was changed and still holds the mark of a secret: nobody knows what it should be.
     """
+    answer = _restored_message(answer, occasion, shown)
     if answer.arguments is None or occasion.call is None or isinstance(occasion.call.arguments, str):
         return answer
     own = occasion.call.arguments
@@ -143,6 +144,14 @@ def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
             raise ToolError(f"a hook changed the argument {name!r} around a secret that it was not shown")
         values[name] = own[name] if same else value
     return Answer(answer.decision, answer.reason, values, answer.result, answer.message)
+
+
+def _restored_message(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
+    if answer.message is None or MARK not in answer.message:
+        return answer
+    if answer.message == shown.get("message"):
+        return replace(answer, message=occasion.message)
+    raise ToolError("a hook changed the message around a secret that it was not shown")
 
 
 def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
@@ -168,7 +177,7 @@ def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
 
 
 def _shown(occasion: Occasion, redactor: Redactor, arguments: JsonObject) -> dict[str, Json]:
-    return dict(without_typed(redactor.json(arguments), occasion.typed_into))
+    return dict(without_private(without_typed(redactor.json(arguments), occasion.typed_into), occasion.private))
 
 
 def _result(result: ToolResult) -> Json:

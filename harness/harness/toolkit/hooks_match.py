@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .context import ToolContext
     from .hooks import Occasion
 
-__all__ = ["Matcher", "paths_of", "subjects_of"]
+__all__ = ["Matcher", "paths_of", "private_of", "subjects_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,12 @@ def subjects_of(call: ToolCall, ctx: ToolContext) -> tuple[Subject, ...] | None:
         return tool.subjects(tool.parse(decode(call.arguments, call.name)))
     except Exception:  # the hook runs, then
         return None
+
+
+def private_of(call: ToolCall, ctx: ToolContext) -> frozenset[str]:
+    """The arguments that may hold a password, of a call whose subjects are known."""
+    tool = ctx.registry.lookup(call.name)
+    return tool.private_arguments(tool.parse(decode(call.arguments, call.name)))
 
 
 def paths_of(subjects: tuple[Subject, ...], ctx: ToolContext) -> tuple[str, ...]:

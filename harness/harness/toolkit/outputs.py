@@ -22,6 +22,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..errors import FileNotFound, PermissionDenied
+from ..local_directories import make_directories
 from ..state_home import state_home
 from .seams import Outputs
 
@@ -151,8 +152,7 @@ class OutputStore(Outputs):
             OSError: it is not.
         """
         if make:
-            self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._directory.mkdir(mode=0o700, exist_ok=True)
+            make_directories(self._directory)
         place = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             _check(os.fstat(place), stat.S_ISDIR)

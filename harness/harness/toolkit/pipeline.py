@@ -18,7 +18,7 @@ from .limits import BLOCK_LIMIT, cut_result
 from .locks import PathLocks, lock_keys
 from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
 from .services import Services
-from .typed import panes_typed_into, without_typed
+from .typed import panes_typed_into, without_private, without_typed
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
 
 __all__ = ["Pipeline", "Prepared", "cut_short"]
@@ -52,6 +52,11 @@ class Prepared:
     def typed_into(self) -> frozenset[str] | None:
         """The panes that this call types into; None when it types nothing."""
         return panes_typed_into(self.tool.subjects(self.args))
+
+    @property
+    def private(self) -> frozenset[str]:
+        """The arguments of this call that may hold a password."""
+        return self.tool.private_arguments(self.args)
 
     def changed(self, call: ToolCall) -> Prepared:
         """The same with other arguments, validated again.
@@ -171,8 +176,9 @@ class Pipeline:
         redact = self.services.redactor.json
         assert not isinstance(prepared.call.arguments, str)
         panes = (prepared.typed_into or frozenset()) if verdict.secret else None
+        known = redact(prepared.call.arguments)
         return CallEntry(
-            call=replace(prepared.call, arguments=without_typed(redact(prepared.call.arguments), panes)),
+            call=replace(prepared.call, arguments=without_private(without_typed(known, panes), prepared.private)),
             session_id=self.ctx.session_id,
             backend=self.ctx.execution.identity,
             mutating=prepared.traits.mutating,

@@ -193,6 +193,9 @@ class _Adopted(Tool[Any]):
     def subjects(self, args: Any) -> tuple[Subject, ...]:
         return self._inner.subjects(args)
 
+    def private_arguments(self, args: Any) -> frozenset[str]:
+        return self._inner.private_arguments(args)
+
     def told(self) -> frozenset[str]:
         return self._inner.told()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import HarnessError
+from ..local_directories import make_directories
 
 __all__ = ["check_own", "check_private", "is_open_to_others", "make_private"]
 
@@ -22,8 +23,7 @@ def make_private(directory: Path, *files: str, failure: Failure) -> None:
         OSError: they cannot be made, or a file is a link.
         HarnessError: the directory is not private; see :func:`check_private`.
     """
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
+    make_directories(directory)
     check_private(directory, failure=failure)
     for name in files:
         os.close(os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

@@ -211,11 +211,13 @@ async def guarded_write(
     parents: bool = True,
     permissions: int | None = None,
     permissions_if_new: int | None = None,
+    force: bool = False,
 ) -> Written | ToolResult:
     """Write ``content`` over a file, to a new one, or at its end; or the refusal.
 
     To overwrite needs that all of it was read, to append that a part was, and ``create`` that there is none. The writer
-    has then seen what it wrote. A file that exists does not get the mode bits ``permissions_if_new``.
+    has then seen what it wrote. A file that exists does not get the mode bits ``permissions_if_new``. One that is
+    read-only is written with ``force`` alone.
 
     Raises:
         FileError: it cannot be written; ``FileExists`` with ``create``.
@@ -228,7 +230,13 @@ async def guarded_write(
 
     async def write() -> WriteResult:
         return await ctx.execution.write_file(
-            expected.path, content, mode=mode, expect=expected.version, parents=parents, permissions=bits
+            expected.path,
+            content,
+            mode=mode,
+            expect=expected.version,
+            parents=parents,
+            permissions=bits,
+            force=force,
         )
 
     return await _write(ctx, path, expected, write, whole=whole)
@@ -246,11 +254,13 @@ async def guarded_edit(
     make_content: Callable[[FileContent], bytes | ToolResult],
     *,
     most: int | None = None,
+    force: bool = False,
 ) -> Written | ToolResult:
     """Replace a file's content by what ``make_content`` makes of it, or the refusal. A part of it must have been read.
 
     ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then. A file of more
-    than ``most`` bytes is refused (``too_big``) and not fetched as a whole.
+    than ``most`` bytes is refused (``too_big``) and not fetched as a whole. One that is read-only is written with
+    ``force`` alone.
 
     Raises:
         FileError: it is not there, or cannot be read or written.
@@ -271,7 +281,7 @@ async def guarded_edit(
     whole = ctx.reads.seen(current.path, whole=True) is not None
 
     async def write() -> WriteResult:
-        return await ctx.execution.write_file(current.path, made, expect=expected.version, parents=False)
+        return await ctx.execution.write_file(current.path, made, expect=expected.version, parents=False, force=force)
 
     return await _write(ctx, path, expected, write, whole=whole, before=current)
 

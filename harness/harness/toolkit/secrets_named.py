@@ -1,64 +1,114 @@
-"""Secrets that are known by what stands before them: assignments, headers, options, the password in a URL."""
+"""Secrets that are known by what stands before them: names, options, headers, programs, the password in a URL."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 
+from . import secrets_commands, secrets_headers
+from .secrets_commands import command_spans
+from .secrets_headers import header_spans, is_login, url_spans
 from .secrets_names import MARK, is_secret_name
 from .secrets_tokens import Span, compiled
+from .secrets_values import is_code, is_literal, is_number, is_placeholder, is_prose, is_random, is_word
 
-__all__ = ["TRIGGER", "lowered", "named_spans"]
+__all__ = ["OPEN_LINE", "TRIGGER", "lowered", "named_spans"]
 
 _STRONG = (
-    *("password", "passwd", "passphrase", "secret", "secret_key_base", "client-secret", "credential", "credentials"),
-    *("apikey", "api_key", "api-key", "accesskey", "access_key", "access-key", "privatekey", "private_key"),
-    *("private-key", "accountkey", "account_key", "secretkey", "secret_key", "secret-key", "auth_key", "auth-key"),
-    *("signing_key", "encryption_key", "master_key", "_pwd", ";pwd", "_pass", "x-amz-signature"),
+    *("password", "passwd", "passphrase", "passcode", "secret", "secret_key_base", "client-secret", "credential"),
+    *("credentials", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key", "privatekey"),
+    *(
+        "private_key",
+        "private-key",
+        "accountkey",
+        "account_key",
+        "account-key",
+        "secretkey",
+        "secret_key",
+        "secret-key",
+    ),
+    *(
+        "auth_key",
+        "auth-key",
+        "authkey",
+        "signing_key",
+        "encryption_key",
+        "master_key",
+        "master-key",
+        "subscription-key",
+    ),
+    *("_pwd", ";pwd", "_pass", "sshpass", "x-amz-signature", "presharedkey", "preshared_key", "pre-shared-key"),
+    *("bindpw", "rootpw", "secret_id", "secret-id", "cli_auth", "storepass", "keypass", "functions-key", "psk"),
 )
-_WEAK = ("token",)
-"""A word of parsers and pages, too."""
-_CALLED = r"\\?[\"']?[ \t]{0,4}(?:=>|:=|=|:)[ \t]{0,4}"
+_WEAK = ("token", "pwd", "pass", "_auth", "_pat")
+"""Words of parsers and pages, too."""
+_SHORT = ("pwd", "psk", "pass")
+_CALLED = r"\\{0,7}[\"']?[ \t]{0,4}(?:=>|:=|=|::(?=[ \t])|:)[ \t]{0,4}"
 _NAMED = tuple((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK))
 _VALUE = re.compile(
-    r"""\\"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
-    r"""|(?P<mark>\[redacted\])|(?P<bare>[^\s"'`,;&|<>(){}\[\]]+)"""
+    r"""\\{1,7}"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
+    r"""|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
 )
-_OPTION = tuple((f"-{word}", f"{word}(?<=-{word})[ \t]{{1,4}}") for word in ("password", "token", "secret", "api-key"))
+_TOKENS = re.compile(
+    r"(?:private|vault|auth|access|refresh|session|security|api|deploy|job|bearer|gitlab|github|consul|id|registry"
+    r"|csrf|xsrf|bot|user|app|service|account|admin|personal|device|push|install|upload|download|npm|client)[_-]?\Z"
+    r"|(?:\A|[\s\"'])x(?:-[a-z0-9]{1,20}){1,4}-\Z|--[a-z0-9-]{0,40}\Z"
+)
+"""What stands before ``token`` where it is none of a parser."""
+_SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.-])\Z")
+"""What stands before a short name, which is the end of many words."""
+
+_OPTION_NAMES = (
+    *(
+        "password",
+        "passwd",
+        "passphrase",
+        "token",
+        "secret",
+        "api-key",
+        "apikey",
+        "access-key",
+        "secret-key",
+        "auth-key",
+    ),
+    *("authkey", "account-key", "pass", "credential", "storepass", "keypass"),
+)
+_OPTION = tuple((f"-{word}", f"{word}(?<=-{word})[ \t]{{1,4}}") for word in _OPTION_NAMES)
+_LISTED = re.compile(
+    rf"""["']--[A-Za-z0-9-]{{0,40}}(?:{"|".join(_OPTION_NAMES)})\\?["'],[ \t]{{0,4}}\\?["'](?P<value>[^"'\\\n]+)"""
+)
 _OPTION_START = re.compile(r"--[A-Za-z0-9-]*\Z")
-_TYPES = ("string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "any", "self")
-_LITERALS = ("true", "false", "yes", "no", "none", "null", "nil", "undefined", "optional", "required", "default")
-_STATES = ("changed", "unchanged", "enabled", "disabled", "empty", "missing", "invalid", "example", "auto", "static")
-_SOURCES = ("prompt", "ask", "stdin", "env", "password", "passwd", "pass", "secret", "token", "key", "value", "files")
-_CODE_WORDS = frozenset((*_TYPES, *_LITERALS, *_STATES, *_SOURCES))
-_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[^}]*\}?|\(.*)|\{\{.*|<[^>]*>?|%\(.*|(?P<one>[*x.X-])(?P=one)*|\*+.*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*")
 _LAST = re.compile(r"[ \t]*\\?[\"',;)}\]]*[ \t]*(?:#[^\n]*)?(?=\r?\n|\r|\Z|\\n)")
+_SEPARATOR = re.compile(r"""[ \t]{0,4}(?:\\?["']|[,;|>)}\]`&#\\]|[(]|<|//|--|[\w.-]{1,60}["']?[ \t]{0,2}[=:])""")
+"""What ends a value that may be a word: what structure goes on after it."""
+_CLOSES = re.compile(r"""\\?["'`]|[ \t]{0,4}[,;|>)}\]&]""")
 
-_AUTHORIZATION = re.compile(
-    r"authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
-    r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)[ \t]{1,4})?"
-)
-_HEADER_VALUE = re.compile(r"[^\s\"'\\<>]{6,}")
-_BEARER = re.compile(r"bearer[ \t]{1,4}")
-_BEARER_VALUE = re.compile(r"(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}")
-_BASIC = re.compile(r"basic[ \t]{1,4}")
-_BASIC_VALUE = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
-_URL = re.compile(r"://[^\s/:@\"'<>,]*:(?P<password>[^\s/\"'<>,?#]*)@")
-_FLAGS = re.compile(r"[ \t](?:-p[ \t]?|-u[ \t]?|--user[ =]|-a )(?P<value>'[^'\n]*|\"[^\"\n]*|[^\s'\"-][^\s'\"]*)")
-_TOOLS = ("mysql", "mariadb", "sshpass", "redis-cli", "curl")
 _NETRC = re.compile(r"password[ \t]{1,4}(?P<value>\S+)")
+_SQL = re.compile(r"(?:password|identified[ \t]{1,4}by)[ \t]{1,4}(?P<quote>['\"])(?P<value>[^'\"\n]+)(?P=quote)")
+_WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
+_ELEMENT = re.compile(rf"<(?P<name>(?:[\w:-]{{0,60}}?){_WORDS})(?:[ \t][^<>\n]{{0,200}})?>(?P<value>[^<>\n]+)</")
+_NAMES_IT = rf"""\b(?:name|key)\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?["']?(?:[\w.-]{{0,60}}?{_WORDS})\\?["']?,?"""
+_BEGINS_BLOCK = rf"""{_WORDS}["']?:[ \t]{{1,4}}[|>][+-]?[0-9]?"""
+_PAIR = re.compile(
+    rf"""{_NAMES_IT}(?:\s|\\n){{1,80}}\\?["']?value\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}"""
+    r"""(?:\\?"(?P<double>[^"\\\n]*)|'(?P<single>[^'\n]*)|(?P<bare>[^\s"'\\{}]+))"""
+)
+"""``name: DB_PASSWORD`` and ``value: ...``, beside one another or on two lines."""
+_BLOCK = re.compile(rf"""{_BEGINS_BLOCK}[ \t]{{0,8}}(?:\r?\n|\\n)[ \t]{{1,40}}(?P<value>[^\s](?:[^\n\r\\]|\\(?!n))*)""")
+"""A value of YAML that is on the next line."""
 _BEFORE = 200
 """How far before an option its program is looked for."""
 
+OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK})\s{{1,80}}[^\n]*\Z"
+"""A line (lowered) that makes a secret of what the next one holds."""
 TRIGGER = "|".join(
     [
         rf"(?:{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))}){_CALLED}",
-        r"-(?:password|token|secret|api-key)[ \t]",
-        r"authorization|bearer[ \t]|basic[ \t]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
-        *_TOOLS,
+        rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{_WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>])|identified[ \t]",
+        r"(?:name|key)\\?[\"']?[ \t]{0,4}[:=]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
+        secrets_headers.TRIGGER,
+        secrets_commands.TRIGGER,
     ]
 )
 """In a line (lowered) that has not ended: what follows may be a secret, and only the line's end shows where it ends."""
@@ -75,132 +125,136 @@ def named_spans(text: str) -> Iterator[Span]:
     low = lowered(text)
     for word, pattern in _NAMED:
         if word in low:
-            yield from _assignments(text, low, compiled(pattern), strong=word not in _WEAK)
+            yield from _assignments(text, low, compiled(pattern), word)
     for word, pattern in _OPTION:
         if word in low:
             yield from _options(text, low, compiled(pattern))
-    yield from _headers(text, low)
-    if "://" in text:
-        yield from (match.span("password") for match in _URL.finditer(text) if match["password"] != MARK)
-    yield from _tool_flags(text, low)
+    if "--" in low:
+        yield from (match.span("value") for match in _LISTED.finditer(low) if _is_listed(text, match))
+    yield from header_spans(text, low)
+    yield from url_spans(text)
+    yield from _in_forms(text, low)
+    yield from command_spans(text, low)
+
+
+def _is_listed(text: str, match: re.Match[str]) -> bool:
+    value = text[slice(*match.span("value"))]
+    return not value.startswith("-") and not is_placeholder(value)
 
 
 # -- assignments
 
 
-def _assignments(text: str, low: str, pattern: re.Pattern[str], *, strong: bool) -> Iterator[Span]:
+def _assignments(text: str, low: str, pattern: re.Pattern[str], word: str) -> Iterator[Span]:
     match = pattern.search(low)
     while match is not None:
         value = _VALUE.match(text, match.end())
         at = match.end()
-        if value is not None and _is_secret(text, match, value, strong=strong):
+        if value is not None and _is_secret(text, low, match, value, word):
             yield value.span(value.lastgroup or 0)
             at = value.end()
         match = pattern.search(low, at)
 
 
-def _is_secret(text: str, name: re.Match[str], value: re.Match[str], *, strong: bool) -> bool:
+def _is_secret(text: str, low: str, name: re.Match[str], value: re.Match[str], word: str) -> bool:
     kind = value.lastgroup or ""
     found = value[kind]
-    if kind == "mark" or not found or found.startswith(MARK):
-        return False
-    if found[:20].lower() in _CODE_WORDS or _REFERENCE.fullmatch(found):
+    if kind == "mark" or not found or is_placeholder(found) or is_literal(found):
         return False
     if found == "$" and text[value.end() : value.end() + 1] in ("(", "{"):
         return False
-    between = name[0].rstrip(" \t")
-    if kind == "bare" and between.endswith("=") and text[name.start()].isupper():
-        return text[value.end() : value.end() + 1] != "(" or not _IDENTIFIER.fullmatch(found)
-    if not strong and not _random(found):
+    if word in _SHORT and not _SHORT_NAME.search(low, max(0, name.start() - 1), name.start()):
         return False
-    return kind != "bare" or _bare_is_secret(text, between, name, value)
+    if kind == "bare" and _is_shouted(text, name):
+        called = text[value.end() : value.end() + 1] == "(" and _IDENTIFIER.fullmatch(found) is not None
+        return not called and word != "pwd"  # PWD is a directory
+    return _says_enough(low, name, found, word) and (kind != "bare" or _bare_is_secret(text, name, value))
 
 
-def _bare_is_secret(text: str, between: str, name: re.Match[str], value: re.Match[str]) -> bool:
+def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
+    """Whether the name means a secret, or the value looks like one."""
+    if word == "_auth":
+        return is_random(found) or is_login(found)
+    return word not in _WEAK or is_random(found) or (word == "token" and _is_credential(low, name))
+
+
+def _is_shouted(text: str, name: re.Match[str]) -> bool:
+    """Whether it is ``NAME=``, a variable of the environment."""
+    return name[0].rstrip(" \t").endswith("=") and text[name.start()].isupper()
+
+
+def _is_credential(low: str, token: re.Match[str]) -> bool:
+    """Whether ``token`` is none of a parser, as what stands before it says."""
+    return _TOKENS.search(low, max(0, token.start() - 44), token.start()) is not None
+
+
+def _bare_is_secret(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
     """Without quotes it may be code, or a sentence."""
-    found = value[0]
-    if _IDENTIFIER.fullmatch(found) and (text[value.end() : value.end() + 1] in "([{" or is_secret_name(found)):
-        return text[value.end() : value.end() + 1] == "" and not is_secret_name(found)
-    tight = between.endswith("=") and len(between) == len(name[0]) and not between[-2:-1].isspace()
-    return tight or _LAST.match(text, value.end()) is not None
+    found, end = value[0], value.end()
+    after = text[end : end + 1]
+    if _IDENTIFIER.fullmatch(found) and after and after in "([{<":
+        return False
+    if found.startswith((":", "=", "~", "!")) or is_code(found):
+        return False
+    sign = name[0].rstrip(" \t")
+    if sign.endswith("=") and sign == name[0] and not sign[-2:-1].isspace():
+        return True
+    return _LAST.match(text, end) is not None or _goes_on_without(text, found, end, sign)
 
 
-def _random(text: str) -> bool:
-    """Nothing that anybody would write in code or prose."""
-    return len(text) >= 8 and any(character.isdigit() for character in text) and not text.isdigit()
+def _goes_on_without(text: str, found: str, end: int, sign: str) -> bool:
+    """Whether what follows a value on its line is no part of the sentence or program that the value is in."""
+    if is_word(found):
+        ends = _SEPARATOR if sign.endswith(":") else _CLOSES
+        return ends.match(text, end) is not None and not is_prose(found)
+    return not is_number(found) or len(found) >= 5 or _CLOSES.match(text, end) is not None
 
 
 def _options(text: str, low: str, pattern: re.Pattern[str]) -> Iterator[Span]:
     """``--db-password VALUE``."""
     for match in pattern.finditer(low):
-        if not _OPTION_START.search(text, max(0, match.start() - 40), match.start()):
+        if not _OPTION_START.search(text, max(0, match.start() - 40), match.start() + 1):
             continue
         value = _VALUE.match(text, match.end())
         if value is None or value.lastgroup == "mark":
             continue
         found = value[value.lastgroup or 0]
-        if found and not found.startswith(("-", MARK)) and not _REFERENCE.fullmatch(found):
+        if found and not found.startswith("-") and not is_placeholder(found) and not _is_synopsis(found):
             yield value.span(value.lastgroup or 0)
 
 
-# -- headers and command lines
+def _is_synopsis(found: str) -> bool:
+    """``--token TOKEN``, or a sentence about the option."""
+    return is_prose(found) or (found.isupper() and is_secret_name(found))
 
 
-def _headers(text: str, low: str) -> Iterator[Span]:
-    for word, pattern, value in (
-        ("authorization", _AUTHORIZATION, _HEADER_VALUE),
-        ("bearer", _BEARER, _BEARER_VALUE),
-        ("basic", _BASIC, _BASIC_VALUE),
-    ):
-        match = pattern.search(low) if word in low else None
-        while match is not None:
-            found = value.match(text, match.end())
-            if found is not None and _is_header_value(found[0], word):
-                yield found.span()
-            match = pattern.search(low, found.end() if found is not None else match.end())
+# -- forms
 
 
-def _is_header_value(text: str, word: str) -> bool:
-    if text.startswith((MARK, "$")) or text[:20].lower() in _CODE_WORDS:
-        return False
-    return word != "basic" or _is_login(text)
-
-
-def _is_login(text: str) -> bool:
-    """``user:password`` in base64."""
-    try:
-        plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
-    except (binascii.Error, ValueError):
-        return False
-    return ":" in plain and plain.isprintable()
-
-
-def _tool_flags(text: str, low: str) -> Iterator[Span]:
-    """``mysql -pPASSWORD``, ``sshpass -p PASSWORD``, ``curl -u user:PASSWORD``, ``login me password PASSWORD``."""
-    if any(tool in low for tool in _TOOLS):
-        for match in _FLAGS.finditer(text):
-            yield from _flag(low, match)
+def _in_forms(text: str, low: str) -> Iterator[Span]:
+    """``<password>...</password>``, pairs of name and value, blocks of YAML, SQL, ``login me password PASSWORD``."""
+    if "</" in text:
+        yield from _where(text, _ELEMENT.finditer(low))
+    if "value" in low:
+        yield from _where(text, _PAIR.finditer(low))
+    if ": |" in text or ": >" in text:
+        yield from _where(text, _BLOCK.finditer(low))
+    if "password" in low or "identified" in low:
+        yield from _where(text, _SQL.finditer(low))
     if "login" in low:
         for match in _NETRC.finditer(text):
             if "login " in _before(low, match.start()) and not match["value"].startswith(MARK):
                 yield match.span("value")
 
 
+def _where(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
+    for match in matches:
+        start, end = match.span(match.lastgroup or 0)
+        value = text[start:end]
+        if value and not is_placeholder(value) and not is_literal(value):
+            yield start, end
+
+
 def _before(low: str, end: int) -> str:
     """The line before that place."""
     return low[max(low.rfind("\n", max(0, end - _BEFORE), end) + 1, end - _BEFORE, 0) : end]
-
-
-def _flag(low: str, match: re.Match[str]) -> Iterator[Span]:
-    line = _before(low, match.start())
-    start, end = match.span("value")
-    flag = match[0][1:].rstrip()
-    start += match["value"][0] in "'\""
-    if flag.startswith(("-u", "--user")):
-        colon = match.string.find(":", start, end)
-        start = colon + 1 if colon >= 0 else end
-        tools: tuple[str, ...] = ("curl",)
-    else:
-        tools = ("mysql", "mariadb", "sshpass") if flag.startswith("-p") else ("redis-cli",)
-    if start < end and any(tool in line for tool in tools) and not match.string.startswith(MARK, start):
-        yield start, end

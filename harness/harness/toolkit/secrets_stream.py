@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .secrets_named import TRIGGER, lowered
+from .secrets_named import OPEN_LINE, TRIGGER, lowered
 from .secrets_names import MARK
 from .secrets_tokens import compiled
 
@@ -33,9 +33,10 @@ _OPEN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z
 def safe_end(text: str) -> int:
     """How much of a text, whose end has not come, can be shown: what follows will not make a secret of it. Pure.
 
-    Whole lines are, but for a private key that has not ended. Of the last line it is all but its last word, and only
-    what stands before the first name of a secret, or right after that. Where a script writes no spaces, as those of
-    China and Japan, each of its signs ends a word: no secret of a known form has one.
+    Whole lines are, but for a private key that has not ended, and for one that says that the next holds a secret. Of
+    the last line it is all but its last word, and only what stands before the first name of a secret, or right
+    after that. Where a script writes no spaces, as those of China and Japan, each of its signs ends a word: no secret
+    of a known form has one.
     """
     line = text.rfind("\n") + 1
     tail = text[line:]
@@ -44,6 +45,9 @@ def safe_end(text: str) -> int:
         word = unspaced.end()
     trigger = compiled(TRIGGER).search(lowered(tail))
     end = line + (min(word, trigger.end()) if trigger else word)
+    before = max(0, text.rfind("\n", 0, max(0, line - 1)) + 1, line - CONTEXT)
+    if line and (opened := compiled(OPEN_LINE).search(lowered(text[before:]))):
+        end = min(end, before + opened.start())
     begin = text.rfind("-----BEGIN")
     if begin >= 0 and (begin >= line or _OPEN_KEY.match(text, begin)):
         end = min(end, begin)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import HarnessError
+from ..extras import install_extra
 
 __all__ = ["Front", "SkillError", "split_front"]
 
@@ -73,7 +74,7 @@ def _values(text: str) -> Any:
     try:
         yaml: Any = import_module("yaml")
     except ImportError as error:
-        raise SkillError("skills need PyYAML", hint="install harness-ops[skills]") from error
+        raise SkillError("skills need PyYAML", hint=install_extra("skills")) from error
     try:
         depth = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):

@@ -235,18 +235,10 @@ def _reported(result: ToolResult, request: SpawnRequest, seconds: float, left: l
 
 async def _tell(parent: Executor, request: SpawnRequest, *, is_error: bool) -> None:
     """The hooks of the operator that want to know."""
-    from .hooks import Hooks, Occasion
+    from .hooks_session import tell_hooks
 
-    data: JsonObject = {"subagent_type": request.kind.name, "is_error": is_error}
-    target = parent.execution.identity
-    occasion = Occasion("subagent_stop", target, parent.session_id, request.agent_id, parent.cwd, data=data)
-    with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
-        for hook in parent.services.hooks:
-            if isinstance(hook, Hooks):
-                try:
-                    await hook.fire(occasion, parent.services.redactor)
-                except ToolError:
-                    continue  # a hook that is told of an end has nothing to refuse
+    told = replace(parent, agent_id=request.agent_id)
+    await tell_hooks(told, "subagent_stop", END_LIMIT, subagent_type=request.kind.name, is_error=is_error)
 
 
 # -- the executor of a sub-agent

@@ -1,4 +1,4 @@
-"""Taking what a call types out of its arguments: it may be a password, which no pattern knows."""
+"""Taking what a call types or gives to a program out of its arguments: it may be a password of no known form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from .values import JsonObject, Subject
 
-__all__ = ["panes_typed_into", "without_typed"]
+__all__ = ["panes_typed_into", "without_private", "without_typed"]
 
 
 def panes_typed_into(subjects: Iterable[Subject]) -> frozenset[str] | None:
@@ -28,3 +28,12 @@ def without_typed(arguments: JsonObject, panes: frozenset[str] | None) -> JsonOb
 
     typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
     return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}
+
+
+def without_private(arguments: JsonObject, names: frozenset[str]) -> JsonObject:
+    """Arguments without those that may hold a password: :meth:`Tool.private_arguments`. Pure."""
+    if not names:
+        return arguments
+    from .redaction import MARK
+
+    return {name: MARK if value and name in names else value for name, value in arguments.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.toolkit import Json, ToolResult
 
+from ..texts import readable_name
 from .cleandiff_parse import Change, Hunk
 from .fitted import clip, fit
 
@@ -100,8 +101,8 @@ def _text(found: Differences, pieces: Sequence[_Piece], dropped: int) -> str:
 
 
 def _headline(change: Change) -> list[str]:
-    renamed = f" (from {change.old_path})" if change.old_path != change.path else ""
-    return [f"{change.status}: {change.path}{renamed}{_counted(change)}{_mode(change)}"]
+    renamed = f" (from {readable_name(change.old_path)})" if change.old_path != change.path else ""
+    return [f"{change.status}: {readable_name(change.path)}{renamed}{_counted(change)}{_mode(change)}"]
 
 
 def _counted(change: Change) -> str:

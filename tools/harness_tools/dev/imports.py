@@ -11,6 +11,7 @@ from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
 from harness.errors import FileError, NotADirectory, UnsupportedOperation
+from harness.extras import install_command
 from harness.results import FileContent, FileStat
 from harness.toolkit import Arguments, Category, JsonObject, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.reads import target_path
@@ -18,7 +19,7 @@ from harness.toolkit.results_cache import depends_on
 
 from ..texts import Line
 from .imports_fetch import FILE_LIMIT, Fetched, Listing, TooSlow, fetch, list_sources
-from .parsing import HINT, Source, facts_in
+from .parsing import EXTRA, Source, facts_in
 
 if TYPE_CHECKING:
     from .import_kinds import GoModule, Project
@@ -32,7 +33,7 @@ MOST_IMPORTS = 50_000
 FILE_SECONDS = 5.0
 """Seconds of the processor that parsing one file may take."""
 PROBLEMS = {
-    "missing": f"the parser of its language is not installed ({HINT})",
+    "missing": "the parser of its language is not installed (extra parsers)",
     "hard": "to parse it takes too much time or memory",
     "late": "too many files before it could not be parsed",
 }
@@ -98,7 +99,7 @@ class Imports(Tool[_Arguments]):
             limit=LIMIT,
             packs=("dev",),
             libraries=("tree_sitter",),
-            extra="harness-ops[parsers]",
+            extra=EXTRA,
         )
         super().__init__("imports", DESCRIPTION, _Arguments, traits)
 
@@ -205,7 +206,9 @@ async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, Facts
     answers = dict(zip(sources, await facts_in(list(sources.values()), FILE_SECONDS), strict=True))
     found = _within({name: answer.found for name, answer in answers.items() if answer.found is not None})
     if not found and any(answer.problem == "missing" for answer in answers.values()):
-        raise UnsupportedOperation("the parsers of these languages are not installed beside harness", hint=HINT)
+        raise UnsupportedOperation(
+            "the parsers of these languages are not installed beside harness", hint=install_command(EXTRA)
+        )
     for name, answer in answers.items():
         if answer.found is None:
             troubles.append(Trouble(name, PROBLEMS[answer.problem]))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.toolkit import Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.limits import fit_items
 
+from ..texts import readable_line, readable_name
 from .import_kinds import Kind, Resolved
 from .imports_fetch import Listing
 from .languages.model import Facts, Import
@@ -100,7 +101,7 @@ def _head(report: Report, packages: Sequence[Package]) -> str:
 
 
 def _file_text(one: Scanned) -> str:
-    lines = [f"\n{one.path} ({one.facts.language})"]
+    lines = [f"\n{readable_name(one.path)} ({one.facts.language})"]
     for kind in KINDS:
         found = [_import_text(item, where) for item, where in one.pairs if where.kind == kind]
         lines += [f"  {kind}: {', '.join(found)}"] if found else []
@@ -108,7 +109,7 @@ def _file_text(one: Scanned) -> str:
 
 
 def _import_text(item: Import, where: Resolved) -> str:
-    leads = f" -> {' '.join(where.files)}" if where.files else ""
+    leads = f" -> {' '.join(map(readable_name, where.files))}" if where.files else ""
     return f"{item.module}:{item.line}{leads}"
 
 
@@ -120,7 +121,7 @@ def _packages_text(packages: Sequence[Package]) -> str:
 
 def _package_text(package: Package) -> str:
     more = f" and {len(package.files) - NAMED} more" if len(package.files) > NAMED else ""
-    return f"  {package.name} ({package.kind}): {', '.join(package.files[:NAMED])}{more}"
+    return f"  {package.name} ({package.kind}): {', '.join(map(readable_name, package.files[:NAMED]))}{more}"
 
 
 def _notes(report: Report, fewer: int) -> Iterator[str]:
@@ -132,10 +133,12 @@ def _notes(report: Report, fewer: int) -> Iterator[str]:
         yield f"[{report.withheld} files withheld by the policy]"
     if not report.listing.complete:
         yield "[there are more files than could be listed; choose a smaller directory]"
-    yield from _some("skipped", [f"{path}/" for path in report.listing.skipped])
-    yield from _some("not looked at", [f"{one.path}: {one.why}" for one in report.troubles if not one.partly])
-    yield from _some("in part", [f"{one.path}: {one.why}" for one in report.troubles if one.partly])
-    yield from _some("not looked into", list(report.listing.complaints))
+    yield from _some("skipped", [f"{readable_name(path)}/" for path in report.listing.skipped])
+    yield from _some(
+        "not looked at", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if not one.partly]
+    )
+    yield from _some("in part", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if one.partly])
+    yield from _some("not looked into", [readable_line(text) for text in report.listing.complaints])
 
 
 def _some(what: str, names: list[str]) -> Iterator[str]:

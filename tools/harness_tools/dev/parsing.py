@@ -18,7 +18,7 @@ import anyio
 from .languages.model import Facts, Outlined
 from .languages.wire import facts_from, outlined_from
 
-__all__ = ["HINT", "Parsed", "Source", "facts_in", "outline_in"]
+__all__ = ["EXTRA", "Parsed", "Source", "facts_in", "outline_in"]
 
 SCRIPT = "harness_tools.dev.languages.worker"
 MEMORY = 2 << 30
@@ -27,7 +27,7 @@ PROCESSES = 6
 """How many files may end their process before the rest is left alone."""
 WAIT = 4.0
 """How many times the limit of the processor's time may pass on the clock of a busy machine."""
-HINT = "pip install 'harness-ops[parsers]'"
+EXTRA = "harness-ops[parsers]"
 
 Found = TypeVar("Found")
 

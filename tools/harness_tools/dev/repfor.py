@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.results_cache import depends_on
 
-from ..texts import Content, Line, SomeContent
+from ..texts import Content, Line, SomeContent, readable_name
 from ..unified import diff_of
 from .repforplan import Plan, Target, plan_for
 from .repforwrite import Written, named, write_all
@@ -206,7 +206,8 @@ def _result(args: _Arguments, plan: Plan, done: Written) -> ToolResult:
         summary = "no match: nothing to replace"
         summary += "" if args.file else "; what the policy withholds is not searched"
     lines = [
-        f"{target.content.path}: {counted(len(target.found.changes), 'place')} in {counted(target.found.lines, 'line')}"
+        f"{readable_name(target.content.path)}: {counted(len(target.found.changes), 'place')}"
+        f" in {counted(target.found.lines, 'line')}"
         for target in done.targets
     ]
     problems = [f"not changed: {problem.message}" for problem in done.problems]

@@ -10,6 +10,7 @@ from harness.errors import ConnectError, ConnectionLost, FileError, StaleFileErr
 from harness.toolkit import ToolContext
 
 from ..matching import apply_changes
+from ..texts import readable_name
 from .repforplan import Plan, Problem, Target, problem_of
 
 __all__ = ["Written", "named", "write_all"]
@@ -69,7 +70,7 @@ class _Writer:
         try:
             result = await self._ctx.execution.write_file(content.path, made, expect=content.version, parents=False)
         except StaleFileError:
-            problem = f"{content.path} was changed meanwhile, and was left as it is"
+            problem = f"{readable_name(content.path)} was changed meanwhile, and was left as it is"
             self.problems[number] = Problem(content.path, "stale", problem)
         except FileError as error:
             self.problems[number] = problem_of(content.path, error)
@@ -100,4 +101,4 @@ def _broken(writer: _Writer, plan: Plan, done: list[Target]) -> ToolError:
 def named(paths: list[str]) -> str:
     """Paths for a message, not too many of them."""
     more = len(paths) - NAMED
-    return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(readable_name, paths[:NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import AliasChoices, Field
 
 from harness.errors import UnsupportedOperation
+from harness.extras import install_command
 from harness.results import FileContent
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.limits import fit_items
@@ -15,7 +16,7 @@ from harness.toolkit.reads import target_path
 from harness.toolkit.results_cache import depends_on
 
 from ..texts import Line
-from .parsing import HINT, Source, outline_in
+from .parsing import EXTRA, Source, outline_in
 
 if TYPE_CHECKING:
     from .languages.model import Declaration, Outlined
@@ -56,7 +57,7 @@ class Sig(Tool[_Arguments]):
             limit=LIMIT,
             packs=("dev",),
             libraries=("tree_sitter",),
-            extra="harness-ops[parsers]",
+            extra=EXTRA,
         )
         super().__init__("sig", DESCRIPTION, _Arguments, traits)
 
@@ -78,7 +79,9 @@ class Sig(Tool[_Arguments]):
 
         parsed = await outline_in(Source(language.name, source), PATIENCE)
         if parsed.problem == "missing":
-            raise UnsupportedOperation(f"the parser of {language.name} is not installed beside harness", hint=HINT)
+            raise UnsupportedOperation(
+                f"the parser of {language.name} is not installed beside harness", hint=install_command(EXTRA)
+            )
         return _shown(args, content, parsed.found) if parsed.found is not None else _too_hard(args.file, language)
 
 

@@ -92,8 +92,8 @@ _FACTS = r"""
 set -f
 path=$1 state=$2
 real() { (cd -P -- "$1" 2>/dev/null && printf '%sx' "$PWD"); }
-if stat -c %d / >/dev/null 2>&1; then device() { stat -c %d -- "$1"; }
-elif stat -f %d / >/dev/null 2>&1; then device() { stat -f %d -- "$1"; }
+if stat -c %d / 2>/dev/null | { read -r n && [ "$n" -ge 0 ]; } 2>/dev/null; then device() { stat -c %d -- "$1"; }
+elif stat -f %d / 2>/dev/null | { read -r n && [ "$n" -ge 0 ]; } 2>/dev/null; then device() { stat -f %d -- "$1"; }
 else device() { df -P -- "$1" | awk 'END { print $1, $NF }'; }
 fi
 base() { at=$1; until [ -d "$at" ]; do at=${at%/*}; at=${at:-/}; done; printf '%sx' "$at"; }

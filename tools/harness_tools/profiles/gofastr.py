@@ -13,6 +13,7 @@ from pydantic import Field
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
+from ..texts import readable_name
 from .forms import ALONE, facts, file_text, items, joined, ran, searched, text_of
 
 __all__ = ["profile"]
@@ -119,7 +120,9 @@ def _names(args: _Ls, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
     found = facts(result)
-    named = (text_of(one, "name") + ("/" if one.get("type") == "d" else "") for one in items(found, "entries"))
+    named = (
+        readable_name(text_of(one, "name")) + ("/" if one.get("type") == "d" else "") for one in items(found, "entries")
+    )
     more = f"[{found['dropped']} more of {found['count']} names are not shown]" if found.get("dropped") else ""
     return Shown(joined("\n".join(named), more) or "(empty directory)")
 

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
-from ..texts import Line, SomeContent
+from ..texts import Line, SomeContent, readable_name
 from .checkscripts import Place, check_script, look_here, read_places
 from .contents import FILE_BYTES
 from .frames import plain
@@ -150,7 +150,7 @@ def _result(args: _Arguments, places: list[Place], found: list[_InFile]) -> Tool
         shown.append(replace(one, hits=one.hits[:left]))
         left -= len(shown[-1].hits)
     dropped = total - sum(len(one.hits) for one in shown)
-    lines = [line for one in shown for hit in one.hits for line in _lines(one.shown, hit)]
+    lines = [line for one in shown for hit in one.hits for line in _lines(readable_name(one.shown), hit)]
     notes = _notes(args, places, found)
     if dropped:
         notes.insert(0, f"{dropped} more of {plural(total, 'match')} are not shown; narrow the search")

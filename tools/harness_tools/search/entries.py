@@ -18,7 +18,7 @@ from harness.toolkit import ToolContext
 from .frames import Tree, count_of, learn_rules, plain, read_tree, text_of
 from .halves import in_halves
 from .ignoring import IGNORE_LIMIT, Ignored
-from .target import ask, can_search
+from .target import ask, can_search, unreadable_answer
 from .treescripts import (
     EXCLUDED,
     TreeQuery,
@@ -40,6 +40,8 @@ AT_ONCE = 256 << 10
 Kind = Literal["f", "d", "l", "o"]
 KINDS = "fdlbcps"
 """The letters of ``find`` for kinds."""
+_LETTERS = frozenset((*KINDS, "L", ">", "O"))
+"""Of the frames that :func:`entries_script` writes."""
 FACTS = 5
 
 
@@ -97,7 +99,7 @@ def entries_script(query: TreeQuery, kinds: str, *, details: bool = False) -> st
     portable = find_words(query, stats)
     links = f"\n  find . ! -name . -prune -type l -exec sh -c {shlex.quote(_LINKS)} sh {{}} +" if details else ""
     body = f"""
-if find . -prune -printf '%y%s%T@%m' >/dev/null 2>&1; then
+if find . -prune -printf '%y%s%T@%mx\\n' 2>/dev/null | {{ read -r k && [ -z "${{k##d*x}}" ]; }}; then
   {words}
 else
   {portable}
@@ -114,9 +116,15 @@ fi
 
 
 def read_entries(output: bytes, query: TreeQuery) -> Listing:
-    """The entries from what the script printed. Pure."""
+    """The entries from what the script printed. Pure.
+
+    Raises:
+        ValueError: something else than entries stands there.
+    """
     tree = read_tree(output, CAP)
     found = [*_printed(tree), *_batched(tree)]
+    if set(tree.other) - _LETTERS or (tree.is_cut and not found):
+        raise ValueError("find or stat wrote something else than entries")
     links = _links(tree)
     found = [replace(entry, target=links.get(entry.path)) if entry.kind == "l" else entry for entry in found]
     ignored = tree.ignored if query.excludes else None
@@ -188,7 +196,10 @@ async def list_tree(ctx: ToolContext, query: TreeQuery, kinds: str, *, details: 
     if can_search(ctx, "find"):
         output = await ask(ctx, entries_script(query, kinds, details=details))
         large = len(output) >= AT_ONCE
-        listing = await to_thread.run_sync(read_entries, output, query) if large else read_entries(output, query)
+        try:
+            listing = await to_thread.run_sync(read_entries, output, query) if large else read_entries(output, query)
+        except (ValueError, IndexError) as error:
+            raise unreadable_answer(ctx) from error
         if listing.tree.refusal != "engine":
             return listing
     return await _walked(ctx, query, kinds)

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
-from ..texts import Line
+from ..texts import Line, readable_name
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
 from .notes import LIMIT, plural, shown_path, tree_data, tree_notes
@@ -123,5 +123,5 @@ def _result(args: _Arguments, listing: Listing, found: list[Entry], ignored: int
         "engine": listing.engine,
         **tree_data(listing.tree, ignored),
     }
-    text = "\n".join([*shown, *(f"[{note}]" for note in notes)])
+    text = "\n".join([*map(readable_name, shown), *(f"[{note}]" for note in notes)])
     return ToolResult.of(text, data=data, metadata={"count": len(found)})

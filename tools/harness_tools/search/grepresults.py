@@ -7,6 +7,7 @@ from typing import Literal
 
 from harness.toolkit import Json, ToolResult
 
+from ..texts import readable_name
 from .frames import text_of
 from .greplines import Counted, Line
 from .grepping import Found
@@ -66,7 +67,7 @@ def _name(found: Found, base: str, file: Counted) -> str:
 def _files(found: Found, query: GrepQuery, base: str, mode: Mode) -> _Part:
     kept = found.files[: query.most]
     names = [(_name(found, base, file), file.count) for file in kept]
-    texts = [f"{name}:{count}" if mode == "count" else name for name, count in names]
+    texts = [f"{readable_name(name)}:{count}" if mode == "count" else readable_name(name) for name, count in names]
     return _Part(texts, [{"path": name, "count": count} for name, count in names], len(kept))
 
 
@@ -81,11 +82,12 @@ def _lines(found: Found, query: GrepQuery, base: str) -> _Part:
         lines = shown_lines(found.lines.get(file.path, []), left, query.after)
         left -= sum(line.is_match for line in lines)
         name = _name(found, base, file)
+        shown = readable_name(name)
         for before, line in zip([None, *lines], lines, strict=False):
             text = clipped(line.text, matcher if line.is_match else None, is_cut=line.is_cut)
             if (query.before or query.after) and texts and (before is None or before.number + 1 < line.number):
                 texts.append("--")
-            texts.append(f"{name}{':' if line.is_match else '-'}{line.number}{':' if line.is_match else '-'}{text}")
+            texts.append(f"{shown}{':' if line.is_match else '-'}{line.number}{':' if line.is_match else '-'}{text}")
             data.append({"path": name, "line": line.number, "text": text, "match": line.is_match})
     return _Part(texts, data, query.most - left)
 

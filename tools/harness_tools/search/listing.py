@@ -11,6 +11,7 @@ from harness.errors import NotADirectory
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
+from ..texts import readable_name
 from .entries import Entry, Kind, known_size, list_tree, owner_of
 from .frames import refusal_of
 from .notes import LIMIT, plural
@@ -105,11 +106,11 @@ def _result(args: _Arguments, found: list[Entry], *, is_file: bool) -> ToolResul
 
 
 def _line(entry: Entry, *, long: bool) -> str:
-    name = entry.path + MARKS.get(entry.kind, "")
+    name = readable_name(entry.path) + MARKS.get(entry.kind, "")
     if not long:
         return name
     size = "-" if entry.size is None else str(entry.size)
-    leads = f" -> {entry.target}" if entry.target is not None else ""
+    leads = f" -> {readable_name(entry.target)}" if entry.target is not None else ""
     return f"{entry.mode or '-':>4} {entry.owner or '-'} {size:>10} {_time(entry)} {name}{leads}"
 
 

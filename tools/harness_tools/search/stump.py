@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 
+from ..texts import readable_name
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
 from .notes import LIMIT, plural, tree_data, tree_notes
@@ -139,7 +140,7 @@ def _node(entry: Entry, *, size: bool) -> Json:
 
 def _line(entry: Entry, left_out: frozenset[str], *, size: bool) -> str:
     depth = entry.path.count("/") + 1
-    name = posixpath.basename(entry.path)
+    name = readable_name(posixpath.basename(entry.path))
     mark = {"d": "/", "l": "@"}.get(entry.kind, "")
     note = "  (not looked into)" if entry.path in left_out and entry.kind == "d" else ""
     number = f"  {entry.size}" if size and entry.kind == "f" and entry.size is not None else ""

@@ -8,7 +8,7 @@ from harness.errors import ToolError
 from harness.results import ShellResult, Status
 from harness.toolkit import ToolContext
 
-__all__ = ["ANSWER", "SECONDS", "absolute", "ask", "can_search"]
+__all__ = ["ANSWER", "SECONDS", "absolute", "ask", "can_search", "unreadable_answer"]
 
 ANSWER = 32 << 20
 """Bytes of one answer, more than any script sends."""
@@ -47,6 +47,14 @@ async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> byte
     if done.status is not Status.COMPLETED or done.truncated:
         raise _failed(done)
     return done.stdout_bytes
+
+
+def unreadable_answer(ctx: ToolContext) -> ToolError:
+    """The error for an answer that the usual programs would not write."""
+    return ToolError(
+        f"{ctx.execution.identity}: the answer to the search cannot be read",
+        hint="look at which programs find and stat are in the PATH of the target's shell",
+    )
 
 
 def _failed(done: ShellResult) -> ToolError:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from harness.context import ExecutionContext
 from harness.errors import ToolError
+from harness.extras import install_command
 from harness.toolkit import HERE, Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import Advice
 from harness.toolkit.websettings import WebSettings
@@ -124,7 +125,7 @@ def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> 
 
 def missing_extra(error: ImportError) -> ToolError:
     """What is told where the extra is not installed."""
-    return ToolError(f"the web needs a library that is not installed: {error.name}", hint=f"install {EXTRA}")
+    return ToolError(f"the web needs a library that is not installed: {error.name}", hint=install_command(EXTRA))
 
 
 async def permit(ctx: ToolContext, subjects: tuple[Subject, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 import anyio
 
 from harness.errors import ToolError
+from harness.extras import install_extra
 from harness.toolkit.values import Advice
 
 from .pages import WebFailure
@@ -54,7 +55,7 @@ async def readable(source: str, form: Form, base: str) -> Readable:
     with anyio.move_on_after(2 * SECONDS):  # of a busy machine; the process has its own limit
         done = await anyio.run_process(command, input=source.encode("utf-8", "replace"), check=False)
         if done.returncode == NO_LIBRARY:
-            raise ToolError("HTML needs a library that is not installed", hint="install harness-ops[web]")
+            raise ToolError("HTML needs a library that is not installed", hint=install_extra("web"))
         if done.returncode == 0:
             made = json.loads(done.stdout)
             return Readable(made["text"], made["title"])

@@ -1,8 +1,10 @@
 # The shell's part of the prompt markers, for fish. Set before: hxdir, hxn, hxt (see hooks.sh).
+# builtin names a word that no function can have; so do set, test, string, read, eval, return and if.
 set -g hxi 0
 set -g hxl 0
 set -g hxx 0
 set -g hxr 0
+set -g hxS ''
 function hxm
 builtin printf '\e]133;%s\a' $argv[1] >/dev/tty 2>/dev/null
 or builtin printf '\e]133;%s\a' $argv[1]
@@ -14,7 +16,7 @@ function hxb
 set -g hxr $status
 set -g hxi $argv[1]
 set -g hxf ''
-hxm "C;$hxn;$hxi"
+hxm "C;$hxn;$hxi;x"
 end
 function hxa
 set -g hxr $status
@@ -26,19 +28,26 @@ set -g hxi 0
 builtin string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0
 set -g hxi $slot[1]
+set -g hxS $slot[3]
 if builtin test -e $hxdir/$hxi.void
-hxoff
+hxnot off
 return 0
 end
-set -q slot[2]
-or set slot[2] cmd
+if builtin test ! -s $hxdir/$hxi.sh
+hxnot full
+return 0
+end
 builtin read -gz hxf <$hxdir/$hxi.$slot[2]
 hxy >/dev/tty 2>/dev/null
-hxm "C;$hxn;$hxi"
+set -l soon
+builtin test $slot[2] = run
+and set soon ';x'
+hxm "C;$hxn;$hxi$soon"
+return $hxr
 end
-function hxoff
+function hxnot
 builtin printf '' >$hxdir/$hxi.cmd
-hxm "W;$hxn;off=$hxi"
+hxm "W;$hxn;$argv[1]=$hxi;$hxS"
 set -g hxi 0
 end
 function hxc
@@ -51,14 +60,35 @@ builtin test $hxi != 0
 and hxend
 return $hxx
 end
+set -g hxD 0
+builtin printf '' >/dev/tty 2>/dev/null
+and set -g hxD 1
+function hxtty
+if builtin test $hxD = 1
+builtin printf '' >/dev/tty 2>/dev/null
+else
+builtin test -t 0; or builtin test -t 1; or builtin test -t 2
+end
+end
 function hxend
-builtin test -n "$hxdir"
-and builtin echo $hxx >$hxdir/$hxi.exit
+if builtin test -z "$hxdir"
+else if builtin test -s $hxdir/$hxi.exit
+builtin echo $hxx unknown >$hxdir/$hxi.exit
+hxm "W;$hxn;twice=$hxi;$hxS"
+else if hxtty
+builtin echo $hxx completed $hxS >$hxdir/$hxi.exit
+else
+builtin echo 128 unknown >$hxdir/$hxi.exit
+end
+set -l place $PWD
 builtin string match -qr '[[:cntrl:]]' -- $PWD
-or hxm "W;$hxn;$PWD"
-hxm "D;$hxx;$hxn;$hxi"
+and set place ''
+hxm "W;$hxn;$place"
+hxm "D;$hxx;$hxn;$hxi;$hxS"
 set -g hxl $hxi
 set -g hxi 0
+builtin test -n "$hxkeeper"
+and command kill -URG $hxkeeper 2>/dev/null
 end
 function hxy
 builtin printf '\e[A\r\e[2K'
@@ -76,16 +106,16 @@ or hxm "C;$hxn;0"
 end
 function hxpost --on-event fish_postexec
 builtin test $hxi != 0
-and hxm "O;$hxn;$hxi"
+and hxm "O;$hxn;$hxi;$hxS"
 end
-functions -q fish_prompt
-and functions -c fish_prompt hxuserprompt
+builtin functions -q fish_prompt
+and builtin functions -c fish_prompt hxuserprompt
 or function hxuserprompt
 builtin printf '> '
 end
 function fish_prompt
 set -l s $status
-if test $hxi != 0
+if builtin test $hxi != 0
 set -g hxx $s
 hxend
 else

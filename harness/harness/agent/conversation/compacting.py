@@ -27,6 +27,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
 from ...errors import HarnessError
+from ...toolkit.executor import Executor
+from ...toolkit.hooks_session import ask_hooks
 from ..models import ModelFailure, OpenModel, model_failure, unfinished
 from .counted import Counting, Request
 from .history import repaired
@@ -45,7 +47,7 @@ from .summarizing import (
 )
 from .tokens import estimate
 
-__all__ = ["Compacted", "Compacting", "cut_at", "needed", "trimmed"]
+__all__ = ["Compacted", "Compacting", "admit_compaction", "cut_at", "needed", "trimmed"]
 
 NEAR = 0.85
 """Of the model's limit: from here on a conversation is made shorter before the next request."""
@@ -87,6 +89,17 @@ class Compacted:
     after: int
     answer: ModelResponse | None = None
     failure: str = ""
+
+
+async def admit_compaction(executor: Executor, trigger: str, messages: int) -> None:
+    """Ask the operator's hooks before a conversation is made shorter; ``trigger`` is ``auto`` or ``request``.
+
+    Raises:
+        HarnessError: one of them denies it; the conversation stays as it is.
+    """
+    answer = await ask_hooks(executor, "pre_compact", trigger=trigger, messages=messages)
+    if answer.decision == "deny":
+        raise HarnessError(f"a hook refused to compact the conversation: {answer.reason or 'it gave no reason'}")
 
 
 def needed(messages: Sequence[ModelMessage], used: int, limit: int, share: float = NEAR) -> bool:

@@ -17,7 +17,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from ...account import expand_home
 from ...errors import ConfigError
+from ...extras import install_extra
 from ...toolkit.secrets_known import remember
 from .keys_command import Printed, printed_by
 
@@ -150,13 +152,14 @@ async def _from_slow_file(path: str) -> str:
 
 
 def _from_file(path: str) -> str:
-    place = Path(path)
+    place = expand_home(path)
+    if str(place).startswith("~"):
+        raise ConfigError(f"the key file {path}: its home directory is not known")
     try:
-        place = place.expanduser()
         with open(place, "rb", opener=_open_at_once) as file:
             check_file(place, os.fstat(file.fileno()))
             return _decoded(file.read(LONGEST + 1), f"the key file {place}")
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL in its name, or nobody's home
+    except (OSError, ValueError) as error:  # a NUL in its name
         said = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise ConfigError(f"the key file {place}: {said.lower()}") from None
 
@@ -237,7 +240,7 @@ def _ask_keyring(service: str, user: str) -> str:
     try:
         keyring = import_module("keyring")
     except ImportError:
-        raise ConfigError("the keyring needs a library", hint="pip install 'harness-ops[keyring]'") from None
+        raise ConfigError("the keyring needs a library", hint=install_extra("keyring")) from None
     try:
         return str(keyring.get_password(service, user) or "")
     except Exception as error:  # every keyring has errors of its own

@@ -11,6 +11,7 @@ from types import ModuleType
 import anyio.to_thread
 
 from ...errors import ConfigError
+from ...extras import install_extra
 from .keys import EnvironmentKey, KeySource, read_key
 from .opened import OpenModel
 from .profiles import ModelProfile
@@ -41,7 +42,7 @@ def _library() -> ModuleType:
     try:
         return import_module(".opening", __package__)
     except ImportError as error:
-        raise ConfigError(f"{MISSING}: {error.name}", hint="pip install 'harness-ops[agent]'") from None
+        raise ConfigError(f"{MISSING}: {error.name}", hint=install_extra("agent")) from None
 
 
 async def _key_of(profile: ModelProfile, environ: Mapping[str, str]) -> str:

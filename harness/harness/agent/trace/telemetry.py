@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from ...errors import ConfigError
+from ...extras import install_extra
 from ...toolkit.seams import Redactor
 from ...toolkit.values import JsonObject
 from .observer import Observer
@@ -34,7 +35,6 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 KINDS = ("TRACES", "METRICS")
 PROTOCOLS = ("", "http/protobuf")
 NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-INSTALL = "pip install 'harness-ops[otel]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _problem(env: Mapping[str, str], *, has_library: bool) -> tuple[str, str]:
     other = next((name for name in names if env.get(name, "") not in PROTOCOLS), "")
     if other:
         return f"{other} is {env[other]}", "harness speaks http/protobuf; set it so, and the port, which is often 4318"
-    return ("", "") if has_library else ("its library is not installed", INSTALL)
+    return ("", "") if has_library else ("its library is not installed", install_extra("otel"))
 
 
 def _has_library() -> bool:

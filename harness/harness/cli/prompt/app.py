@@ -22,6 +22,7 @@ from anyio import to_thread
 from ...agent.keynames import withhold_keys
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
+from ...extras import install_extra
 from ...login import use_prompter
 from ...tasks import background_tasks
 from ..output import note
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "run_prompt"]
 
 NO_TERMINAL = "the prompt needs a terminal"
-INSTALL = "pip install 'harness-ops[agent]'"
 EXEC = "'harness exec PROMPT' takes one prompt, also from a pipe, and prints the answer"
 DUMB = frozenset({"", "dumb", "unknown", "emacs", "network"})
 """Kinds of terminals (TERM) that can only print."""
@@ -90,7 +90,7 @@ def _library_missing(error: Exception) -> str:
 
 
 def _missing(library: str) -> ConfigError:
-    return ConfigError(f"the prompt needs a library that is not installed: {library}", hint=INSTALL)
+    return ConfigError(f"the prompt needs a library that is not installed: {library}", hint=install_extra("agent"))
 
 
 def _terminal() -> int:

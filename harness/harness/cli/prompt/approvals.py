@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,10 +10,11 @@ from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.redaction import MARK
 from ...toolkit.values import Json, ToolCall
-from ..asked import previewed, quoted, said
+from ..asked import NARROWEST, previewed, quoted, said, wrapped
 from ..claims import claims_of
 from ..output import readable
-from .surface import Asking, Surface
+from .commands_base import duration
+from .surface import Asking, Choice, Surface
 from .themes import Line, Span, line
 
 __all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "parse_approval"]
@@ -36,9 +37,20 @@ MEANINGS: Final = {
     Scope.TOOL: "everything with this tool, for the session",
     Scope.SESSION: "EVERYTHING, for the session",
     Scope.ALWAYS: "exactly this, always",
-    Scope.DENY_ONCE: "no (n REASON tells the model why)",
+    Scope.DENY_ONCE: "no",
     Scope.DENY_SESSION: "never this, for the session",
 }
+ONCE: Final = {Scope.ONCE: "yes, once", Scope.DENY_ONCE: "no"}
+"""What one key answers without Enter: nothing that lasts is decided by a slip."""
+LASTING: Final = {
+    Scope.EXACT: "just this",
+    Scope.DIRECTORY: "its directory",
+    Scope.TOOL: "this tool",
+    Scope.SESSION: "EVERYTHING",
+    Scope.DENY_SESSION: "never",
+}
+SESSION: Final = "session:"
+REASON: Final = "r"
 CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
 """The arguments that can be changed, the first one that there is."""
@@ -50,6 +62,11 @@ LINES = 15
 @dataclass(frozen=True, slots=True)
 class Change:
     """The operator wants to change the call first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The operator denies, and is going to say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +96,14 @@ def _holds_mark(value: Json) -> bool:
     return any(_holds_mark(item) for item in value) if isinstance(value, list) else False
 
 
-def parse_approval(text: str, question: Question) -> Answer | Change | Unclear:
+def parse_approval(text: str, question: Question) -> Answer | Change | Reason | Unclear:
     """What an operator's line means. Nothing is no answer: an Enter too many approves and denies nothing. Pure."""
     word, _, rest = text.strip().partition(" ")
     word, rest = word.lower(), rest.strip()
     if word in (CHANGE, "change", "edit") and not rest:
         return Change() if editable(question) is not None else Unclear("this call cannot be changed here: y or n")
+    if word == REASON and not rest:
+        return Reason()
     scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in Scope if one == word), None)
     if scope is None:
         return Unclear("answer with one of the letters")
@@ -105,20 +124,16 @@ def asking_of(question: Question, width: int = 80) -> Asking:
         *(line(row) for row in below),
         *(_again(question, len(rows) + len(below)) if len(rows) + len(below) > LINES else []),
         *_facts(question, width),
-        *(line(Span(row, "dim")) for row in _own(readable(question.reason), width)),
-        *_choices(question),
+        *(line(Span(f"  {row}", "dim")) for row in wrapped(readable(question.reason), width - 3)),
     ]
-    return Asking(tuple(lines), f"[{'/'.join(_letters(question))}]", kind="approval")
+    limit = f" (denied after {duration(question.timeout)})" if question.timeout else ""
+    return Asking(tuple(lines), f"answer{limit}:", kind="approval", choices=tuple(_choices(question)))
 
 
 def _again(question: Question, rows: int) -> list[Line]:
     """Below what fills a screen: how much there is to read above."""
     size = f"{len(question.what):,} characters, {rows:,} lines with what is below them"
     return [line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn")), _headline(question)]
-
-
-def _own(text: str, width: int) -> list[str]:
-    return quoted(text, width, first="  ", further="  ")
 
 
 def _headline(question: Question) -> Line:
@@ -134,24 +149,22 @@ def _headline(question: Question) -> Line:
 
 
 def _facts(question: Question, width: int) -> list[Line]:
-    why = said(str(question.details.get("why") or ""))
-    rest = said(", ".join(claims_of(question.details)))
-    texts = [*([f"why: {why}"] if why else []), *([rest] if rest else [])]
-    return [line(row) for text in texts for row in quoted(text, width, first="  ", further="    ")]
+    """What the caller says of its call, in one row: it must not push the call off the screen."""
+    why = str(question.details.get("why") or "")
+    text = " · ".join([*claims_of(question.details), *([f"why: {why}"] if why else [])])
+    return [line(f"  {said(text, max(NARROWEST, width - 30))}")] if text else []
 
 
-def _letters(question: Question) -> list[str]:
-    letters = [letter for letter, scope in LETTERS.items() if scope in question.scopes]
-    return [*letters, *([CHANGE] if editable(question) is not None else [])]
-
-
-def _choices(question: Question) -> list[Line]:
+def _choices(question: Question) -> Iterator[Choice]:
     letters = {scope: letter for letter, scope in LETTERS.items()}
-    texts = [f"{letters[scope]} {MEANINGS[scope]}" for scope in MEANINGS if scope in question.scopes]
+    offered = [scope for scope in LETTERS.values() if scope in question.scopes]
+    yield from (Choice(letters[scope], ONCE[scope], at_once=True) for scope in offered if scope in ONCE)
+    yield Choice(REASON, "no, and say why", at_once=True)
     if (change := editable(question)) is not None:
-        texts.append(f"{CHANGE} change the {change[0].replace('_', ' ')} first")
-    pairs = [texts[number : number + 2] for number in range(0, len(texts), 2)]
-    return [line(Span(f"  {' · '.join(pair)}", "accent")) for pair in pairs]
+        yield Choice(CHANGE, f"change the {change[0].replace('_', ' ')}", at_once=True)
+    if Scope.ALWAYS in offered:
+        yield Choice(letters[Scope.ALWAYS], "always this")
+    yield from (Choice(letters[scope], LASTING[scope], group=SESSION) for scope in offered if scope in LASTING)
 
 
 def _complaint(text: str, question: Question) -> str:
@@ -181,10 +194,17 @@ class PromptApprover(Approver):
             answer = parse_approval(text, question) if text is not None else NO_ANSWER
             if isinstance(answer, Change):
                 answer = await self._edited(question)
+            elif isinstance(answer, Reason):
+                answer = await self._denied_with_reason()
             if isinstance(answer, Answer):
                 self._said(answer)
                 return answer
             asking = replace(asking, lines=(line(Span(f"  {answer.message}", "warn")),), follows=True)
+
+    async def _denied_with_reason(self) -> Answer:
+        hint = line(Span("  say why not, and press Enter; the model reads it", "accent"))
+        text = await self._surface.ask(Asking((hint,), "why not:", kind="approval", follows=True))
+        return Answer(Scope.DENY_ONCE, reason=(text or "").strip())
 
     async def _edited(self, question: Question) -> Answer | Unclear:
         found = editable(question)
@@ -202,6 +222,6 @@ class PromptApprover(Approver):
         return Answer(Scope.ONCE, reason="changed by the operator", call=changed)
 
     def _said(self, answer: Answer) -> None:
-        what = "yes, once, as you changed it" if answer.call is not None else MEANINGS[answer.scope].partition(" (")[0]
+        what = "yes, once, as you changed it" if answer.call is not None else MEANINGS[answer.scope]
         reason = f": {answer.reason}" if answer.reason and answer.call is None else ""
         self._surface.show(line(Span(f"  → {what}{reason}", "ok" if answer.scope.allows else "warn")))

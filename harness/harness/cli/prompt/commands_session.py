@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from ...account import expand_home
 from ...errors import HarnessError
 from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, no_arguments, one_of
 
@@ -105,7 +105,7 @@ class SessionCommand(SlashCommand):
             raise BadArguments("say which file on this machine")
         session_id = agent_of(context).session_id
         document = await _store(context).exported(session_id)
-        await to_thread.run_sync(lambda: write_new(Path(path).expanduser(), document))
+        await to_thread.run_sync(lambda: write_new(expand_home(path), document))
         context.output.say(f"session {session_id} is in {path} (harness resume --import)")
 
     def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prompt_toolkit.application import Application
@@ -34,7 +36,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from .keyboard import Keyboard
 from .printable import printable
 from .spelling import SpelledOut
-from .surface import Asking, Ended, Entered, Input, Interrupted, Opened
+from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, choice_lines
 from .themes import Line, Theme
 
 __all__ = ["Editor", "fragments"]
@@ -52,6 +54,44 @@ class _Shown:
     live: tuple[Line, ...] = ()
     status: Line = ()
     asking: Asking | None = None
+    selected: int | None = None
+    """The choice of the question that Enter takes."""
+
+
+ANSWERED = ("yes", "no", "never")
+"""Words that people type whole, though their first letter has answered."""
+LEFTOVER = 1.0
+"""Seconds in which the rest of such a word, and its Enter, is dropped."""
+
+
+class _Leftover:
+    """What may still be typed of a word after its first letter has answered; it is meant for nothing else."""
+
+    def __init__(self) -> None:
+        self._rests: list[str] = []
+        self._until = 0.0
+
+    def expect(self, key: str) -> None:
+        """A key has answered alone."""
+        self._rests = [word[1:] for word in ANSWERED if word[0] == key] or [""]
+        self._until = time.monotonic() + LEFTOVER
+
+    def forget(self) -> None:
+        """Something else was typed."""
+        self._rests = []
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the next key may be a part of it."""
+        return bool(self._rests) and time.monotonic() <= self._until
+
+    def takes(self, data: str) -> bool:
+        """Whether a key is a part of it; the Enter behind it is the last. Any other key ends it."""
+        if data == "\r":
+            self._rests = []
+            return True
+        self._rests = [rest[1:] for rest in self._rests if rest.startswith(data)]
+        return bool(self._rests)
 
 
 def fragments(lines: tuple[Line, ...]) -> StyleAndTextTuples:
@@ -114,6 +154,8 @@ class Editor:
             multiline=True,
         )
         self._answer = Buffer(multiline=False)
+        self._leftover = _Leftover()
+        self.line.on_text_insert += lambda sender: self._leftover.forget()
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._bindings(),
@@ -156,7 +198,7 @@ class Editor:
         """Let the keys go to the answer of a question; None: to the line again."""
         if self._shown.asking is not None and self._shown.asking.secret:
             self.app.clipboard.set_text("")  # what was cut out of a password must not be put into the line
-        self._shown.asking = asking
+        self._shown.asking, self._shown.selected = asking, None
         self._answer.reset()
         if asking is not None:
             self._answer.insert_text(asking.prefill)
@@ -228,6 +270,10 @@ class Editor:
                         ),
                         Condition(lambda: bool(self._shown.live)),
                     ),
+                    ConditionalContainer(
+                        Window(FormattedTextControl(self._choices_text), wrap_lines=True, dont_extend_height=True),
+                        Condition(lambda: self._shown.asking is not None and bool(self._shown.asking.choices)),
+                    ),
                     ConditionalContainer(answer, asked),
                     ConditionalContainer(line, ~asked),
                     search,
@@ -249,6 +295,12 @@ class Editor:
     def _label(self) -> str:
         return f"{self._shown.asking.label} " if self._shown.asking is not None else ""
 
+    def _choices_text(self) -> StyleAndTextTuples:
+        if self._shown.asking is None:
+            return []
+        width = self.app.output.get_size().columns - 1
+        return fragments(tuple(choice_lines(self._shown.asking.choices, width, self._shown.selected)))
+
     def _status_text(self) -> StyleAndTextTuples:
         return fragments((self._shown.status,))
 
@@ -258,6 +310,10 @@ class Editor:
         keys = KeyBindings()
         asked = Condition(lambda: self._shown.asking is not None)
         typing = ~asked & ~is_searching
+        choosing = Condition(self._is_choosing)
+        keys.add("<any>", filter=choosing)(self._choice_key)
+        for name, step in (("down", 1), ("right", 1), ("tab", 1), ("up", -1), ("left", -1), ("s-tab", -1)):
+            keys.add(name, filter=choosing)(partial(self._select, step))
         keys.add("enter", filter=asked)(self._enter_answer)
         keys.add("enter", filter=typing)(self._enter_line)
         for names in (("escape", "enter"), ("c-j",)):
@@ -267,6 +323,8 @@ class Editor:
         keys.add("c-o")(lambda event: self._happened(Opened()))
         keys.add("c-z")(lambda event: None)  # what runs here must not be stopped by a slip
         keys.add("c-l")(lambda event: event.app.renderer.clear())
+        for name in ("enter", *sorted({letter for word in ANSWERED for letter in word[1:]})):
+            keys.add(name, filter=Condition(lambda: self._leftover.is_expected) & ~is_searching)(self._leftover_key)
         return keys
 
     def _enter_line(self, event: KeyPressEvent) -> None:
@@ -295,8 +353,44 @@ class Editor:
         self._happened(Entered(text))
 
     def _enter_answer(self, event: KeyPressEvent) -> None:
-        text = self._answer.text
-        self._answered(text)
+        asking, selected = self._shown.asking, self._shown.selected
+        if asking is not None and selected is not None and not self._answer.text:
+            self._answered(asking.choices[selected].key)
+        else:
+            self._answered(self._answer.text)
+
+    def _is_choosing(self) -> bool:
+        return self._shown.asking is not None and bool(self._shown.asking.choices) and not self._answer.text
+
+    def _choice_key(self, event: KeyPressEvent) -> None:
+        """A key that answers alone; any other begins an answer that Enter ends."""
+        asking = self._shown.asking
+        if asking is not None and any(choice.at_once and choice.key == event.data for choice in asking.choices):
+            self._leftover.expect(event.data)
+            self._answered(event.data)
+        else:
+            self._answer.insert_text(event.data)
+
+    def _leftover_key(self, event: KeyPressEvent) -> None:
+        """Drop what belongs to an answer that was given; anything else is what it always is."""
+        enter = event.key_sequence[-1].key == "c-m"
+        if self._leftover.takes("\r" if enter else event.data):
+            return
+        if enter:
+            (self._enter_line if self._shown.asking is None else self._enter_answer)(event)
+        elif self._is_choosing():
+            self._choice_key(event)
+        else:
+            event.current_buffer.insert_text(event.data)
+
+    def _select(self, step: int, event: KeyPressEvent) -> None:
+        """Mark the next choice, or the one before; Enter takes it."""
+        asking, selected = self._shown.asking, self._shown.selected
+        if asking is None:
+            return
+        first = 0 if step > 0 else len(asking.choices) - 1
+        self._shown.selected = first if selected is None else (selected + step) % len(asking.choices)
+        self.app.invalidate()
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         if event.app.layout.is_searching:

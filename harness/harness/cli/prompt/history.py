@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
+from ...local_directories import make_directories
 from ...state_home import state_home
 
 __all__ = ["EnteredBefore", "history_path"]
@@ -64,7 +65,7 @@ class EnteredBefore(History):
         if not text.strip() or text[0] == " " or len(text) > LONGEST:
             return
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directories(self._path.parent)
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 os.fchmod(descriptor, 0o600)

@@ -71,5 +71,8 @@ class PromptPrompter:
 
 async def _on(surface: Surface, question: LoginQuestion) -> str | None:
     *above, label = question.text.rstrip().split("\n")
-    lines = (line(Span(f"{readable(question.target)} asks:", "warn")), *(line(readable(one)) for one in above))
+    heading = f"{readable(question.target)} asks:"
+    if question.refusal:
+        heading = f"{readable(question.target)}: {question.refusal}"
+    lines = (line(Span(heading, "warn")), *(line(readable(one)) for one in above))
     return await surface.ask(Asking(lines, readable(label), secret=question.secret, kind="login"))

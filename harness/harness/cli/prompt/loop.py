@@ -201,6 +201,7 @@ class Loop:
             self._view.note("interrupting the command…")
         elif agent is not None and agent.cancel():
             self._view.note("cancelling the turn…")
+            self._hold_queue(agent)
         elif self._changing and supplies is not None and supplies.conversations.give_up_opening():
             self._view.note("giving up what is being opened…")
         elif self._working and not self._opened.answering.is_set():
@@ -217,6 +218,12 @@ class Loop:
         else:
             self._warned = Interrupted
             self._view.note(LEAVES)
+
+    def _hold_queue(self, agent: Agent) -> None:
+        """Start no queued prompt after a cancelled turn: it was written for what the turn would have left."""
+        queued = len(agent.state.queue)
+        if queued:
+            agent.pause("Ctrl-C", f"{queued} queued prompt{'' if queued == 1 else 's'} held, /kill #N drops one")
 
     def _ended(self, what: Ended, *, again: bool) -> None:
         if what.gone or again or not self.busy:

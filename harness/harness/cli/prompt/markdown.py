@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ..asked import wrapped
 from .printable import printable
 from .themes import Span, Theme, painted
 
@@ -94,7 +95,7 @@ def drawn(piece: Piece, theme: Theme, width: int) -> str:
         match = _HEADING.match(piece.text)
         return painted([(Span((match and match["title"]) or "", "title"),)], theme)
     if theme.name == "none":
-        return painted([(Span(one),) for one in piece.text.split("\n")], theme)
+        return painted([(Span(row),) for one in piece.text.split("\n") for row in wrapped(one, width)], theme)
     return _by_rich(printable(piece.text), theme, min(width, WIDEST))
 
 
@@ -107,7 +108,7 @@ def _by_rich(text: str, theme: Theme, width: int) -> str:
         file=written,
         force_terminal=True,
         color_system="standard" if theme.coloured else None,
-        width=max(20, width),
+        width=max(1, width),
         legacy_windows=False,
         highlight=False,
         emoji=False,

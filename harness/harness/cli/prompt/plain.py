@@ -16,7 +16,7 @@ import anyio
 from ...continued import when_continued
 from .inputs import Inputs
 from .printable import printable
-from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
+from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface, choice_lines
 from .terminal import Terminal
 from .themes import NONE, Line, Theme, line, painted
 
@@ -209,7 +209,8 @@ class Plain(Surface):
 
     async def _clear_answer(self, asking: Asking) -> str | None:
         prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
-        shown = painted(asking.lines, self.theme) + prefill
+        choices = choice_lines(asking.choices, self.width - 1)
+        shown = painted((*asking.lines, *choices), self.theme) + prefill
         while True:
             self._answer, self._answered = [], anyio.Event()
             self._end_line()

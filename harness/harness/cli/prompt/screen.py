@@ -21,9 +21,9 @@ from prompt_toolkit.history import History
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.utils import get_cwidth
 
 from ...continued import when_continued
+from ..asked import wrapped
 from .editor import MARK, Editor
 from .inputs import Inputs
 from .keyboard import Keyboard
@@ -336,18 +336,8 @@ def _echo(text: str) -> list[Line]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The text in lines of at most so many columns."""
-    lines: list[str] = []
-    for whole in printable(text).expandtabs(4).split("\n"):
-        current, used = "", 0
-        for char in whole:
-            columns = get_cwidth(char)
-            if used + columns > width:
-                lines.append(current)
-                current, used = "", 0
-            current, used = current + char, used + columns
-        lines.append(current)
-    return lines
+    """The text in lines of at most so many columns, broken at spaces where there are some."""
+    return [row for one in printable(text).expandtabs(4).split("\n") for row in wrapped(one, width)]
 
 
 def _size(terminal: int) -> Size:

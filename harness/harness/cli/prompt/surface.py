@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal
 
-from .themes import Line, Theme
+from .themes import Line, Span, Theme
 
-__all__ = ["Asking", "Ended", "Entered", "Input", "Interrupted", "Opened", "Surface"]
+__all__ = ["Asking", "Choice", "Ended", "Entered", "Input", "Interrupted", "Opened", "Surface", "choice_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,23 @@ class Opened:
     """What was shown folded is to be opened."""
 
 
+INDENT, BETWEEN = "  ", " · "
+
 Input = Entered | Interrupted | Ended | Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An answer that is offered: the key that gives it, and its meaning.
+
+    ``at_once``: the key alone answers where the terminal reports single keys; else Enter confirms it. ``group`` is the
+    heading of the row that it belongs to.
+    """
+
+    key: str
+    meaning: str
+    at_once: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,7 @@ class Asking:
     """A question to the operator: what to show, what to put before the answer, and what the answer begins with.
 
     ``check`` says what is wrong with an answer, which is then asked for again; empty: nothing is. ``follows``: it goes
-    on with a question that was just answered.
+    on with a question that was just answered. ``choices`` are shown as a menu below the lines.
     """
 
     lines: tuple[Line, ...]
@@ -55,6 +71,44 @@ class Asking:
     kind: Literal["approval", "question", "login"] = "question"
     check: Callable[[str], str] = lambda text: ""
     follows: bool = False
+    choices: tuple[Choice, ...] = ()
+
+
+def choice_rows(choices: Sequence[Choice], width: int) -> list[list[int]]:
+    """Arrange choices in rows of at most ``width`` columns, a new row for each group. Pure.
+
+    Returns:
+        The numbers of the choices of each row.
+    """
+    rows: list[list[int]] = []
+    used = 0
+    for number, choice in enumerate(choices):
+        size = len(choice.key) + 1 + len(choice.meaning)
+        if number and choice.group == choices[number - 1].group and used + len(BETWEEN) + size <= width:
+            rows[-1].append(number)
+            used += len(BETWEEN) + size
+        else:
+            rows.append([number])
+            starts = not number or choice.group != choices[number - 1].group
+            used = len(INDENT) + size + (len(choice.group) + 1 if choice.group and starts else 0)
+    return rows
+
+
+def choice_lines(choices: Sequence[Choice], width: int, selected: int | None = None) -> list[Line]:
+    """Draw choices; the selected one is marked. Pure."""
+    lines: list[Line] = []
+    for row in choice_rows(choices, width):
+        spans: list[Span] = [Span(INDENT)]
+        first = choices[row[0]]
+        if first.group and (not row[0] or choices[row[0] - 1].group != first.group):
+            spans.append(Span(f"{first.group} ", "dim"))
+        for number in row:
+            choice = choices[number]
+            if number != row[0]:
+                spans.append(Span(BETWEEN, "dim"))
+            spans.append(Span(f"{choice.key} {choice.meaning}", "selected" if number == selected else "accent"))
+        lines.append(tuple(spans))
+    return lines
 
 
 class Surface(ABC):

@@ -11,7 +11,9 @@ from .printable import printable
 
 __all__ = ["DEFAULT", "NONE", "THEMES", "Line", "Role", "Span", "Theme", "line", "painted", "text_of", "theme_for"]
 
-Role = Literal["", "accent", "code", "dim", "error", "ok", "prompt", "quote", "status", "title", "tool", "warn"]
+Role = Literal[
+    "", "accent", "code", "dim", "error", "ok", "prompt", "quote", "selected", "status", "title", "tool", "warn"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ DEFAULT: Final = Theme(
         "ok": "ansigreen",
         "prompt": "bold ansicyan",
         "quote": "italic",
+        "selected": "reverse bold",
         "status": "reverse",
         "title": "bold",
         "tool": "ansiblue",
@@ -106,6 +109,7 @@ _MONO: Final = Theme(
         "error": "bold",
         "prompt": "bold",
         "quote": "italic",
+        "selected": "reverse bold",
         "status": "reverse",
         "title": "bold",
         "tool": "bold",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,6 +37,7 @@ from ...toolkit.events import (
     ToolCallRequested,
 )
 from ...toolkit.values import ToolCall
+from ..asked import wrapped
 from .callview import PLAIN, TAIL, Marks, RunningCall, completed
 from .printable import one_line, printable
 from .surface import Surface
@@ -158,10 +158,9 @@ class View:
 
     def note(self, text: str, role: Role = "dim") -> None:
         """Say something in a line of its own."""
-        room = max(20, self._surface.width - 2)
-        wrapped = [part for one in printable(text).split("\n") for part in textwrap.wrap(one, room) or [""]]
-        signs = (f"{self._marks.note} ", *["  "] * len(wrapped))
-        self._surface.show(*(line(Span(sign + one, role)) for sign, one in zip(signs, wrapped, strict=False)))
+        rows = [row for one in printable(text).split("\n") for row in wrapped(one, self._surface.width - 3)]
+        signs = (f"{self._marks.note} ", *["  "] * len(rows))
+        self._surface.show(*(line(Span(sign + row, role)) for sign, row in zip(signs, rows, strict=False)))
 
     def begins(self, text: str) -> None:
         """Say that what was entered a while ago is worked on now: other things have been shown since."""
@@ -268,8 +267,12 @@ class View:
         self._fold_reasoning()
         self._surface.answer_ended()
         self._asked_at, self._answered, self._notice = None, False, ""
-        if event.status == "completed":
-            return
+        if event.status != "completed":
+            self._say_how_it_ended(event)
+        if self._surface.is_live:
+            self._surface.show(line())
+
+    def _say_how_it_ended(self, event: TurnCompleted) -> None:
         words = {"cancelled": "the turn was cancelled", "failed": "the turn failed", "limit": "the turn was ended"}
         reason = f": {event.failure}" if event.failure else ""
         state = self._state() if event.status == "cancelled" else ""

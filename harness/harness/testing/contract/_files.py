@@ -182,6 +182,20 @@ async def permissions_are_kept(ctx: ExecutionContext) -> None:
         assert [entry.name for entry in await ctx.list_dir(directory)] == ["f"]
 
 
+@check("A read-only file is written with force alone, also by root.")
+async def read_only_files_are_refused(ctx: ExecutionContext) -> None:
+    async with scratch(ctx) as directory:
+        path = f"{directory}/f"
+        await ctx.write_file(path, b"old", permissions=0o444)
+        await refused(ctx.write_file(path, b"new"), PermissionDenied)
+        await refused(ctx.write_file(path, b"new", mode="append"), PermissionDenied)
+        assert (await ctx.read_file(path)).data == b"old"
+        await ctx.write_file(path, b"new", mode="append", force=True)
+        await ctx.write_file(path, (await ctx.read_file(path)).data + b"er", force=True)
+        assert (await ctx.read_file(path)).data == b"oldnewer"
+        assert (await ctx.stat(path)).mode & 0o777 == 0o444
+
+
 @check("A write through a link changes the file it points to, and the link stays.")
 async def links_are_followed(ctx: ExecutionContext) -> None:
     async with scratch(ctx) as directory:

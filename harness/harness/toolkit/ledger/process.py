@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import socket
@@ -10,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from ...account import account_name
 
 __all__ = ["Life", "ProcessId", "life_of", "this_process"]
 
@@ -53,7 +54,7 @@ def this_process() -> ProcessId:
     """The process that runs this."""
     pid = os.getpid()
     boot = _read("/proc/sys/kernel/random/boot_id")
-    return ProcessId(_user(), socket.gethostname(), boot, _space(), pid, _started(pid))
+    return ProcessId(account_name(), socket.gethostname(), boot, _space(), pid, _started(pid))
 
 
 def life_of(process: ProcessId, here: ProcessId) -> Life:
@@ -65,13 +66,6 @@ def life_of(process: ProcessId, here: ProcessId) -> Life:
     if process.space != here.space:
         return Life.ELSEWHERE
     return Life.ALIVE if _started(process.pid) == process.started else Life.DEAD
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _space() -> str:

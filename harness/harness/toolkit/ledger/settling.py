@@ -67,23 +67,23 @@ def orphans_of(store: Store, backend: str | None = None) -> list[Orphan]:
 async def reconcile(writer: Writer, store: Store, execution: ExecutionContext, redact: Redact) -> Reconciled:
     """As :meth:`.SqliteLedger.reconcile`."""
     calls = [one.call for one in await writer.in_turn(orphans_of, store, execution.identity) if one.is_over]
-    retryable = [call for call in calls if not call.mutating]
-    mutating = [call for call in calls if call.mutating]
-    jobs = await execution.jobs() if mutating else []
-    findings = [(call, AGAIN) for call in retryable]
-    for call in mutating:
+    jobs = await execution.jobs() if calls else []
+    findings = []
+    for call in calls:
         siblings = [] if call.job_id else await writer.in_turn(store.siblings, call)
-        findings.append((call, find(call, jobs, siblings, redact)))
+        finding = find(call, jobs, siblings, redact)
+        if not call.mutating and finding.status is CallStatus.UNKNOWN:
+            finding = AGAIN
+        findings.append((call, finding))
     for call, finding in findings:
         item = _news(call, finding)
         if item is not None:
             await writer.must(item)
-    found = findings[len(retryable) :]
     return Reconciled(
-        settled=_those(found, lambda status: status not in (None, CallStatus.UNKNOWN)),
-        running=_those(found, lambda status: status is None),
-        unclear=_those(found, lambda status: status is CallStatus.UNKNOWN),
-        retryable=tuple(retryable),
+        settled=_those(findings, lambda finding: finding.status not in (None, CallStatus.UNKNOWN)),
+        running=_those(findings, lambda finding: finding.status is None),
+        unclear=_those(findings, lambda finding: finding.status is CallStatus.UNKNOWN and finding is not AGAIN),
+        retryable=_those(findings, lambda finding: finding is AGAIN),
     )
 
 
@@ -98,10 +98,8 @@ def _news(call: Unsettled, finding: Finding) -> Item | None:
     return Item(fields, durable=call.mutating, number=call.number)
 
 
-def _those(
-    findings: list[tuple[Unsettled, Finding]], chosen: Callable[[CallStatus | None], bool]
-) -> tuple[Unsettled, ...]:
-    return tuple(call for call, finding in findings if chosen(finding.status))
+def _those(findings: list[tuple[Unsettled, Finding]], chosen: Callable[[Finding], bool]) -> tuple[Unsettled, ...]:
+    return tuple(call for call, finding in findings if chosen(finding))
 
 
 def resolution(store: Store, number: int, decision: Decision, note: str, by: str) -> Item:

@@ -72,6 +72,8 @@ class Question:
     """The file of rules cannot be read, so that no rule can be added."""
     unseen: str = ""
     """Why nobody who is shown it knows what would be done; see :mod:`.hiding`."""
+    timeout: float = 0.0
+    """Seconds until it is denied without an answer; 0 where that is not known."""
 
 
 def may_be_kept(claims: Sequence[Claim]) -> tuple[Scope, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..context import ToolContext
 
 __all__ = ["ask", "no_approver", "question_of"]
+
+logger = logging.getLogger(__name__)
 
 NO_APPROVER = "nobody is there to approve it"
 REPAIR = "repair or remove the file of rules first"
@@ -82,6 +85,7 @@ def _details(arguments: JsonObject) -> JsonObject:
 
 async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolContext) -> Answer:
     """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
+    question = replace(question, timeout=timeout)
     if question.unseen and approver.by_sight:
         return Answer(Scope.DENY_ONCE, "policy", f"{question.unseen}: {ADVICE}")
     try:
@@ -130,6 +134,7 @@ async def _answer(approver: Approver, question: Question, timeout: float) -> Ans
 
 
 def _failed(error: Exception) -> Answer:
+    logger.error("the approver failed, so the call is denied", exc_info=error)
     return Answer(Scope.DENY_ONCE, "approver", f"the approver failed: {type(error).__name__}: {error}")
 
 

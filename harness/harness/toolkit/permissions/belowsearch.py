@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ...context import ExecutionContext
+from ...errors import HarnessError
 from ...results import ShellResult, Status
 
 __all__ = ["NAME", "BelowSearch"]
@@ -46,15 +47,20 @@ class BelowSearch:
         return await self._find(tops, f"\\( {' -o '.join(wanted)} \\)") if wanted else []
 
     async def _find(self, tops: Sequence[str], test: str) -> list[str] | str:
-        script = f"LC_ALL=C find {' '.join(map(shlex.quote, tops))} {test} -print"
-        done = await self._execution.run_beside(script, timeout=SECONDS, max_output=ANSWER)
-        return self._unknown(done) or done.stdout.splitlines()
+        look = f"LC_ALL=C find {' '.join(map(shlex.quote, tops))} {test} -print"
+        script = f'{{ {look}; echo "end $?"; }} | head -c {ANSWER}'
+        try:
+            done = await self._execution.run_beside(script, timeout=SECONDS, max_output=ANSWER)
+        except HarnessError as error:
+            return f"whether an {NAME} keeps something back below could not be found out: {error.message}"
+        *found, end = done.stdout.splitlines() or [""]
+        return self._unknown(done, found, end) or found
 
-    def _unknown(self, done: ShellResult) -> str:
+    def _unknown(self, done: ShellResult, found: Sequence[str], end: str) -> str:
         if done.status is Status.TIMED_OUT:
             return f"whether an {NAME} keeps something back below was not found out in {SECONDS:g} seconds"
-        looked = done.status is Status.COMPLETED and (done.ok or (done.exit_code == 1 and not self._privileged))
-        odd = any(not line.startswith("/") for line in done.stdout.splitlines())
+        looked = done.status is Status.COMPLETED and end in ({"end 0"} if self._privileged else {"end 0", "end 1"})
+        odd = any(not line.startswith("/") for line in found)
         if not looked or done.truncated or odd:
             return f"whether an {NAME} keeps something back below could not be found out"
         return ""

@@ -5,10 +5,20 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from .globs import matches
 
-__all__ = ["BLOCKED", "blocked", "command_forms", "is_harness"]
+__all__ = [
+    "BLOCKED",
+    "RUNNERS",
+    "blocked",
+    "command_forms",
+    "is_harness",
+    "may_block",
+    "removes_recursively",
+    "runs_past_the_policy",
+]
 
 BLOCKED = (
     "security find-*-password*",
@@ -23,20 +33,47 @@ DECISIONS = (
     ("tools", "call", "--yes"),
     ("servers", "accept"),
     ("audit", "resolve"),
+    ("exec", "--approve"),
+    ("exec", "--dangerously-auto-approve"),
 )
 """What only a person decides, as words of harness's command line: options may stand between them."""
+RUNS = frozenset({"run", "exec", "resume", "keys", "mcp", "call", "demo"})
+"""Commands of harness that run other commands, by rules of their own or by none."""
+HARMLESS = frozenset(
+    [
+        "run",  # what it runs is judged beside it
+        *("read", "write", "capture", "panes", "sessions", "jobs", "attach", "permissions", "disconnect", "tools"),
+        *("models", "servers", "memory", "audit", "trace", "doctor", "config", "init", "completion"),
+        *("--version", "--help", "-h"),
+    ]
+)
+DELETES = frozenset({"rm", "shred", "unlink"})
+FINDS_SOME = re.compile(
+    r"-(?:i?(?:name|path|regex|lname)|wholename|user|group|uid|gid|size|[acm](?:time|min)|newer.*|inum)"
+)
+LINKS = ("-H", "-L", "-P")
 RUNNERS = re.compile(r"(?:python|pypy)[\d.]*|uvx?|pipx|poetry|hatch|pdm")
 OURS = re.compile(r"(?:.*/)?harness(?:\.[\w.]*)?")
 
 
-def blocked(argv: Sequence[str], patterns: Iterable[str]) -> str:
-    """Why a simple command is blocked: the pattern, or what it would destroy; empty when it is not."""
-    if _removes_root(argv):
+def blocked(argv: Sequence[str], patterns: Iterable[str], paths: Iterable[str] = ()) -> str:
+    """Why a simple command is blocked: the pattern, or what it would destroy; empty when it is not.
+
+    Args:
+        paths: further names of what it is given: where a ``cd`` leads, and what the target says that they are.
+    """
+    if _removes_root(argv, paths):
         return "it removes the whole file system"
     if decision := _decision(argv):
         return f"'harness {decision}' is blocked: only a person decides that"
     forms = command_forms(argv)
     return next((f"{pattern!r} is blocked" for pattern in patterns for form in forms if matches(pattern, form)), "")
+
+
+def may_block(argv: Sequence[str], patterns: Iterable[str]) -> bool:
+    """Whether a pattern speaks of this program, whatever its words are."""
+    programs = [form.split(" ", 1)[0] for form in command_forms(argv[:1])]
+    return any(matches(pattern.split(" ", 1)[0], program) for pattern in patterns for program in programs)
 
 
 def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
@@ -49,19 +86,34 @@ def command_forms(argv: Sequence[str]) -> tuple[str, ...]:
 
 def is_harness(argv: Sequence[str]) -> bool:
     """Whether a simple command runs harness."""
+    return _after_harness(argv) is not None
+
+
+def runs_past_the_policy(argv: Sequence[str]) -> str:
+    """Why a command of harness may run commands that nobody has judged; empty when it does not."""
+    words = _after_harness(argv)
+    runs = RUNS - {"run"} if posixpath.basename(argv[0] if argv else "") == "harness" else RUNS
+    if words is None or (runs.isdisjoint(words) and not HARMLESS.isdisjoint(words)):
+        return ""
+    return "it runs a harness that runs commands, which are not judged here"
+
+
+def _after_harness(argv: Sequence[str]) -> Sequence[str] | None:
+    """The words behind the name of harness; None for another program."""
     program = posixpath.basename(argv[0]) if argv else ""
-    return program == "harness" or (bool(RUNNERS.fullmatch(program)) and any(map(OURS.fullmatch, argv)))
+    if program == "harness":
+        return argv[1:]
+    begin = next((number for number, word in enumerate(argv) if OURS.fullmatch(word)), None)
+    return argv[begin + 1 :] if begin is not None and RUNNERS.fullmatch(program) else None
 
 
 def _decision(argv: Sequence[str]) -> str:
     """What the command would decide in a person's place."""
-    program = posixpath.basename(argv[0]) if argv else ""
-    begin = 0 if program == "harness" else None
-    if RUNNERS.fullmatch(program):
-        begin = next((number for number, word in enumerate(argv) if OURS.fullmatch(word)), None)
-    if begin is None:
+    words = _after_harness(argv)
+    if words is None:
         return ""
-    return next((" ".join(words) for words in DECISIONS if _in_order(words, argv[begin + 1 :])), "")
+    names = [word.partition("=")[0] if word.startswith("--") else word for word in words]
+    return next((" ".join(decision) for decision in DECISIONS if _in_order(decision, names)), "")
 
 
 def _in_order(words: Sequence[str], argv: Sequence[str]) -> bool:
@@ -69,16 +121,39 @@ def _in_order(words: Sequence[str], argv: Sequence[str]) -> bool:
     return all(word in rest for word in words)
 
 
-def _removes_root(argv: Sequence[str]) -> bool:
+def removes_recursively(argv: Sequence[str]) -> bool:
+    """Whether a simple command is ``rm -r``."""
     if not argv or posixpath.basename(argv[0]) != "rm":
         return False
     ended = argv.index("--") if "--" in argv else len(argv)
-    options = [word for word in argv[1:ended] if word.startswith("-")]
-    operands = [word for word in argv[1:ended] if not word.startswith("-")] + list(argv[ended + 1 :])
-    recursive = any(word == "--recursive" or (word[1:2] != "-" and {"r", "R"} & set(word)) for word in options)
-    return recursive and any(_is_root(word) for word in operands)
+    return any(
+        ("--recursive".startswith(word) and len(word) > 2) or (word[1:2] != "-" and not {"r", "R"}.isdisjoint(word))
+        for word in argv[1:ended]
+        if word.startswith("-")
+    )
+
+
+def _removes_root(argv: Sequence[str], paths: Iterable[str]) -> bool:
+    name = posixpath.basename(argv[0]) if argv else ""
+    if name == "rm" and removes_recursively(argv):
+        ended = argv.index("--") if "--" in argv else len(argv)
+        operands = [word for word in argv[1:ended] if not word.startswith("-")] + list(argv[ended + 1 :])
+        return any(map(_is_root, (*operands, *paths)))
+    return name == "find" and _deletes_all(argv) and any(map(_is_root, _find_roots(argv)))
+
+
+def _find_roots(argv: Sequence[str]) -> Sequence[str]:
+    end = next((at for at, word in enumerate(argv[1:], 1) if word[:1] in ("-", "(", "!") and word not in LINKS), None)
+    return [word for word in argv[1:end] if word not in LINKS]
+
+
+def _deletes_all(argv: Sequence[str]) -> bool:
+    """``find`` deletes whatever it finds, and finds everything."""
+    runs = {posixpath.basename(after) for word, after in pairwise(argv) if word in ("-exec", "-execdir")}
+    tests = [after for word, after in pairwise(argv) if FINDS_SOME.fullmatch(word) and after.strip("*/")]
+    return ("-delete" in argv or not DELETES.isdisjoint(runs)) and not tests
 
 
 def _is_root(word: str) -> bool:
-    directory = word[:-1] if word.endswith("/*") else word
+    directory = re.sub(r"/(?:\*|\.\*|\.\[!\.\]\*)+$", "", word) or "/"
     return directory.startswith("/") and posixpath.normpath(directory).strip("/") == ""

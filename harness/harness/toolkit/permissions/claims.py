@@ -34,6 +34,8 @@ class Claim:
     """Why nothing may allow it."""
     must_ask: str = ""
     """Why nothing but a rule for exactly this, or a person, may allow it."""
+    unclear: tuple[str, ...] = ()
+    """Programs of it with words that are only known at run time."""
     unkept: bool = False
     """It is asked each time, and no answer to it is kept: a password."""
     secret: bool = False

@@ -12,15 +12,19 @@ import anyio
 
 from ...context import ExecutionContext
 from ..values import JsonObject, Subject
-from .blocklist import blocked, command_forms
+from .blocklist import blocked, command_forms, runs_past_the_policy
 from .claims import Claim, Piece
+from .git_shown_files import GitShownFiles
 from .globs import has_wildcard
 from .harddenials import HardDenials
+from .operand_paths import EntryPath, OperandPaths
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
 from .shellpaths import homeward
+from .shelltrees import feeds
 from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
 from .treeclaims import TreeReader, other_settings
+from .unknown_words import unclear_programs, unknown_words_reason
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -40,6 +44,8 @@ PLAIN_ARGUMENTS = frozenset(
 WORD = re.compile(r"[^\s;&|<>()'\"`$={},:]+")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.", re.DOTALL)
 EXPANSION = re.compile(r"[$`]")
+_ODD = re.compile(r"/-[^/]*/?$|[\s*?\[\\]")
+"""Names that a program may take for an option, or that a shell splits: ``for f in *; do ls $f; done``."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 
 
@@ -57,6 +63,7 @@ class CommandReader:
     Args:
         cwd: where commands start, as far as the call and the session say; empty when only the target knows.
         extras: of :func:`extras_of`.
+        lookups: commands that look something up on other hosts count as reading.
     """
 
     def __init__(
@@ -67,6 +74,8 @@ class CommandReader:
         tool: str,
         cwd: str,
         extras: str,
+        *,
+        lookups: bool = False,
     ) -> None:
         self._execution = execution
         self._denials = denials
@@ -74,6 +83,8 @@ class CommandReader:
         self._tool = tool
         self._cwd = cwd
         self._extras = extras
+        self._lookups = lookups
+        self._odd_names = False
 
     async def claim(self, subject: Subject) -> Claim:
         """What running this text would touch.
@@ -81,28 +92,40 @@ class CommandReader:
         Raises:
             HarnessError: the link was lost.
         """
-        judgement = judge(subject.text)
+        judgement = judge(subject.text, lookups=self._lookups)
         await self._find_cwd(subject)
         if not judgement.parsed:
             return self._unparsed(subject, judgement.reason)
         files = await self._files(subject, judgement)
-        forbidden = self._blocked_by(judgement) or await self._forbidden(judgement, files or ())
-        beyond = "" if forbidden else await self._beyond(subject, judgement, files)
+        operands = OperandPaths(self._execution, files or (), self._cwd, judgement, subject.text)
+        entries = await operands.entries()
+        touched = (*(files or ()), *(entry.path for entry in entries or ()))
+        forbidden = self._blocked_by(judgement, touched) or await self._forbidden(judgement, files or (), entries or ())
+        unknown = "it names more files than can be judged" if files is None or entries is None else ""
+        beyond = "" if forbidden else unknown or await self._beyond(subject, judgement, operands, entries or ())
         return Claim(
             kind="command",
             shown=self._shown(subject),
             whole=self._subjected(self._shown(subject), "broad"),
-            pieces=self._pieces(subject, judgement, files or (), beyond),
+            pieces=self._pieces(subject, judgement, touched, beyond),
             forbidden=forbidden,
             must_ask=beyond or self._must_ask(judgement),
+            unclear=unclear_programs(judgement),
         )
 
-    async def _beyond(self, subject: Subject, judgement: CommandJudgement, files: tuple[RealPath, ...] | None) -> str:
+    async def _beyond(
+        self, subject: Subject, judgement: CommandJudgement, operands: OperandPaths, entries: Sequence[EntryPath]
+    ) -> str:
         """Why it may touch what it does not name, so that a rule for its words says nothing of that."""
-        if files is None:
-            return "it names more files than can be judged"
-        reader = TreeReader(self._execution, self._denials, files, self._cwd, judgement, subject.text)
-        return other_settings(subject.text, judgement.commands) or await reader.reason()
+        reader = TreeReader(self._execution, self._denials, operands, entries, judgement)
+        past = (runs_past_the_policy(command.argv) for command in judgement.commands)
+        return (
+            next(filter(None, past), "")
+            or unknown_words_reason(judgement, self._blocked)
+            or other_settings(subject.text, judgement.commands)
+            or await reader.reason()
+            or await GitShownFiles(self._execution, self._denials, operands).reason(judgement)
+        )
 
     async def _find_cwd(self, subject: Subject) -> None:
         """A pane keeps its directory: what is granted in one is not granted after a ``cd``, which asks nobody."""
@@ -132,9 +155,13 @@ class CommandReader:
         asks = f"what it would do is not understood: {reason}"
         return Claim("command", self._shown(subject), whole, (Piece(subject.text, (whole,)),), forbidden, asks)
 
-    def _blocked_by(self, judgement: CommandJudgement) -> str:
-        found = (blocked(command.argv, self._blocked) for command in judgement.commands)
-        return next((reason for reason in found if reason), "")
+    def _blocked_by(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
+        for command in judgement.commands:
+            named = {homeward(word) for word in command.paths}
+            real = (path.real for path in files if path.given in named)
+            if reason := blocked(command.argv, self._blocked, (*command.paths, *real)):
+                return reason
+        return ""
 
     # -- the files that it names
 
@@ -143,9 +170,18 @@ class CommandReader:
         words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
         if not words:
             return ()
-        start = self._start(words)
+        if len(words) > PATHS:
+            return None
+        named = _only_named(judgement)
+        content = await self._found([word for word in words if word not in named], self._start(words))
+        only = await self._found([word for word in words if word in named], self._start(words))
+        if content is None or only is None:
+            return None
+        return (*content, *(replace(path, only_named=True) for path in only))
+
+    async def _found(self, words: Sequence[str], start: str | None) -> tuple[RealPath, ...] | None:
         matched = await self._matched([word for word in words if has_wildcard(word)], start or "")
-        if matched is None or len(words) > PATHS:
+        if matched is None:
             return None
         files = await self._resolved(words, start or "")
         if ".." in (start or "").split("/"):  # a shell goes up by the name, and the kernel by the directory
@@ -165,6 +201,7 @@ class CommandReader:
             if expanded is None:
                 return None
             names |= dict.fromkeys(expanded)
+        self._odd_names = self._odd_names or any(map(_ODD.search, names))
         links = await links_among(tuple(names), self._execution) if names else set()
         if links is None or len(links) > PATHS:
             return None
@@ -185,14 +222,16 @@ class CommandReader:
                 tasks.start_soon(one, number, word)
         return tuple(found[number] for number in range(len(names)))
 
-    async def _forbidden(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
+    async def _forbidden(
+        self, judgement: CommandJudgement, files: Sequence[RealPath], entries: Sequence[EntryPath]
+    ) -> str:
         """Why nothing may touch one of its files. A program that does more than read may write what it names."""
         commands = judgement.commands
         writing = {homeward(word) for command in commands if not command.read_only for word in command.paths}
         reading = {homeward(word) for command in commands if command.read_only for word in command.paths} - writing
-        for path in files:
-            writes = not judgement.read_only and path.given not in reading
-            reason = await self._denials.of_path(path, self._execution, writes=writes)
+        named = [EntryPath(path, not judgement.read_only and path.given not in reading) for path in files]
+        for one in (*named, *entries):
+            reason = await self._denials.of_path(one.path, self._execution, writes=one.writes)
             if reason:
                 return reason
         return ""
@@ -204,7 +243,7 @@ class CommandReader:
     ) -> tuple[Piece, ...]:
         whole = self._subjected(self._shown(subject), "broad")
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
-        certain = not self._extras and all(path.is_known for path in files)
+        certain = not self._extras and not self._odd_names and all(path.is_known for path in files)
         pieces = [
             Piece(
                 command.text, (whole, *self._forms(command, judgement, beyond), *named), command.read_only and certain
@@ -225,6 +264,15 @@ class CommandReader:
             *(self._subjected(text, "any") for text in allowing),
             *(self._subjected(text, "none") for text in denying),
         )
+
+
+def _only_named(judgement: CommandJudgement) -> set[str]:
+    """The words of which no command shows or changes the content, unless their names are passed on to a program."""
+    if any(feeds(command.argv) for command in judgement.commands):
+        return set()
+    content = {path for command in judgement.commands for path in command.paths if path not in command.named}
+    named = {path for command in judgement.commands for path in command.named}
+    return {homeward(path) for path in named} - {homeward(path) for path in content}
 
 
 def plain_forms(command: SimpleCommand) -> tuple[str, ...]:
@@ -261,8 +309,8 @@ def _from_root(word: str, home: str) -> str:
     return plain if plain.startswith("/") else f"/{plain}"
 
 
-def judge(text: str) -> CommandJudgement:
+def judge(text: str, *, lookups: bool = False) -> CommandJudgement:
     """The parser's judgement; it is loaded with the first command."""
     from .shelljudge import judge_command
 
-    return judge_command(text)
+    return judge_command(text, lookups=lookups)

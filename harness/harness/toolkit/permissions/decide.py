@@ -15,7 +15,7 @@ from ..values import Category
 from .claims import Claim, Piece
 from .globs import matches
 from .ruleindex import RuleIndex
-from .rules import Action, Rule
+from .rules import Action, Rule, target_matches
 from .settings import Mode
 
 __all__ = ["Decision", "Situation", "Step", "decide"]
@@ -147,6 +147,30 @@ def _must_ask(piece: Piece, claim: Claim, situation: Situation) -> Decision | No
     return Decision(Action.ASK, Step.MUST_ASK, claim.must_ask) if claim.must_ask else None
 
 
+def _may_be_denied(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+    """A rule that denies goes by words: those that are only known at run time may be the ones that it speaks of."""
+    if not claim.unclear or situation.mode is not Mode.AUTO:
+        return None
+    for _, index in situation.layers:
+        for rule in index.rules:
+            if rule.action is Action.DENY and (program := _concerned(rule, claim)):
+                reason = f"its words are only known at run time, and a rule denies some commands of {program}: {rule}"
+                return Decision(Action.ASK, Step.MUST_ASK, reason)
+    return None
+
+
+def _concerned(rule: Rule, claim: Claim) -> str:
+    if (
+        rule.argument is None
+        or not matches(rule.tool, claim.whole.tool)
+        or not target_matches(rule.target, claim.whole)
+    ):
+        return ""
+    first = rule.argument.split(" ", 1)[0]
+    names = ((program, form) for program in claim.unclear for form in (program, program.rpartition("/")[2]))
+    return next((program for program, form in names if matches(first, form)), "")
+
+
 def _automatic(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
     return Decision(Action.ALLOW, Step.AUTO, "the mode is auto") if situation.mode is Mode.AUTO else None
 
@@ -166,7 +190,7 @@ def _harmless(piece: Piece, claim: Claim, situation: Situation) -> Decision | No
 
 
 STEPS: tuple[Callable[[Piece, Claim, Situation], Decision | None], ...] = (
-    _by_rules, _whitelisted, _must_ask, _automatic, _quiet, _harmless,
+    _by_rules, _whitelisted, _must_ask, _may_be_denied, _automatic, _quiet, _harmless,
 )  # fmt: skip
 
 

@@ -16,8 +16,12 @@ __all__ = ["HardDenials"]
 
 HOME_PLACES = (".config/harness", ".local/state/harness")
 """Where a harness keeps such files, in a home."""
-KEY_PLACES = (".ssh", ".gnupg", ".aws")
-"""Where keys are."""
+KEY_PLACES = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh/hosts.yml", ".docker/config.json"),
+    *(".kube/config", ".password-store", ".local/share/keyrings", ".netrc", ".git-credentials", ".pgpass"),
+    *(".cargo/credentials.toml", ".config/rclone/rclone.conf", ".s3cfg", ".bash_history", ".zsh_history"),
+)
+"""Where keys and passwords are, in a home."""
 DEPTH = 256
 """Directories above a path: in each an ``.aiexclude`` is looked for."""
 
@@ -38,7 +42,7 @@ class HardDenials:
         places: Iterable[str] = (),
     ) -> None:
         self._secrets = SecretPaths(settings.secrets)
-        self._protected = SecretPaths((*PROTECTED, *protected))
+        self._protected = SecretPaths((*PROTECTED, *protected), copies=False)
         self._places = tuple(places)
         self._aiexclude = AiExclude(settings.aiexclude_seconds, clock)
 
@@ -60,8 +64,11 @@ class HardDenials:
         """
         home = execution.capabilities.home
         for form in path.forms:
-            if reason := self.hidden(form, home) or (self.locked(form, home) if writes else ""):
+            hidden = "" if path.only_named else self.hidden(form, home)
+            if reason := hidden or (self.locked(form, home) if writes else ""):
                 return reason
+        if path.only_named and not writes:
+            return ""
         for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # a shell's cd goes by the names
             if form.count("/") > DEPTH:
                 return f"it is in more than {DEPTH} directories, too many to be judged"

@@ -1,4 +1,9 @@
-"""What keys would make the foreground of a pane do: a command at a shell's prompt, a password, or something unknown."""
+"""What keys would make the foreground of a pane do: a command at a shell's prompt, a password, or something unknown.
+
+A shell's line editor is not modelled: what is on its line, where its cursor is and what its keys are bound to cannot be
+known from outside. So a whole line for an empty prompt is not typed: it is run as ``run_shell`` runs a command, which
+no line editor reads. All other keys for a shell ask.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+import anyio
+
 from ...errors import JobNotFound
 from ...results import Status
 from ..jobpanes import resolved_pane
 from ..values import Subject
 from .shellchars import hidden_character
-from .shellkeys import HARMLESS_KEYS, Key, Typed, at_prompt, parse_keys, typed_line, without_names
+from .shellkeys import Typed, has_empty_prompt, only_interrupts, only_pages, parse_keys, whole_line
 
 if TYPE_CHECKING:
     from ...results import PaneInfo
@@ -21,6 +28,9 @@ __all__ = ["KeysJudgement", "KeysRule", "judge_keys", "judge_typing"]
 
 KeysRule = Literal["command", "password", "program", "harmless", "unknown"]
 
+PROMPT_TIMEOUT = 0.5
+"""Seconds that a shell gets to show its prompt, where only that is missing."""
+PROMPT_INTERVAL = 0.05
 SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "fish", "ksh", "mksh", "busybox"})
 PAGERS = frozenset({"less", "more", "most", "man", "pager", "journalctl", "systemctl"})
 ESCAPES = frozenset({*PAGERS, "vi", "vim", "nvim", "view", "ex", "ed", "ftp", "sftp", "gdb", "psql", "mutt", "mail"})
@@ -32,7 +42,6 @@ ASKERS = frozenset(
     ]
 )
 """Programs that ask for secrets."""
-_PAGING = frozenset("qgGbfdujknN hp")
 _SECRET = re.compile(
     r"(?i)\b(?:pass(?:word|phrase|code|wd)?|pin|token|otp|secret|verification code|authenticator|2fa|mot de passe"
     r"|kennwort|passwort|contrase.a|senha)\b[^\n]{0,80}[:?>]\s*$"
@@ -44,23 +53,26 @@ _ASKS = re.compile(r"[:?]\s*$")
 class KeysJudgement:
     """What decides about the keys.
 
-    ``command``: at a shell's prompt; the ``subjects`` are the commands that they start or begin, to be judged as such.
-    ``password``: they go into a question for a secret, which asks always. ``program``: ``program`` reads them, and it
-    is not known what it does with them, which asks. ``unknown``: it cannot be told what they do, which asks.
-    ``harmless``: they interrupt or move about. ``reason`` is for the person who is asked; empty for the others.
+    ``command``: one line for a shell at its empty prompt, which is run as the command ``command``, in its pane, and not
+    typed. ``password``: they go into a question for a secret, which asks always. ``program``: ``program`` reads them,
+    and it is not known what it does with them, which asks. ``unknown``: it cannot be told what they do, which asks.
+    ``harmless``: they interrupt, or move about in a pager. ``reason`` is for the person who is asked; empty for the
+    others. ``line`` is the last line on the screen, where that is what the keys may edit or run. ``prompt_missing``: it
+    would be a command if the screen showed an empty prompt, which comes a moment after the result of a command.
     """
 
     rule: KeysRule
-    subjects: tuple[Subject, ...] = ()
+    command: Subject | None = None
     reason: str = ""
     program: str = ""
+    line: str = ""
+    prompt_missing: bool = False
 
 
 async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
     """Judge what is typed into a pane, by what reads it there.
 
-    What the screen shows can only make the judgement stricter, but for one thing: the line at a shell's prompt is
-    taken for what is typed there.
+    What the screen shows only chooses between asking and running the line as a command.
 
     Raises:
         HarnessError: the link was lost.
@@ -75,8 +87,12 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
     if pane is None:
         return KeysJudgement("unknown", reason=f"there is no pane {wanted or 'of the session'}")
     pane = await _settled(pane, ctx)
-    screen = await ctx.execution.capture_pane(pane=subject.pane)
-    return judge_typing(subject, pane, screen)
+    judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
+    with anyio.move_on_after(PROMPT_TIMEOUT):
+        while judged.prompt_missing:
+            await anyio.sleep(PROMPT_INTERVAL)
+            judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
+    return judged
 
 
 async def _settled(pane: PaneInfo, ctx: ToolContext) -> PaneInfo:
@@ -105,37 +121,36 @@ def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysJudgement
     keys = parse_keys(subject.text)
     if keys is None:
         return KeysJudgement("unknown", reason="the keys cannot be read: a typed < is written <lt>")
-    return KeysJudgement("harmless") if without_names(keys) else _typed(subject, keys, pane, screen)
-
-
-def _typed(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysJudgement:
+    if only_interrupts(keys):
+        return KeysJudgement("harmless")
     program = pane.foreground.lstrip("-")
-    prompt = program in SHELLS and not pane.busy
-    line = typed_line(screen, pane.width) if prompt else None
-    if line is not None:
-        return _at_prompt(subject, keys, line)
+    if program in SHELLS and not pane.busy:
+        return _into_shell(subject, keys, pane, screen)
     if _wants_secret(program, screen):
         return KeysJudgement("password", reason=f"{program or 'a program'} asks for a secret", program=program)
-    if prompt:
-        return KeysJudgement("unknown", reason=f"the prompt of {program} is not known, nor what is typed there")
     return _into_program(keys, pane, program)
 
 
-def _at_prompt(subject: Subject, keys: tuple[Typed, ...], line: str) -> KeysJudgement:
-    """Screens do not show blanks at the end of a line, so what is typed there may end with one: both are judged."""
-    found: dict[str, None] = {}
-    for typed in dict.fromkeys((line, f"{line} ") if line else ("",)):
-        commands = at_prompt(keys, typed)
-        if isinstance(commands, str):
-            return KeysJudgement("unknown", reason=commands)
-        found.update(dict.fromkeys(commands))
-    if not found:
-        return KeysJudgement("harmless")
-    return KeysJudgement("command", tuple(replace(subject, kind="command", text=text) for text in found))
+def _into_shell(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysJudgement:
+    """Keys for a shell in which no job of harness's runs."""
+    program, command = pane.foreground.lstrip("-"), whole_line(keys)
+    if not has_empty_prompt(screen, pane.width):
+        if _wants_secret(program, screen):
+            return KeysJudgement("password", reason=f"{program} asks for a secret", program=program)
+        reason = f"{program} reads the keys, and it is not known whether it is at an empty prompt"
+        return KeysJudgement("unknown", reason=reason, line=_last_line(screen), prompt_missing=bool(command))
+    if command:
+        return KeysJudgement("command", replace(subject, kind="command", text=command, pane=pane.pane_id))
+    reason = f"the keys edit or run the line of {program}, and only one whole line with Enter is judged as a command"
+    return KeysJudgement("unknown", reason=reason, line=_last_line(screen))
+
+
+def _last_line(screen: str) -> str:
+    return next((line for line in reversed(screen.split("\n")) if line.strip()), "")
 
 
 def _wants_secret(program: str, screen: str) -> bool:
-    last = next((line for line in reversed(screen.split("\n")) if line.strip()), "")
+    last = _last_line(screen)
     return _SECRET.search(last) is not None or (program in ASKERS and _ASKS.search(last) is not None)
 
 
@@ -148,16 +163,8 @@ def _into_program(keys: tuple[Typed, ...], pane: PaneInfo, program: str) -> Keys
     text = "".join(item for item in keys if isinstance(item, str))
     if program in ESCAPES and "!" in text:
         return KeysJudgement("program", reason=f"! runs a command in {name}", program=program)
-    if program in PAGERS and _only_pages(keys):
+    if program in PAGERS and only_pages(keys):
         return KeysJudgement("harmless", program=program)
     return KeysJudgement(
         "program", reason=f"{name} reads the keys, and what it does with them is not known", program=program
     )
-
-
-def _only_pages(keys: tuple[Typed, ...]) -> bool:
-    """Letters that move about in a pager; behind the ``q`` that ends it there is nothing."""
-    text = "".join(item if isinstance(item, str) else "\0" for item in keys)
-    fine = all(item.name in HARMLESS_KEYS for item in keys if isinstance(item, Key))
-    letters = text.replace("\0", "")
-    return fine and all(letter in _PAGING for letter in letters) and "q" not in text[:-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import ConfigError, FileError, HarnessError, ToolError
+from ..hooks_session import refused_question
 from ..seams import PermissionRequest, Policy, Verdict
 from ..values import JsonObject
 from .answers import Answer, Scope, may_be_kept, rules_of
@@ -46,6 +47,14 @@ _Changed = tuple[JsonObject | str, str]
 """The arguments that an approver gave a call, and who he is."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Approved:
+    """What the approver was asked about in a call, and the answer, which allows it."""
+
+    asks: tuple[Claim, ...]
+    verdict: Verdict
 
 
 class RulePolicy(Policy):
@@ -82,6 +91,8 @@ class RulePolicy(Policy):
         self._family = Family()
         self._changed: WeakKeyDictionary[CallNotes, _Changed] = WeakKeyDictionary()
         """By call, until it is decided again, or over."""
+        self._approved: WeakKeyDictionary[CallNotes, _Approved] = WeakKeyDictionary()
+        """By call, until it is over."""
 
     async def decide(self, request: PermissionRequest, ctx: ToolContext) -> Verdict:
         """Decide; ask when nothing decides.
@@ -241,17 +252,26 @@ class RulePolicy(Policy):
         in_advance = self._in_advance(decision, request)
         if in_advance is not None:
             return in_advance
+        known = self._approved.get(ctx.notes)
+        if ctx.notes.begun and known is not None and known.asks == decision.asks:  # it looks again before it acts
+            return known.verdict
         if self.approver is None:
             advice = no_approver(may_be_kept(decision.asks), broken=decision.step is Step.BROKEN)
             return Verdict(False, f"{decision.reason}; {advice}", "no approver")
         question = question_of(request, decision, ctx)
+        refusal = await refused_question(request, question.reason, ctx)
+        if refusal is not None:
+            return Verdict(False, refusal, "hook")
         answer = await ask(self.approver, question, self.settings.timeout, ctx)
         if answer.call is not None and answer.scope.allows:
             self._changed[ctx.notes] = (answer.call.arguments, answer.by)
             return Verdict(True, "changed by the approver", answer.by, answer.call)
         await self._keep(answer, decision.asks, request, ctx)
         reason = answer.reason or ("approved" if answer.scope.allows else "refused by the approver")
-        return Verdict(answer.scope.allows, reason, f"{answer.by} ({answer.scope})")
+        verdict = Verdict(answer.scope.allows, reason, f"{answer.by} ({answer.scope})")
+        if verdict.allowed:
+            self._approved[ctx.notes] = _Approved(decision.asks, verdict)
+        return verdict
 
     def _in_advance(self, decision: Decision, request: PermissionRequest) -> Verdict | None:
         if self.timed.state == "none":

@@ -82,8 +82,9 @@ class _Reader:
             self._denials,
             self._settings.blocked,
             self._tool,
-            self._start(subject),
+            "" if keys else self._start(subject),  # keys go where the pane's shell is, whatever the call's directory
             "" if keys else self._extras(),
+            lookups=self._settings.network_lookups,
         )
         return await reader.claim(subject)
 

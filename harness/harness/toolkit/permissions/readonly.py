@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .names_only import shows_names_only
 from .readonlychecks import CHECKS
 from .readonlydata import PROGRAMS
 from .readonlyprogram import Program
@@ -17,15 +18,21 @@ from .shelltypes import Word
 __all__ = ["Finding", "examine", "readable_path"]
 
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/stdin", "/dev/fd/0"})
+_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _STREAMS = re.compile(r"/proc/(kmsg|kcore|.*/mem|sysrq-trigger)|/sys/kernel/(debug|tracing)(/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known of one command. ``reason`` is empty when it only reads. ``paths`` are the files it names."""
+    """What is known of one command. ``reason`` is empty when it only reads.
+
+    ``paths`` are the files it names; ``shows_content``: it may show what is in them. Names, sizes, dates and
+    certificates are not secrets.
+    """
 
     reason: str
     paths: tuple[str, ...] = ()
+    shows_content: bool = True
 
     @property
     def read_only(self) -> bool:
@@ -35,6 +42,10 @@ class Finding:
 
 def examine(name: str, words: Sequence[Word]) -> Finding:
     """Judge a program, by its plain name, with the words behind it. Pure."""
+    return replace(_examined(name, words), shows_content=not shows_names_only(name, words))
+
+
+def _examined(name: str, words: Sequence[Word]) -> Finding:
     if name in SPECIAL:
         reason, paths = SPECIAL[name](tuple(words))
         return Finding(reason or _paths(paths), tuple(path.text for path in paths))
@@ -47,8 +58,11 @@ def examine(name: str, words: Sequence[Word]) -> Finding:
 def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
     if program.commands:
         return _with_command(name, program, words)
+    if program.responses and (found := next((word for word in words if _may_be_response(word)), None)):
+        return Finding(f"{name}: {found.raw} may be @FILE, whose text becomes its words")
     known = grammar(program.options, one_dash=program.one_dash, own=program.own)
-    options = parse_options(words, known, permute=program.permute, loose=program.loose)
+    only_named = program.operands == "names"
+    options = parse_options(words, known, permute=program.permute, loose=program.loose, patterns=only_named)
     if program.operands in ("paths", "pattern") and (unclear := [word for word in options.operands if _unclear(word)]):
         return Finding(f"{name}: what {unclear[0].raw} becomes is only known at run time")
     if options.reason:
@@ -67,6 +81,12 @@ def _unclear(word: Word) -> bool:
     return not word.known and not word.operand and not word.pattern
 
 
+def _may_be_response(word: Word) -> bool:
+    """It begins with ``@``, or nobody knows how it begins: a wildcard may stand for such a name, too."""
+    start = word.text if word.known else word.lead
+    return start.startswith("@") or (not start and not word.known)
+
+
 def _in_commits(options: Options) -> list[Word]:
     """``HEAD:a/b`` and ``:(top)a/b`` are files, too."""
     texts = [word.text for word in options.operands if ":" in word.text]
@@ -75,11 +95,15 @@ def _in_commits(options: Options) -> list[Word]:
 
 def _operands_read(program: Program, options: Options) -> list[Word]:
     if program.operands == "paths":
-        return [word for word in options.operands if word.text != "-"]
+        return _with_suffixes([word for word in options.operands if word.text != "-"], program.suffixes)
     if program.operands == "pattern":
         first = 0 if options.has("-e", "-f", "--regexp", "--file", "--expression") else 1
-        return [word for word in options.operands[first:] if word.text != "-"]
+        return _with_suffixes([word for word in options.operands[first:] if word.text != "-"], program.suffixes)
     return []
+
+
+def _with_suffixes(words: list[Word], suffixes: Sequence[str]) -> list[Word]:
+    return words + [replace(word, text=word.text + suffix) for word in words for suffix in suffixes]
 
 
 def _operands(program: Program, options: Options) -> str:
@@ -122,6 +146,8 @@ def readable_path(word: Word) -> str:
     plain = posixpath.normpath("/" + word.text.lstrip("/")) if word.text.startswith("/") else word.text
     if plain.startswith("/dev/") and plain not in _DEVICES:
         return f"{word.text} is a device or a connection"
+    if _ELSEWHERE.match(word.text):
+        return f"{word.text} is on another host"
     if _STREAMS.fullmatch(plain):
         return f"to read {word.text} takes from it, or shows the system's memory"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from .host_programs import HOST_CHECKS
 from .readonlyprogram import VERSIONS
 from .shelloptions import Options
 
@@ -12,6 +13,8 @@ __all__ = ["CHECKS", "HARMLESS_NAME"]
 
 HARMLESS_NAME = re.compile(
     r"[a-z]|file|name|host|line|item|dir|svc|service|pod|ns|user|unit|dev|disk|node|port|out|res|result|count|total|key"
+    r"|ip|pid|proc|mod|pkg|cert|conf|cfg|log|repo|branch|db|table|site|domain|url|id|vm|vol|pool|iface|nic|server"
+    r"|container|image|ctr|cid|job|task|day|num|idx|word|src|dst|mnt|part|lv|vg|pv|cpu|netns|addr|ver|size|pct|use"
 )
 """Variables that nothing else looks at. (zsh gives ``path``, ``status``, ``argv`` and others a meaning.)"""
 
@@ -28,25 +31,36 @@ def _ps(options: Options) -> str:
     texts = [word.text for word in options.operands]
     if any(not word.known for word in options.operands):
         return "an operand that is only known at run time"
-    values = "".join(word.text for name, word in options.given if name in _PS_NAMES and word is not None)
+    values = "".join(word.text for name, word in options.given if name in _PS_NAMES and word and not word.plain)
     if "x" in values and ("e" in values or options.has("-e")):
         return "with an x that is no option of it, ps takes its words in the old form, and e shows the environment"
-    fine = all(re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+|[0-9,]+", text) for text in texts)
+    formats = [word.text for name, word in options.given if name in ("-o", "-O", "-k", "--format", "--sort") and word]
+    if any("environ" in text for text in [*texts, *formats]):
+        return "it shows the environment of programs"
+    fine = all(re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+o?|[0-9,]+|[a-z%_,]+(?:=[\w,]*)?", text) for text in texts)
+    rest = texts[2 if texts and texts[0].endswith("o") else 1 :]
+    fine = fine and all(text[0].isdigit() for text in rest)
+    fine = fine and (not texts or re.fullmatch(r"[aAfFgjlLnrSTuvwxXZ]+o?|[0-9,]+", texts[0]) is not None)
     return "" if fine else "an option of the old form that is not on the list"
-
-
-def _strings(options: Options) -> str:
-    return (
-        "@FILE makes the words of a file its options"
-        if any((word.text if word.known else word.lead).startswith("@") for word in options.operands)
-        else ""
-    )
 
 
 def _getent(options: Options) -> str:
     first = options.operands[0] if options.operands else None
     known = first is not None and first.known and "shadow" not in first.text
     return "" if known else "the database of passwords, or one that is only known at run time"
+
+
+def _lsof(options: Options) -> str:
+    """Options may begin with ``+``: ``+D`` names a directory, and ``+m`` reads a file."""
+    starts = [word.text if word.known else word.lead for word in options.operands]
+    fine = all(not start.startswith("+") or re.fullmatch(r"\+[dDcLwr|E][0-9]*", start) for start in starts)
+    return "" if fine else "an option with + that is not on the list"
+
+
+def _openssl_file(options: Options) -> str:
+    found = [word.text for name, word in options.given if name == "-in" and word is not None]
+    uri = next((text for text in found if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text)), "")
+    return f"{uri} is not a file, but a URI" if uri else ""
 
 
 def _read(options: Options) -> str:
@@ -84,9 +98,14 @@ def _git_config(options: Options) -> str:
         return "" if not options.operands else "an operand with --list"
     return (
         ""
-        if options.has("--get", "--get-all", "--get-regexp", "--get-urlmatch")
+        if options.has("--get", "--get-all", "--get-regexp", "--get-urlmatch") or _one_value(options)
         else "without --get it may set a value"
     )
+
+
+def _one_value(options: Options) -> bool:
+    """``git config user.name``: one name with a dot, which is no command of newer versions."""
+    return len(options.operands) == 1 and options.operands[0].known and "." in options.operands[0].text
 
 
 def _git_log(options: Options) -> str:
@@ -105,7 +124,7 @@ def _jq(options: Options) -> str:
     names = set(re.findall(r"[A-Za-z_]+", first.text))
     return (
         "its filter reads the environment or other files"
-        if names & {"env", "ENV", "import", "include", "input_filename"}
+        if names & {"env", "ENV", "import", "include", "input_filename", "modulemeta"}
         else ""
     )
 
@@ -116,21 +135,42 @@ def _kubectl_get(options: Options) -> str:
         return "what it gets is only known at run time"
     if any(kind.lower().partition(".")[0] in ("secret", "secrets", "all-secrets") for kind in kinds):
         return "it shows secrets"
-    output = options.value("-o", "--output")
-    return "its output may come from a file" if output is not None and "file" in output.text else ""
+    return _kubectl_output(options)
 
 
+_OUTPUTS = re.compile(
+    r"json|yaml|wide|name|(?:jsonpath|jsonpath-as-json|go-template|template|custom-columns)=.*", re.DOTALL
+)
+
+
+def _kubectl_output(options: Options) -> str:
+    """Each format counts, as another one may win in another version."""
+    given = [word for name, word in options.given if name in ("-o", "--output") and word is not None]
+    formats = ((word, word.text.removeprefix("=")) for word in given)
+    unlisted = next((word for word, text in formats if not word.known or not _OUTPUTS.fullmatch(text)), None)
+    return f"the format {unlisted.raw} is not on the list: some come from a file" if unlisted is not None else ""
+
+
+_IN_LISTS = "IPAddress|Gateway|MacAddress|NetworkID|GlobalIPv6Address|Source|Destination|Type|HostPort|HostIp|Mode|RW"
 _SHOWN = re.compile(
-    r"\{\{ *(?:json +)?\.(?:State|NetworkSettings|Name|Id|ID|Image|Created|RestartCount|Mounts|Driver|Scope)"
+    rf"\{{\{{ *(?:\.(?:{_IN_LISTS}|Config\.(?:Image|Hostname|User|WorkingDir)|LogPath|Platform)|\$[a-z]+) *\}}\}}"
+    r"|\{\{ *\.HostConfig\.[A-Za-z.]+ *\}\}"
+    r"|\{\{-? *(?:end|range (?:\$[a-z]+(?:, *\$[a-z]+)? *:= *)?\.(?:NetworkSettings|Mounts|State)[.A-Za-z]*) *-?\}\}"
+    r"|\{\{ *(?:json +)?\.(?:State|NetworkSettings|Name|Id|ID|Image|Created|RestartCount|Mounts|Driver|Scope)"
     r"[.A-Za-z]* *\}\}"
 )
 
 
 def _inspect(options: Options) -> str:
-    """What a container was made of holds its environment, and that holds passwords."""
+    """What a container was made of holds its environment, and that holds passwords.
+
+    Without a format each value stands beside its name, by which passwords are hidden.
+    """
     word = options.value("-f", "--format")
-    if word is None or not word.known:
-        return "it shows the environment of containers, unless a format asks for something else"
+    if word is None:
+        return ""
+    if not word.known:
+        return "its format may show the environment of containers"
     return "" if "{{" not in _SHOWN.sub("", word.text) else "its format may show the environment of containers"
 
 
@@ -146,7 +186,6 @@ def _unzip(options: Options) -> str:
 CHECKS: Mapping[str, Callable[[Options], str]] = {
     "date": _date,
     "ps": _ps,
-    "strings": _strings,
     "getent": _getent,
     "read": _read,
     "sysctl": _sysctl,
@@ -160,6 +199,8 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
     "git log": _git_log,
     "git show": _git_log,
     "git whatchanged": _git_log,
+    "git reflog show": _git_log,
+    "git stash list": _git_log,
     "git for-each-ref": _git_log,
     "git rev-list": _git_log,
     "jq": _jq,
@@ -167,13 +208,22 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
     "kubectl describe": _kubectl_get,
     "oc get": _kubectl_get,
     "oc describe": _kubectl_get,
+    **{f"kubectl {words}": _kubectl_output for words in ("version", "api-resources", "events", "config get-contexts")},
+    "oc version": _kubectl_output,
+    "lsof": _lsof,
+    "openssl x509": _openssl_file,
+    "openssl crl": _openssl_file,
     "unzip": _unzip,
     **{
         f"{engine} {words}": _inspect
-        for engine in ("docker", "podman")
+        for engine in ("docker", "podman", "nerdctl")
         for words in ("inspect", "container inspect", "image inspect", "service inspect")
     },
-    "rpm": _needs("-q", "--query", "--version"),
+    "rpm": _needs("-q", "-V", "--query", "--verify", "--version"),
+    "docker compose config": _needs("-q", "--services", "--images", "--volumes", "--profiles", "--quiet", "--hash"),
+    "podman compose config": _needs("-q", "--services", "--images", "--volumes", "--profiles", "--quiet", "--hash"),
+    "nerdctl compose config": _needs("-q", "--services", "--images", "--volumes", "--profiles", "--quiet", "--hash"),
+    "docker-compose config": _needs("-q", "--services", "--images", "--volumes", "--profiles", "--quiet", "--hash"),
     "dpkg": _needs(
         "-l",
         "-L",
@@ -182,6 +232,7 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
         "-p",
         "-C",
         "--list",
+        "--get-selections",
         "--listfiles",
         "--status",
         "--search",
@@ -191,6 +242,6 @@ CHECKS: Mapping[str, Callable[[Options], str]] = {
         "--audit",
     ),
     "swapon": _needs("-s", "--show", "--summary"),
-    **{name: _needs("-v", "-V", "-l") for name in ("nginx", "httpd", "apachectl", "sshd")},
-    **{name: _needs("--version", "-V", "-v", "-version") for name in VERSIONS},
+    **HOST_CHECKS,
+    **{name: _needs("--version", "-V", "-v", "-version", "--help") for name in VERSIONS},
 }

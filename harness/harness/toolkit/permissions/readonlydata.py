@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .host_programs import HOST_PROGRAMS
 from .readonlyprogram import Program
 from .readonlytools import TOOLS
 
@@ -34,6 +35,8 @@ _GREP = (
     "--before-context= --context= --text --binary-files= --exclude= --exclude-dir= --include= --recursive "
     "--dereference-recursive --line-buffered --null-data --invert-match"
 )
+_GZIPPED = (".gz", ".z", ".Z", "-gz", "-z", "_z")
+"""What gzip tries behind a name that is not there."""
 _SUM = "-bctwz --binary --check --tag --text --zero --ignore-missing --quiet --status --strict --warn"
 _PS = (
     "-AadefFHjlLmMNTwyVZ -CGgopqsUutOk= --cols= --columns= --cumulative --deselect --forest --format= --headers "
@@ -84,12 +87,12 @@ _FILES: dict[str, Program] = {
     "hexdump": _reads("-bcCdoxv -ens="),
     "hd": _reads("-v -ns="),
     "xxd": Program("-abeiup -cglnos=", "paths", most=1, own=True),
-    "strings": _reads("-afow -nte= --all --bytes= --radix= --encoding="),
+    "strings": Program("-afow -nte= --all --bytes= --radix= --encoding= --help --version", "paths", responses=True),
     "grep": Program(_GREP + " --help --version", "pattern", loose=True),
     "egrep": Program(_GREP + " --help --version", "pattern", loose=True),
     "fgrep": Program(_GREP + " --help --version", "pattern", loose=True),
-    "zgrep": Program(_GREP, "pattern"),
-    "zcat": _reads("-fqv", loose=False),
+    "zgrep": Program(_GREP, "pattern", suffixes=_GZIPPED),
+    "zcat": Program("-fqv --help --version", "paths", suffixes=_GZIPPED),
     "bzcat": _reads(loose=False),
     "xzcat": _reads(loose=False),
     "rg": Program(
@@ -183,11 +186,11 @@ _SYSTEM: dict[str, Program] = {
     "id": _words("-agGnruzZ --group --groups --name --real --user --zero"),
     "whoami": _shows(),
     "groups": _words(),
-    "who": _words("-abdHlmpqrstTuw --all --boot --count --heading --users", loose=False),
+    "who": _reads("-abdHlmpqrstTuw --all --boot --count --heading --users", loose=False),
     "w": _words("-hsfioupV --no-header --short", loose=False),
     "users": _shows(),
     "last": _words(
-        "-adFiwxRg -nstp= -# --fulltimes --limit= --since= --until= --present= --hostlast --ip", loose=False
+        "-adFiwxRg -nstp= -f: -# --fulltimes --limit= --since= --until= --present= --hostlast --ip", loose=False
     ),
     "lastlog": _shows("-bu= --before= --user= --time= -t="),
     "tty": _shows("-s"),
@@ -210,7 +213,7 @@ _SYSTEM: dict[str, Program] = {
     "vmstat": _words("-aDdfmnstwyV -pS= -#", loose=False),
     "iostat": _words("-cdhkmNstVxyz -gjp= --human", loose=False),
     "mpstat": _words("-AuVnTH -IPN=", loose=False),
-    "lscpu": _shows("-abBcpeJsxyC --all --extended? --parse? --json --online --offline"),
+    "lscpu": _shows("-abBcpeJxyC --all --extended? --parse? --json --online --offline"),
     "lsblk": _names(
         "-abdDfiJlmnOpPrsStVxz -eIoMTwx= --all --bytes --fs --json --list --nodeps --output= --output-all "
         "--paths --pairs --noheadings --topology --perms --scsi",
@@ -248,7 +251,6 @@ _SYSTEM: dict[str, Program] = {
     "ifconfig": Program("-asv", "text", most=1),
     "route": Program("-neFCv -46 --numeric", "none"),
     "arp": Program("-aevn --numeric", "none"),
-    "nvidia-smi": Program("-Lq --list-gpus --query --query-gpu= --format= --query-compute-apps=", "none"),
     "sensors": Program("-fuAj", "none"),
     "ulimit": Program("-aHSbcdefiklmnpqrstuvxPRT", "none"),
     "umask": Program("-Sp", "none"),
@@ -265,10 +267,6 @@ _SYSTEM: dict[str, Program] = {
     ),
     "getenforce": Program(),
     "sestatus": Program("-vb"),
-    "nginx": Program("-vV", "none"),
-    "httpd": Program("-vVl", "none"),
-    "apachectl": Program("-vVl", "none"),
-    "sshd": Program("-V", "none"),
 }
 
-PROGRAMS: Mapping[str, Program] = {**_FILES, **_SYSTEM, **TOOLS}
+PROGRAMS: Mapping[str, Program] = {**_FILES, **_SYSTEM, **TOOLS, **HOST_PROGRAMS}

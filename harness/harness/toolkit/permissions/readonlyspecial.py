@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from .readonlysed import script_only_prints
 from .shelloptions import grammar, parse_options
 from .shelltypes import Word
+from .special_programs import MORE_SPECIAL
 
 __all__ = ["SPECIAL"]
 
@@ -345,4 +346,6 @@ SPECIAL: Mapping[str, Special] = {
     "tar": _tar,
     "ip": _ip,
     "stty": _stty,
+    "expr": _anything,
+    **MORE_SPECIAL,
 }

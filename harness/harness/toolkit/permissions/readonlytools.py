@@ -89,7 +89,14 @@ _GIT: Mapping[str, Program] = {
     "show-ref": _p("-dsq --head --heads --tags --branches --dereference --hash? --abbrev? --verify --quiet"),
     "for-each-ref": _p("--count= --sort= --format= --contains= --merged= --no-merged= --points-at="),
     "count-objects": _p("-vH --verbose --human-readable", "none"),
-    "reflog": Program("", "none", commands={"show": _p(_LOG)}, alone=True),
+    "reflog": Program(
+        "-# -n= --all --oneline --date= --no-abbrev --no-decorate --decorate?",
+        "none",
+        commands={"show": _p(_LOG)},
+        alone=True,
+    ),
+    "cherry": _p("-v --abbrev?"),
+    "check-ignore": _p("-vqn --verbose --quiet --non-matching --no-index", "names"),
     "grep": _p(
         "-EFGIPLacehilnopqvwWz -ABCe= --cached --untracked --no-index --line-number --count --ignore-case "
         "--word-regexp --files-with-matches --files-without-match --max-depth= --extended-regexp "
@@ -101,6 +108,8 @@ _GIT: Mapping[str, Program] = {
     "worktree": Program(commands={"list": _p("-vz --porcelain --verbose", "none")}),
     "submodule": Program(commands={"status": _p("--recursive --cached", "names")}),
     "version": _p("--build-options", "none"),
+    "bisect": Program(commands={"log": _p("", "none")}),
+    "var": Program("-l", "text", most=1),
 }
 
 _UNITS = (
@@ -140,7 +149,7 @@ _LIST = {
     "inspect": _p("-v -f= --format= --verbose"),
 }
 _COMPOSE = Program(
-    "-p= -f: --file: --project-name= --project-directory=",
+    "-p= -f: --file: --project-name= --project-directory:",
     commands={
         "ps": _p("-aq --all --quiet --services --status= --filter= --format="),
         "logs": _p("-ft -n= --follow --timestamps --tail= --since= --until= --no-color --no-log-prefix"),
@@ -148,6 +157,7 @@ _COMPOSE = Program(
         "top": _p(""),
         "images": _p("-q --quiet --format="),
         "version": _p("--short --format=", "none"),
+        "config": _p("-q --services --images --volumes --profiles --quiet --hash="),
     },
 )
 _ENGINE = Program(
@@ -158,6 +168,11 @@ _ENGINE = Program(
         "container": Program(commands={**_CONTAINER, **_LIST}),
         "system": Program(commands={"df": _p("-v --verbose --format=", "none"), "info": _CONTAINER["info"]}),
         "compose": _COMPOSE,
+        "buildx": Program(commands={"ls": _p(""), "version": _p(""), "du": _p("--verbose --filter=")}),
+        "stack": Program(
+            commands={"ls": _LIST["ls"], "ps": _p("-q --no-trunc --filter= --format="), "services": _p("-q")}
+        ),
+        "pod": Program(commands={"ps": _CONTAINER["ps"], "ls": _CONTAINER["ps"], "top": _p("", most=1)}),
     },
     alone=True,
 )
@@ -196,10 +211,8 @@ _KUBECTL: Mapping[str, Program] = {
     ),
 }
 
-_QUERY_APT = {
-    name: _p("-aqn --installed --upgradable --all-versions --full --names-only")
-    for name in ("list", "show", "search", "policy", "depends", "rdepends")
-}
+_LISTING_APT = ("list", "show", "search", "policy", "depends", "rdepends", "madison", "pkgnames", "stats")
+_QUERY_APT = {name: _p("-aqn --installed --upgradable --all-versions --full --names-only") for name in _LISTING_APT}
 
 TOOLS: Mapping[str, Program] = {
     "git": Program(
@@ -207,9 +220,9 @@ TOOLS: Mapping[str, Program] = {
         commands=_GIT,
         alone=True,
     ),
-    "systemctl": Program(_UNITS, commands=_SYSTEMCTL, alone=True),
+    "systemctl": Program(f"{_UNITS} --version", commands=_SYSTEMCTL, alone=True),
     "journalctl": _p(
-        "-abefklmNqrx -n? -uogpSUcFt= --unit= --user-unit= --lines? --output= --grep= --priority= --since= "
+        "-# -abefklmNqrx -n? -uogpSUcFt= --unit= --user-unit= --lines? --output= --grep= --priority= --since= "
         "--until= --boot? --dmesg --catalog --follow --reverse --no-pager --quiet --utc --all "
         "--merge --system "
         "--user --identifier= --case-sensitive? --list-boots --disk-usage --no-hostname --no-full --full "
@@ -261,14 +274,18 @@ TOOLS: Mapping[str, Program] = {
             "status": _p("-no= --namespace= --output= --revision="),
             "history": _p("-no= --namespace= --output= --max="),
             "version": _p("--short --client", "none"),
+            "repo": Program(commands={"list": _p("-o= --output=", "none")}),
         },
     ),
-    "dpkg": _p("-lLsSpC --list --listfiles --status --search --print-avail --audit --version --print-architecture"),
+    "dpkg": _p(
+        "-lLsSpC --get-selections --list --listfiles --status --search --print-avail --audit --version "
+        "--print-architecture"
+    ),
     "dpkg-query": _p("-lLsSWp -f= --list --listfiles --status --search --show --showformat="),
     "apt": Program("--installed --version", commands=_QUERY_APT),
     "apt-cache": Program(commands=_QUERY_APT),
     "rpm": _p(
-        "-qailcdR --query --all --info --list --configfiles --docfiles --requires --provides --changelog --last "
+        "-VqailcdR --query --all --info --list --configfiles --docfiles --requires --provides --changelog --last "
         "--whatprovides --whatrequires --scripts --file -f --queryformat= --qf= --version"
     ),
     "pip": Program(
@@ -277,6 +294,7 @@ TOOLS: Mapping[str, Program] = {
             "list": _p("-l --format= --user --local"),
             "show": _p("-f --files"),
             "freeze": _p("-l --all --local"),
+            "check": _p("", "none"),
         },
         alone=True,
     ),
@@ -286,6 +304,7 @@ TOOLS: Mapping[str, Program] = {
             "list": _p("-l --format= --user --local"),
             "show": _p("-f --files"),
             "freeze": _p("-l --all --local"),
+            "check": _p("", "none"),
         },
         alone=True,
     ),
@@ -305,6 +324,11 @@ TOOLS: Mapping[str, Program] = {
                 "-checkend= -purpose -email -modulus -hash -ext= -nameopt= -inform=",
                 one_dash=True,
             ),
+            "ciphers": Program("-v -V -s -tls1_2 -tls1_3", "text", one_dash=True),
+            "dgst": Program("-md5 -sha1 -sha224 -sha256 -sha384 -sha512 -r -hex -c", "paths", one_dash=True),
+            "list": Program("-digest-algorithms -cipher-algorithms -commands -providers -disabled", one_dash=True),
+            "verify": Program("-CAfile: -CApath= -untrusted: -verbose -show_chain -purpose=", "paths", one_dash=True),
+            "req": Program("-in: -noout -text -subject -pubkey -verify -inform= -nameopt=", one_dash=True),
             "crl": Program("-in: -noout -text -lastupdate -nextupdate -issuer -inform=", one_dash=True),
         }
     ),

@@ -50,6 +50,8 @@ class PermissionSettings:
     """Tools (patterns) beside which nothing runs; empty is no such limit."""
     secrets: tuple[str, ...] = SECRETS
     blocked: tuple[str, ...] = BLOCKED
+    network_lookups: bool = False
+    """Commands that look something up on other hosts (``dig``, ``ping -c``, ``curl -I``) run as those that read."""
     timeout: float = 60.0
     """How long a question waits for its answer; then it is denied."""
     aiexclude_seconds: float = 5.0
@@ -77,6 +79,7 @@ class _Table(BaseModel):
     only: list[str] = Field(default_factory=list)
     secrets: list[str] = Field(default_factory=list)
     blocked: list[str] = Field(default_factory=list)
+    network_lookups: bool | None = None
     timeout: float | None = Field(None, gt=0, le=86400)
     aiexclude_seconds: float | None = Field(None, ge=0, le=3600)
 
@@ -113,6 +116,7 @@ def _with(settings: PermissionSettings, table: _Table, source: SettingsTable) ->
         only=_narrowed(settings.only, tuple(table.only), trusted=source.trusted),
         secrets=(*settings.secrets, *table.secrets),
         blocked=(*settings.blocked, *table.blocked),
+        network_lookups=settings.network_lookups if table.network_lookups is None else table.network_lookups,
         timeout=table.timeout or settings.timeout,
         aiexclude_seconds=_given(table.aiexclude_seconds, settings.aiexclude_seconds),
     )
@@ -150,6 +154,7 @@ def _refuse_loosening(settings: PermissionSettings, table: _Table, origin: str) 
         *(["allow"] if table.allow else []),
         *(["mode"] if table.mode and STRICTNESS[table.mode] < STRICTNESS[settings.mode] else []),
         *(["secrets"] if any(pattern.startswith("!") for pattern in table.secrets) else []),
+        *(["network_lookups"] if table.network_lookups and not settings.network_lookups else []),
         *(["timeout"] if table.timeout and table.timeout > settings.timeout else []),
         *(["aiexclude_seconds"] if _given(table.aiexclude_seconds, 0) > settings.aiexclude_seconds else []),
     ]

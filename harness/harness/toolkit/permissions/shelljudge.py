@@ -7,13 +7,17 @@ what every shell takes in the same way: both must find the same words. Nothing i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
 from ..secrets_names import is_secret_name
-from .readonly import examine, readable_path
+from .loop_values import unrolled
+from .names_only import takes_rights_away
+from .network_lookups import lookup_reason
+from .readonly import Finding, examine, readable_path
 from .readonlychecks import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
 from .shellpaths import (
@@ -30,6 +34,7 @@ from .shelltree import ShellParserMissing, scan
 from .shelltypes import Found, Redirect, Scan, Word
 from .shellvariables import harmless_assignment
 from .shellwrap import Inner, program_name, unwrap
+from .shown_values import keeps_lines, shows_values
 
 __all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 
@@ -37,6 +42,7 @@ MAX_LENGTH = 16 << 10
 """Characters; a longer command is not judged."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _NOTHING = "there is no command in it"
+LOOKS_ELSEWHERE = "it asks another host, and permissions.network_lookups is off"
 _DEPTH = 6
 """Wrappers and shell texts inside one another."""
 _MOST = 400
@@ -64,6 +70,12 @@ class SimpleCommand:
     paths: tuple[str, ...] = ()
     privileged: bool = False
     writes: tuple[str, ...] = ()
+    words: tuple[Word, ...] = ()
+    """The words of ``argv`` with what is known of each."""
+    targets: tuple[Word, ...] = ()
+    """The files that its own redirections open."""
+    named: tuple[str, ...] = ()
+    """Those of its ``paths`` of which it shows and changes no content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,7 @@ class CommandJudgement:
 
     ``doubt`` is why another shell, or a person, may read it otherwise than bash does; empty when none would.
     ``read_only``: every part of it only reads, in whichever shell. ``reason`` says why it is not; empty when it is.
+    ``values`` are what variables become that are set in the text.
     """
 
     parsed: bool
@@ -79,11 +92,15 @@ class CommandJudgement:
     commands: tuple[SimpleCommand, ...]
     reason: str
     doubt: str = ""
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1024)
-def judge_command(text: str) -> CommandJudgement:
+def judge_command(text: str, *, lookups: bool = False) -> CommandJudgement:
     """Judge a command. Never raises; pure, so that answers are remembered.
+
+    Args:
+        lookups: commands that look something up on other hosts count as reading.
 
     Without the parser (``harness-ops[policy]``) nothing is parsed, and everything asks.
     """
@@ -91,7 +108,7 @@ def judge_command(text: str) -> CommandJudgement:
     if refused:
         return CommandJudgement(False, False, (), refused)
     try:
-        return _judge(text)
+        return _judge(text, lookups)
     except ShellParserMissing as missing:
         return CommandJudgement(False, False, (), str(missing))
     except RecursionError:
@@ -110,19 +127,19 @@ def _refused_text(text: str) -> str:
     return "" if text.strip(" \t\n") else _NOTHING
 
 
-def _judge(text: str) -> CommandJudgement:
-    court = _Court()
+def _judge(text: str, lookups: bool) -> CommandJudgement:
+    court = _Court(lookups)
     court.script(text, _Place(), 0)
     doubt = court.doubts[0] if court.doubts else ""
     strange = strange_letter(text)
     if strange:
         doubt = f"it contains a character that is easily taken for another: {strange}"
-    unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text)
+    unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text) or _values_without_names(court)
     commands = tuple(_settled(item, court, unsure) for item in court.commands)
     reason = next(iter(court.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
-    return CommandJudgement(not court.unknown, not reason, commands, reason, doubt)
+    return CommandJudgement(not court.unknown, not reason, commands, reason, doubt, court.values)
 
 
 def _secret_variable(text: str) -> str:
@@ -131,18 +148,25 @@ def _secret_variable(text: str) -> str:
     return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
 
+def _values_without_names(court: _Court) -> str:
+    if not any(shows_values(command.argv) for command in court.commands):
+        return ""
+    cutting = next((command for command in court.commands if not keeps_lines(command.argv)), None)
+    what = cutting.argv[0] if cutting is not None else ""
+    return f"it shows the environment, and {what} may show a value without its name" if what else ""
+
+
 def _settled(command: SimpleCommand, court: _Court, unsure: str) -> SimpleCommand:
     """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
     reason = command.reason or unsure
     directories = court.directories
     if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
         reason = reason or "after a cd that is only known at run time, a relative path may be any file"
-    return replace(
-        command,
-        read_only=not reason,
-        reason=reason,
-        paths=directories.of(braced(substituted(command.paths, court.values))),
-    )
+    content = [path for path in command.paths if path not in command.named]
+    content_paths = directories.of(braced(substituted(content, court.values)))
+    paths = directories.of(braced(substituted(command.paths, court.values)))
+    named = tuple(path for path in paths if path not in content_paths)
+    return replace(command, read_only=not reason, reason=reason, paths=paths, named=named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +180,8 @@ class _Place:
 class _Court:
     """Collects the judgement of one text and of all the texts inside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, lookups: bool) -> None:
+        self._lookups = lookups
         self.commands: list[SimpleCommand] = []
         self.unknown: list[str] = []
         self.doubts: list[str] = []
@@ -174,8 +199,17 @@ class _Court:
         self.unknown += found.unknown
         self.doubts += found.doubts
         self._compare(text, found)
-        for item in found.found:
+        for item in self._each(found.found):
             self._found(item, place, depth)
+
+    def _each(self, found: Sequence[Found]) -> Sequence[Found]:
+        """The commands, in loops once for each value, as long as these are not too many."""
+        room = _MOST // 2 - len(self.commands)
+        if len(found) > room:
+            return found
+        changed = _set_otherwise(found)
+        each = [one for item in found for one in unrolled(item, changed=changed)]
+        return each if len(each) <= room else found
 
     def _compare(self, text: str, found: Scan) -> None:
         reading = read_plainly(text)
@@ -194,8 +228,12 @@ class _Court:
             given = (*(word for _, word in found.assigned), *found.values)
             paths = (*(word.text for word in _files(found.redirects)), *paths_in(given))
             reason = why or place.privileged
-            writes = _written(found.redirects)
-            self._add(SimpleCommand((), found.text, not reason, reason, paths, writes=writes), place)
+            writes, targets = _written(found.redirects), tuple(_files(found.redirects))
+            named = paths_in(found.values)  # a loop shows nothing of them, but what is in it may
+            self._add(
+                SimpleCommand((), found.text, not reason, reason, paths, writes=writes, targets=targets, named=named),
+                place,
+            )
             return
         self._run(found.words, found, why, place, depth)
 
@@ -212,15 +250,17 @@ class _Court:
         name = program_name(words[0])
         inner = unwrap(words, found.input)
         reason, paths = why, named_paths(words)
+        named = paths if takes_rights_away(name, words[1:]) else _judged_inside(inner, words)
         if not words[0].known:
             self.unknown.append(f"the program {words[0].raw} is only known at run time")
             reason = reason or self.unknown[-1]
         elif not name:
             reason = reason or f"{words[0].text} is a path outside the system's directories"
         elif inner is None or name == "find":
-            finding = examine(name, words[1:])
+            finding = self._examine(name, words[1:], found)
             reason = reason or finding.reason
-            paths = finding.paths if finding.read_only else paths
+            if finding.read_only:
+                paths, named = finding.paths, () if finding.shows_content else finding.paths
         reason = reason or (inner.reason if inner is not None else "") or place.privileged
         self.directories.enter(name, words)
         away = bool(place.privileged) or (inner is not None and inner.privileged)
@@ -228,10 +268,21 @@ class _Court:
         files += (*paths_in_values(word for _, word in found.assigned), *paths_in_input(words, found.input.text))
         argv = tuple(word.text for word in words)
         shown = found.text if words is found.words else " ".join(argv)
-        writes = _written(found.redirects)
-        self._add(SimpleCommand(argv, shown, not reason, reason, (*paths, *files), away, writes), place)
+        writes, targets = _written(found.redirects), tuple(_files(found.redirects))
+        named = tuple(path for path in named if path not in files)
+        every = (*paths, *files)
+        self._add(
+            SimpleCommand(argv, shown, not reason, reason, every, away, writes, tuple(words), targets, named), place
+        )
         if inner is not None:
             self._inside(inner, words[0].text, found, place, depth)
+
+    def _examine(self, name: str, words: Sequence[Word], found: Found) -> Finding:
+        finding = examine(name, words)
+        lookup = lookup_reason(name, words, found) if finding.reason else None
+        if lookup is None:
+            return finding
+        return Finding(lookup if self._lookups or lookup else LOOKS_ELSEWHERE)
 
     def _inside(self, inner: Inner, wrapper: str, found: Found, place: _Place, depth: int) -> None:
         if inner.unknown:
@@ -260,6 +311,23 @@ class _Court:
         if place.privileged and not command.privileged:
             command = replace(command, privileged=True)
         self.commands.append(command)
+
+
+def _judged_inside(inner: Inner | None, words: Sequence[Word]) -> tuple[str, ...]:
+    """What a wrapper's words name only for what it runs."""
+    if inner is None or inner.unknown:
+        return ()
+    passed = [*(word for argv in inner.argvs for word in argv[1:]), *inner.scripts]
+    inside = {id(word) for word in passed}
+    own = paths_in(word for word in words[1:] if id(word) not in inside)
+    return tuple(path for path in paths_in(passed) if path not in own)
+
+
+def _set_otherwise(found: Sequence[Found]) -> list[str]:
+    """The names that something else than one loop may set: a second assignment, or a word such as that of ``read``."""
+    assigned = [name.removesuffix("+") for item in found for name, _ in item.assigned]
+    words = {word.text for item in found for word in item.words[1:]}
+    return [name for name, count in Counter(assigned).items() if count > 1 or name in words]
 
 
 _Read = TypeVar("_Read")

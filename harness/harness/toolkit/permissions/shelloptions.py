@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from .shelltypes import Word
@@ -64,10 +64,13 @@ def grammar(spec: str, *, one_dash: bool = False, own: bool = False) -> Grammar:
     return Grammar(known, numbers=known.pop("-#", None) is not None, one_dash=one_dash, own=own)
 
 
-def parse_options(words: Sequence[Word], options: Grammar, *, permute: bool = True, loose: bool = False) -> Options:
+def parse_options(
+    words: Sequence[Word], options: Grammar, *, permute: bool = True, loose: bool = False, patterns: bool = False
+) -> Options:
     """Tell options from operands.
 
     Args:
+        patterns: wildcards count as operands: that no name which matches them begins with ``-`` is found out elsewhere.
         permute: options may stand behind operands, as GNU programs take them; else the first operand ends them.
         loose: none of the program's options does harm: words that are only known at run time count as operands, and
             the value of an option may look like one.
@@ -80,7 +83,7 @@ def parse_options(words: Sequence[Word], options: Grammar, *, permute: bool = Tr
             taken.operands += rest
             break
         if not word.known and not word.operand:
-            if not loose:
+            if not loose and not (patterns and word.pattern and not word.lead):
                 taken.reason = f"what {word.raw} becomes is only known at run time"
             taken.operands.append(word)
         elif word.operand or word.text in ("", "-"):
@@ -125,10 +128,17 @@ def _take(name: str, value: Word | None, rest: list[Word], options: Grammar, tak
         taken.reason = f"its option {name} is not on the list"
         return
     if kind in ("=", ":") and value is None:
-        if not rest or rest[0].spread or (rest[0].known and not loose and _LIKE_OPTION.match(rest[0].text)):
+        is_last = len(rest) == 1 and rest[0].plain  # when it becomes nothing, the value is missing, and that is all
+        if (
+            not rest
+            or (rest[0].spread and not is_last)
+            or (rest[0].known and not loose and _LIKE_OPTION.match(rest[0].text))
+        ):
             taken.reason = f"the value of its option {name} is missing, an option, or only known at run time"
             return
         value = rest.pop(0)
     taken.given.append((name, value))
     if kind == ":" and value is not None:
         taken.paths.append(value)
+        if value.text.startswith("="):  # some programs leave the = of -f=FILE out
+            taken.paths.append(replace(value, text=value.text[1:]))

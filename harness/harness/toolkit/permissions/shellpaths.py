@@ -11,6 +11,7 @@ from .shelltypes import Word
 
 __all__ = [
     "Directories",
+    "attached_directories",
     "braced",
     "homeward",
     "named_paths",
@@ -35,8 +36,14 @@ _RUNS_CODE = re.compile(
 )
 """Programs whose words, and what they read, may be programs that name files."""
 _ROOTED = re.compile(r"(?<![\w.~/-])(?:~|\$HOME|\$\{HOME\})?/[\w.@%+~-][\w.@%+~/-]*")
+_UNPACKS = re.compile(
+    r"gunzip|gzip|pigz|unpigz|bunzip2|bzip2|pbzip2|unxz|xz|unlzma|lzma|unzstd|zstd|lz4|unlz4|lzip|uncompress"
+)
+_PACKED = frozenset({"gz", "z", "Z", "bz2", "bz", "xz", "lzma", "zst", "lz4", "lz", "tgz", "tbz2", "txz"})
 _PLACES = frozenset({"-C", "--chdir", "--directory", "--git-dir", "--work-tree"})
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
+_INTO = {**dict.fromkeys(("cp", "mv", "ln", "install", "gcp", "gmv", "gln", "ginstall"), "t"), "wget": "P"}
+"""The option of a program whose value is the directory that gets new entries."""
 
 
 def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
@@ -46,7 +53,27 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
     """
     name = posixpath.basename(words[0].text) if words else ""
     code = [Word.of(path) for word in words[1:] for path in _in_code(word.text)] if _RUNS_CODE.fullmatch(name) else []
-    return paths_in((*words[1:], *code))
+    texts = [word.text for word in words[1:]]
+    derived = (*attached_directories(name, texts), *_unpacked_names(name, texts))
+    return paths_in((*words[1:], *code, *map(Word.of, derived)))
+
+
+def _unpacked_names(name: str, texts: Sequence[str]) -> Iterable[str]:
+    """The files that a program writes when it unpacks one: ``unxz FILE.xz`` writes FILE."""
+    if _UNPACKS.fullmatch(name):
+        for text in texts:
+            path, dot, suffix = text.rpartition(".")
+            if dot and suffix in _PACKED:
+                yield f"{path}.tar" if suffix.startswith("t") else path
+
+
+def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
+    """The directories that stand in one word with their option: ``cp -tDIRECTORY``. Pure."""
+    letter = _INTO.get(posixpath.basename(name))
+    if letter is None:
+        return ()
+    found = (word.partition(letter) for word in words if re.match(r"-[A-Za-z]", word))
+    return tuple(directory for before, _, directory in found if directory and re.fullmatch("-[A-Za-z]*", before))
 
 
 def paths_in_input(words: Sequence[Word], text: str | None) -> tuple[str, ...]:
@@ -126,9 +153,22 @@ def _candidates(text: str) -> Iterable[str]:
             yield tail
         if tail and mark == ":" and head.startswith(("/", "~")):
             yield head  # docker run -v /etc:/e
+    if text.startswith("-"):
+        yield from _attached(text)
+
+
+def _attached(text: str) -> Iterable[str]:
+    """What may be the value of an option in the same word: ``-oFILE``, ``-rf.env``, ``-I/dir``."""
     starts = [at for at in (text.find("/"), text.find("~")) if at > 0]
-    if text.startswith("-") and starts:
+    if starts:
         yield text[min(starts) :]
+    if text.startswith("--") or len(text) < 3:
+        return
+    yield text[2:]
+    letters = re.match(r"-[A-Za-z]{2,6}", text)
+    for at in range(3, letters.end() + 1 if letters else 0):
+        if "." in text[at:] or "/" in text[at:]:
+            yield text[at:]
 
 
 def homeward(word: str) -> str:

@@ -25,6 +25,10 @@ _BARE = re.compile(
 _EQUAL = re.compile(r"=(?![ \t])")
 _SINGLE = re.compile(r"'(?:[^'\\\n]|\\(?!['\\\n]))*+'")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*+|\{[A-Za-z_][A-Za-z0-9_]*+\}|[0-9?$#@*](?![A-Za-z0-9_{(]))(?!\[)")
+_RANGE = re.compile(r"\{[0-9]{1,4}\.\.[0-9]{1,4}\}(?=[ \t\n;)]|\Z)")
+"""Where a shell does not expand it, it is a word like another."""
+_NUMBERS = re.compile(r"\$\(\((?:[0-9+*/% \t-]|\([0-9+*/% \t-]+\))+\)\)")
+"""Arithmetic on numbers alone: no variable is in it, which some shells would compute in its turn."""
 _QUOTED = re.compile(r"(?:[^\"\\$`!\n]|\\[^`!\n]|!(?=[ =])|\$(?=[\"|) ]))+")
 
 _OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!"})
@@ -174,6 +178,9 @@ class _Reader:
         start = at
         if _EQUAL.match(self.text, at):
             raise _Unlike(_SAYS["="])
+        if range_ := _RANGE.match(self.text, at):
+            self.dialect = True
+            return range_.end()
         if self.text[at : at + 1] in "{}" and self.text[at + 1 : at + 2] in ("", " ", "\t", "\n", ";", ")"):
             return at + 1
         if self.text.startswith("!", at) and self.text[at + 1 : at + 2] in (" ", "\t"):
@@ -207,6 +214,9 @@ class _Reader:
         return at + 1
 
     def _read_substitution(self, at: int, depth: int) -> int:
+        if numbers := _NUMBERS.match(self.text, at):
+            self.dialect = True
+            return numbers.end()
         if not self.text.startswith("$(", at) or self.text.startswith("$((", at):
             return at
         self.dialect = True

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...extras import install_extra
 from .shelltext import read_plainly
 from .shelltypes import Found, Input, Redirect, Scan, Word
 from .shellwords import hides_substitution, word_of
@@ -16,9 +18,8 @@ from .shellwords import hides_substitution, word_of
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["MISSING", "ShellParserMissing", "scan"]
+__all__ = ["ShellParserMissing", "scan"]
 
-MISSING = "the parser of shell commands is not installed (pip install 'harness-ops[policy]')"
 DEPTH = 60
 """Nodes above one another; commands that people write have a tenth of it."""
 _TERMINAL = Input()
@@ -52,7 +53,9 @@ def _parser() -> Parser:
             import tree_sitter
             import tree_sitter_bash
         except ImportError as error:
-            raise ShellParserMissing(MISSING) from error
+            raise ShellParserMissing(
+                f"the parser of shell commands is not installed ({install_extra('policy')})"
+            ) from error
         parser = _local.parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     return parser
 
@@ -79,6 +82,7 @@ class _Walk:
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.scan = Scan()
+        self._loops: tuple[tuple[str, tuple[Word, ...]], ...] = ()
         self._handlers: dict[str, Callable[[Node, Input, int], None]] = {
             "command": self._command,
             "redirected_statement": self._redirected,
@@ -179,7 +183,7 @@ class _Walk:
         self._record(found, node, raws)
 
     def _record(self, found: Found, node: Node, shape: list[str]) -> None:
-        self.scan.found.append(found)
+        self.scan.found.append(replace(found, loops=self._loops))
         if shape:
             self.scan.shapes.append((node.start_byte, tuple(shape)))
 
@@ -209,8 +213,10 @@ class _Walk:
         self._record(Found(self._text(node), assigned=pairs, input=given), node, [self._text(part) for part in parts])
 
     def _pipeline(self, node: Node, given: Input, depth: int) -> None:
-        for number, child in enumerate(node.named_children):
-            self.visit(child, _PIPE if number else given, depth + 1)
+        for child in node.named_children:
+            self.visit(child, given, depth + 1)
+            simple = child.type == "command" and bool(self.scan.found)
+            given = Input("pipe", source=self.scan.found[-1].words) if simple else _PIPE
 
     def _declaration(self, node: Node, given: Input, depth: int) -> None:
         self._inner(node, depth)
@@ -238,7 +244,9 @@ class _Walk:
         found = Found(f"for {label}", assigned=assigned, input=given, values=tuple(words))
         self._record(found, node, [self._text(node).split(None, 1)[0], label, *(word.raw for word in words)])
         if body is not None:
+            around, self._loops = self._loops, (*self._loops, (label, tuple(words)))
             self.visit(body, given, depth + 1)
+            self._loops = around
 
     def _arithmetic(self, node: Node, given: Input, depth: int) -> None:
         self.scan.doubts.append("arithmetic may run what is in a variable")

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .globs import has_wildcard
+from .shellpaths import attached_directories
 from .shelltreesdata import CHANGING, COPYING, FEEDING, LISTING, PLAIN, READING, REMOTE, SEARCHING
-from .shellwrap import SHELLS, is_wrapper
+from .shellwrap import FED_WORDS, SHELLS, is_wrapper
 
 __all__ = ["HERE", "Trees", "feeds", "listed", "trees_of"]
 
@@ -26,7 +27,7 @@ _READS = frozenset(
 _COMMANDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _NAMES = re.compile(r"--(?:files|null-files|files0)-from|-T$")
 """Options that take names from a file."""
-_UNKNOWN = re.compile(r"[$`]")
+_UNKNOWN = re.compile(r"[$`]|\{\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Trees:
     names: tuple[str, ...] = ()
     guessed: bool = False
     """The program is not known: what it does with them is not, either."""
+    paired: bool = False
+    """It takes what is below only where two of its operands are directories."""
 
 
 def trees_of(argv: Sequence[str], *, read_only: bool) -> Trees:
@@ -114,29 +117,43 @@ def _changing(given: _Given, read_only: bool) -> Trees:
 
 def _searching(given: _Given, read_only: bool) -> Trees:
     """``rg PATTERN``: without a path it is where one is."""
+    if given.name == "rg" and not {"--files", "--type-list"}.isdisjoint(given.words):
+        return Trees()  # names only
     return Trees(reads=given.operands if len(given.operands) > 1 else (*given.operands, HERE))
 
 
+def _comparing(given: _Given, read_only: bool) -> Trees:
+    """``diff A B``: of two directories all files in both, and with ``-r`` those below; what is absent may be one."""
+    alone = given.has("rN --recursive --new-file --unidirectional-new-file")
+    return Trees(reads=given.operands, paired=not alone)
+
+
 def _grep(given: _Given, read_only: bool) -> Trees:
-    recurses = given.has("rR --recursive --dereference-recursive") or "recurse" in " ".join(given.words)
+    actions = given.after("-d", "--directories")  # in its letters, and abbreviated: any beginning of "recurse"
+    recurses = given.has("rR --recursive --dereference-recursive") or any(map("recurse".startswith, actions))
     return _searching(given, read_only) if recurses else Trees()
 
 
 def _copying(given: _Given, read_only: bool) -> Trees:
-    """``cp -r A B DIRECTORY``: the copies are in there, under their names, or have its name."""
+    """``cp -r A B DIRECTORY``: the copies are in there, under their names, or have its name.
+
+    A program that takes files alone makes no more than the entries that they name, unless nobody knows their names.
+    """
+    targets = (*given.after("-t", "--target-directory"), *attached_directories(given.name, given.words))
+    operands = tuple(word for word in given.operands if word != FED_WORDS)
+    sources = tuple(word for word in operands if word not in targets) if targets else operands[:-1]
+    into = targets[0] if targets else operands[-1] if len(operands) > 1 or operands != given.operands else ""
+    unnamed = operands != given.operands or any(map(_UNKNOWN.search, sources))
     if not given.has(COPYING[given.name]):
-        return Trees()
-    targets = given.after("-t", "--target-directory")
-    sources = tuple(word for word in given.operands if word not in targets) if targets else given.operands[:-1]
-    into = targets[0] if targets else given.operands[-1] if len(given.operands) > 1 else ""
+        return Trees(changes=(into,)) if into and unnamed else Trees()
     sources = sources or given.operands
     reads = () if given.name in ("ln", "mv", "install") else sources
     changes = sources if given.name == "mv" else ()
     if given.name in REMOTE and ":" in into:
         return Trees(reads=reads, changes=changes)
     names = tuple(posixpath.basename(source.rstrip("/")) for source in sources)
-    merges = given.name == "rsync" and any(source.endswith("/") for source in sources)
-    unsure = any(has_wildcard(source) or _UNKNOWN.search(source) for source in sources)
+    merges = given.name == "rsync" and (given.has("--files-from") or any(one.endswith("/") for one in sources))
+    unsure = unnamed or any(has_wildcard(source) for source in sources)
     if given.has("T --no-target-directory --delete") or merges or unsure or {"", ".", ".."} & set(names):
         return Trees(reads=reads, changes=(*changes, *([into] if into else [])))
     return Trees(reads=reads, changes=changes, into=into, names=names)
@@ -164,6 +181,11 @@ def _unpacked(given: _Given, read_only: bool) -> Trees:
     return Trees(changes=given.after("-d", "-o", "-D", "--directory") or (HERE,))
 
 
+def _patching(given: _Given, read_only: bool) -> Trees:
+    """``patch`` changes the files that its input names, where it is or where ``-d`` leads."""
+    return Trees(changes=given.after("-d", "--directory") or (HERE,))
+
+
 def _roots(given: _Given) -> tuple[str, ...]:
     """Where ``find`` begins."""
     roots: list[str] = []
@@ -185,8 +207,11 @@ def _find(given: _Given, read_only: bool) -> Trees:
 
 
 def _git(given: _Given, read_only: bool) -> Trees:
-    if "grep" in given.operands[:2]:
-        return Trees(reads=(*given.after("-C"), HERE))
+    if "diff" in given.operands[:2]:
+        return Trees(reads=given.operands, paired=True)
+    if "grep" in given.operands[:2] and "--no-index" in given.words:
+        limits = given.words[given.words.index("--") + 1 :] if "--" in given.words else ()
+        return Trees(reads=limits or (*given.after("-C"), HERE))
     return Trees() if read_only else Trees(changes=tuple(word for word in given.operands if word), guessed=True)
 
 
@@ -195,9 +220,11 @@ _KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
     **dict.fromkeys(READING, _reading),
     **dict.fromkeys(CHANGING, _changing),
     **dict.fromkeys(COPYING, _copying),
+    "diff": _comparing,
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _grep),
     **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
     **dict.fromkeys(("unzip", "7z", "7za", "7zr", "cpio"), _unpacked),
+    "patch": _patching,
     "find": _find,
     "git": _git,
 }

@@ -8,7 +8,6 @@ SEARCHING = frozenset({"rg", "ag", "ack", "ugrep", "rgrep", "pt", "sift"})
 """What searches the directory where it is when it is given no other."""
 READING = {
     "zip": "r --recurse-paths",
-    "diff": "r --recursive",
     "pax": "w",
     **dict.fromkeys(("mksquashfs", "genisoimage", "mkisofs", "xorriso", "restic", "borg", "rclone", "duplicity"), ""),
 }

@@ -23,6 +23,8 @@ class Word:
     lead: str = ""
     spread: bool = False
     pattern: bool = False
+    plain: bool = False
+    """It becomes numbers, ids or names: none of them is an option or a pattern, but there may be none of them."""
 
     @classmethod
     def of(cls, text: str) -> Word:
@@ -38,7 +40,7 @@ class Word:
     def operand(self) -> bool:
         """It is certainly not an option, whatever it becomes."""
         first = self.text if self.known else self.lead
-        certain = self.known or not self.spread
+        certain = self.known or not self.spread or self.plain
         return certain and bool(first) and (first[0] != "-" or (self.known and first == "-"))
 
 
@@ -62,6 +64,8 @@ class Input:
     kind: Literal["terminal", "pipe", "file", "text"] = "terminal"
     text: str | None = None
     """For ``text``: what it is; None when it is only known at run time."""
+    source: tuple[Word, ...] = ()
+    """For ``pipe``: the words of the simple command before it; empty when it is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class Found:
     """Why it is not read-only, whatever its words say."""
     values: tuple[Word, ...] = ()
     """What a loop's variable becomes."""
+    loops: tuple[tuple[str, tuple[Word, ...]], ...] = ()
+    """The variables of the loops around it, each with its values."""
 
 
 @dataclass(slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from .plain_outputs import prints_plain_words
 from .shelltypes import Word
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\(\n|["\\$`])')
 _GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _BRACES = re.compile(r"(?<!\\)(?:\\\\)*(?:\{(?!\})|(?<!\{)\})")
+_RANGE = re.compile(r"\{[0-9]{1,4}\.\.[0-9]{1,4}\}")
 _SUBSTITUTION = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
 _BARE = frozenset({"word", "number", "variable_name", "extglob_pattern", "test_operator"})
 _LITERAL = frozenset({"raw_string", "ansi_c_string", "command_substitution", "process_substitution"})
@@ -59,9 +62,11 @@ def _gaps(node: Node) -> bool:
 
 
 def _join(raw: str, parts: list[Word]) -> Word:
-    lead = ""
+    lead, pieces = "", [part for part in parts if part.text or not part.known]
+    if len(pieces) == 1 and pieces[0].plain:
+        return replace(pieces[0], raw=raw)
     for part in parts:
-        lead += part.lead
+        lead += "" if part.plain else part.lead  # it may be empty
         if not part.known:
             break
     return Word(
@@ -84,11 +89,15 @@ def _part(node: Node, source: bytes) -> Word:
         return _ansi(raw)
     if node.type in ("string", "translated_string"):
         return _string(node, source)
+    if prints_plain_words(raw):
+        return Word(raw, raw, known=False, lead="0", spread=True, plain=True)
     return Word.unknown(raw)
 
 
 def _bare(raw: str) -> Word:
     text = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], raw)
+    if _RANGE.fullmatch(raw):  # some shells leave it as it is
+        return Word(raw, raw, known=False, lead="0", spread=True, plain=True)
     if _BRACES.search(raw):
         return Word(raw, text, known=False, spread=True)
     match = _GLOB.search(raw)
@@ -134,6 +143,8 @@ def _string(node: Node, source: bytes) -> Word:
 
 def _inside(raw: str) -> Word:
     """An expansion in double quotes; ``"$@"`` alone becomes several words."""
+    if prints_plain_words(raw):
+        return Word(raw, raw, known=False, lead="0", plain=True)
     return Word.unknown(raw, spread="@" in raw or "[" in raw)
 
 

@@ -6,12 +6,14 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .found_files import found_file, lists_null_separated
+from .plain_outputs import lists_plain_words
 from .shelloptions import Options, grammar, parse_options
 from .shelltypes import Input, Word
 from .shellvariables import harmless_assignment
 from .shellwrapdata import CONTAINER_OPTIONS, PRIVILEGED, WRAPPERS, Wrapper
 
-__all__ = ["SHELLS", "SYSTEM_DIRECTORIES", "Inner", "is_wrapper", "program_name", "unwrap"]
+__all__ = ["FED_WORDS", "SHELLS", "SYSTEM_DIRECTORIES", "Inner", "is_wrapper", "program_name", "unwrap"]
 
 SYSTEM_DIRECTORIES = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "ksh93"})
@@ -20,7 +22,30 @@ _SHELL_OPTIONS = (
     "--restricted --verbose --command="
 )
 _HARMLESS_SHELL = frozenset({"-c", "-e", "-u", "-x", "-f"})
-_UNKNOWN_TAIL = Word.unknown("what it reads")
+FED_WORDS = "what it reads"
+"""Stands among the words of a command for those that a wrapper adds from its input."""
+_SAYS_VERSION = frozenset(
+    [
+        *(
+            "bash",
+            "zsh",
+            "fish",
+            "xargs",
+            "nohup",
+            "timeout",
+            "nice",
+            "env",
+            "stdbuf",
+            "setsid",
+            "flock",
+            "watch",
+            "sudo",
+        ),
+        *("ionice", "taskset", "chrt", "strace", "ltrace", "script", "parallel", "unshare", "nsenter"),
+    ]
+)
+"""Programs that say what they are, and run nothing, when that is all that they are asked."""
+_UNKNOWN_TAIL = Word.unknown(FED_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +84,18 @@ def unwrap(words: Sequence[Word], given: Input) -> Inner | None:
         return None
     name = posixpath.basename(words[0].text)  # by any path: a rule against what it runs holds there, too
     rest = tuple(words[1:])
+    if name in _SAYS_VERSION and [word.text for word in rest] in (["--version"], ["--help"]):
+        return Inner()
     if name in SHELLS:
         return _shell(name, rest, given)
     if name in _SPECIAL:
         return _SPECIAL[name](rest, given)
     if name in WRAPPERS:
-        return _general(name, WRAPPERS[name], rest)
+        return _general(name, WRAPPERS[name], rest, given)
     return None
 
 
-def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...]) -> Inner:
+def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) -> Inner:
     options = parse_options(rest, grammar(wrapper.options), permute=wrapper.permute)
     if options.reason:
         return _lost(name, options.reason)
@@ -92,7 +119,7 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...]) -> Inner:
     if not inner:
         return replace(outcome, reason=reason or wrapper.alone)
     if wrapper.tail:
-        inner = (*(_replaced(word, options) for word in inner), _UNKNOWN_TAIL)
+        inner = (*(_replaced(word, options) for word in inner), _tail(options, given))
     return replace(outcome, argvs=(inner,))
 
 
@@ -132,6 +159,15 @@ def _joined(words: Sequence[Word]) -> Word:
     if all(word.known for word in words):
         return Word.of(text)
     return Word.unknown(text)
+
+
+def _tail(options: Options, given: Input) -> Word:
+    """What xargs adds: any words, or the paths that a ``find`` prints."""
+    if options.has("-0", "--null") and not options.has("-a", "--arg-file") and lists_null_separated(given.source):
+        return found_file(given.source)
+    if lists_plain_words(given.source) and not options.has("-a", "--arg-file", "-d", "--delimiter"):
+        return Word("what it reads", "what it reads", known=False, lead="0", spread=True, plain=True)
+    return _UNKNOWN_TAIL
 
 
 def _replaced(word: Word, options: Options) -> Word:
@@ -188,7 +224,8 @@ def _trap(rest: tuple[Word, ...], given: Input) -> Inner:
 def _alias(rest: tuple[Word, ...], given: Input) -> Inner:
     values = [word for word in rest if not (word.known and "=" not in word.text)]
     scripts = tuple(Word.of(word.text.partition("=")[2]) if word.known else word for word in values)
-    return Inner(scripts=scripts, reason="it changes what names mean" if scripts else "aliases are not judged")
+    unclear = "aliases are not judged" if rest else ""
+    return Inner(scripts=scripts, reason="it changes what names mean" if scripts else unclear)
 
 
 def _command(rest: tuple[Word, ...], given: Input) -> Inner:
@@ -210,10 +247,19 @@ def _parallel(rest: tuple[Word, ...], given: Input) -> Inner:
     if options.reason:
         return _lost("parallel", options.reason)
     reason = "it runs commands beside one another"
+    values = tuple(word for word in rest[marks[0] + 1 :] if not word.text.startswith(":::")) if marks else ()
     if options.operands:
-        return Inner(scripts=(_joined(options.operands),), reason=reason)
-    scripts = tuple(word for word in rest[marks[0] + 1 :] if not word.text.startswith(":::")) if marks else ()
-    return Inner(scripts=scripts, reason=reason) if scripts else _reads_lines("parallel", given)
+        text = _joined(options.operands)
+        scripts = tuple(_with_value(text, value.text if value.known else "$value") for value in values)
+        return Inner(scripts=scripts or (_with_value(text, "$value"),), reason=reason)
+    return Inner(scripts=values, reason=reason) if values else _reads_lines("parallel", given)
+
+
+def _with_value(text: Word, value: str) -> Word:
+    """A command of parallel with a value behind it, or in the place of ``{}``."""
+    if not text.known:
+        return text
+    return Word.of(text.text.replace("{}", value) if "{}" in text.text else f"{text.text} {value}")
 
 
 def _reads_lines(name: str, given: Input) -> Inner:
@@ -229,10 +275,10 @@ def _at(rest: tuple[Word, ...], given: Input) -> Inner:
     return replace(_reads_script("at", given), privileged=True, reason="it runs later")
 
 
-def _crontab(rest: tuple[Word, ...], given: Input) -> Inner:
+def _crontab(rest: tuple[Word, ...], given: Input) -> Inner | None:
     texts = [word.text for word in rest]
-    if texts == ["-l"]:
-        return Inner()
+    if "-l" in texts and "-" not in texts:
+        return None
     if any(text != "-" for text in texts):
         return Inner(reason="it changes or shows what runs later", privileged=True)
     if given.kind != "text" or given.text is None:
@@ -243,6 +289,8 @@ def _crontab(rest: tuple[Word, ...], given: Input) -> Inner:
 
 
 def _ssh(rest: tuple[Word, ...], given: Input) -> Inner:
+    if [word.text for word in rest] == ["-V"]:
+        return Inner()
     options = parse_options(rest, grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False)
     if options.reason or not options.operands:
         return _lost("ssh", options.reason or "the host is missing") if options.reason else Inner(reason="no host")
@@ -302,21 +350,22 @@ def _kubectl(rest: tuple[Word, ...], given: Input) -> Inner | None:
 
 def _find(rest: tuple[Word, ...], given: Input) -> Inner | None:
     argvs: list[tuple[Word, ...]] = []
+    file = found_file((Word.of("find"), *rest))
     at = 0
     while at < len(rest):
         if rest[at].known and rest[at].text in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = [n for n in range(at + 1, len(rest)) if rest[n].known and rest[n].text in (";", "+")]
             end = next((n for n in ends if rest[n].text == ";" or rest[n - 1].text == "{}"), len(rest))
-            argvs.append(tuple(_place(word) for word in rest[at + 1 : end]))
+            argvs.append(tuple(_place(word, file) for word in rest[at + 1 : end]))
             at = end
         at += 1
     return Inner(argvs=tuple(argv for argv in argvs if argv)) if argvs else None
 
 
-def _place(word: Word) -> Word:
+def _place(word: Word, file: Word) -> Word:
     """A word of find's command: ``{}`` is a path below what it searches, never an option."""
     if word.text == "{}":
-        return Word("{}", "{}", known=False, lead="./")
+        return file
     if "{}" in word.text:
         return Word.unknown(word.raw, spread=False)
     return word
@@ -326,7 +375,34 @@ def _runuser(rest: tuple[Word, ...], given: Input) -> Inner:
     """With ``-u`` as sudo, without it as su."""
     plain = parse_options(rest, grammar(WRAPPERS["runuser"].options), permute=False)
     wrapper = WRAPPERS["runuser"] if plain.has("-u", "--user") else WRAPPERS["su"]
-    return _general("runuser", wrapper, rest)
+    return _general("runuser", wrapper, rest, given)
+
+
+_SHARED = (
+    "-hv -oiF= --ssh= --container= --engine= --image= --memory= --cpus= --network= --mount= --target= --tmux? "
+    "--no-tmux --pane= --option= --identity= --ssh-config= --fresh-connection --config= --json --verbose --no-color "
+    "--trace= --batch --model= --plain --version --help"
+)
+_RUN = "--timeout= --on-timeout= --no-wait --cwd= --env= --user= --stdin --max-output="
+
+
+def _harness(rest: tuple[Word, ...], given: Input) -> Inner | None:
+    """``harness run``: one word is a text for a shell, several are a program and its arguments."""
+    shared = parse_options(rest, grammar(_SHARED), permute=False)
+    if shared.reason:
+        return _lost("harness", shared.reason)
+    words = shared.operands
+    if words and words[0].text != "run" and shared.has("--tmux"):
+        words = words[1:]  # the name of the session
+    if not words or words[0].text != "run":
+        return None
+    options = parse_options(words[1:], grammar(f"{_SHARED} {_RUN}"), permute=False)
+    if options.reason:
+        return _lost("harness run", options.reason)
+    inner, reason = tuple(options.operands), "it runs where that harness is told to"
+    if len(inner) == 1:
+        return Inner(scripts=inner, reason=reason, privileged=True)
+    return Inner(argvs=(inner,) if inner else (), reason=reason, privileged=True)
 
 
 def _busybox(rest: tuple[Word, ...], given: Input) -> Inner:
@@ -352,5 +428,6 @@ _SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
     "oc": _kubectl,
     "find": _find,
     "runuser": _runuser,
+    "harness": _harness,
     "busybox": _busybox,
 }

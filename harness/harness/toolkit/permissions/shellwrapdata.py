@@ -96,7 +96,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "--ignore-signal?",
         harmless="-iv --ignore-environment",
         assignments=True,
-        alone="it shows the environment, which may hold secrets",
+        alone="",
     ),
     "nice": Wrapper("-n= -# --adjustment=", harmless="-n= -# --adjustment="),
     "ionice": Wrapper("-cnpPu= -t --class= --classdata= --ignore", harmless="-cn= -t --class= --classdata= --ignore"),

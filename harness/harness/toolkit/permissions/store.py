@@ -20,6 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...errors import ConfigError
+from ...local_directories import make_directories
 from ...settings import user_config_path
 from .rules import Action, Match, Rule
 
@@ -141,7 +142,7 @@ class RuleFile:
 
     def _change(self, change: Callable[[Sequence[Rule]], list[Rule]]) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directories(self.path.parent)
             with _locked(self.path.with_suffix(".lock")):
                 stored = self._read()
                 if stored.failure:

@@ -44,6 +44,8 @@ class RealPath:
     real: str
     is_known: bool = True
     is_dir: bool = False
+    only_named: bool = False
+    """The call shows and changes nothing of what is in it."""
 
     @property
     def forms(self) -> tuple[str, ...]:

@@ -1,0 +1,79 @@
+"""A second look at the end of a job: its shell must have the terminal again, and there is one end."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+
+from ..posix.shell import HeldShell
+from ..posix.state import JobStore
+from .foreground import inspect
+from .job import PaneJob
+from .link import Link
+from .pane import Pane
+
+__all__ = ["EndCheck"]
+
+CLOCK_TICKS = 100
+"""In a second, in the files of Linux."""
+SLACK = 0.2
+"""Seconds by which a process may seem older than it is."""
+NAMES = {"ash": ("ash", "busybox", "sh"), "ksh": ("ksh", "mksh")}
+BEHIND = "another program had the terminal when its end was told"
+AGAIN = "its end was told twice"
+
+
+@dataclass(frozen=True, slots=True)
+class EndCheck:
+    """Makes the record of a job say unknown when its end proves false. ``shell`` runs where the pane's shell does."""
+
+    link: Link
+    shell: HeldShell
+    store: JobStore
+
+    def question(self, pane: Pane) -> tuple[str, ...]:
+        """Return the tmux command whose answer :meth:`check` takes; it goes with the command that frees the pane."""
+        return ("display-message", "-p", "-t", pane.pane_id, "#{pane_current_command}:#{pane_pid}:#{pane_tty}")
+
+    async def check(self, pane: Pane, job: PaneJob, answer: str) -> None:
+        """Compare the program in front with the shell; look closer only when it is another one.
+
+        Raises:
+            ConnectionLost: the link was lost meanwhile.
+        """
+        name, _, rest = answer.partition(":")
+        pid, _, tty = rest.partition(":")
+        shell = pane.shells[0]
+        if job.nonce != shell.nonce or not job.secret or not shell.pid or not pid.isdecimal() or self.link.setup.here:
+            return
+        if name.lstrip("-") in NAMES.get(shell.kind, (shell.kind,)) or pane.running or pane.job is not None:
+            return
+        front = await inspect(self.shell, tty, int(pid))
+        if front.group in (0, shell.pid) or not await self._is_older(front.group, job.ended_at):
+            return
+        await self.make_unknown(job, BEHIND)
+
+    async def _is_older(self, process: int, ended: float) -> bool:
+        """Whether a process began before the job ended: a prompt may start programs of its own."""
+        reply = await self.shell.call(f"hx_since {process}; hx_then=$hx_began; hx_since self; echo $hx_then $hx_began")
+        words = reply.text.split()
+        if len(words) != 2 or not all(word.isdecimal() for word in words):
+            return False
+        age = (int(words[1]) - int(words[0])) / CLOCK_TICKS
+        return age > time.monotonic() - ended + SLACK
+
+    async def check_again(self, pane: Pane) -> None:
+        """Look whether an end was told twice since the last look.
+
+        Raises:
+            ConnectionLost: the link was lost meanwhile.
+        """
+        while pane.ended_twice:
+            await self.make_unknown(pane.ended_twice.pop(), AGAIN)
+
+    async def make_unknown(self, job: PaneJob, why: str) -> None:
+        """Let the record of a job, and the next result, say that its end is not sure."""
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        await self.shell.call(f"umask 077\necho 128 unknown >{path}.new && mv -f {path}.new {path}")
+        self.store.tell(f"job {job.job_id} is unknown: {why}")

@@ -1,0 +1,50 @@
+"""The account that this process runs as; in a container it often has no entry in the list of users."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+from .errors import ConfigError
+
+__all__ = ["account_name", "expand_home", "home_directory", "login_shell"]
+
+
+def account_name() -> str:
+    """Return the login name, or the number of a user id that has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def home_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the home directory: ``$HOME``, else the one in the list of users.
+
+    Raises:
+        ConfigError: neither is there.
+    """
+    env = os.environ if environ is None else environ
+    try:
+        return Path(env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise ConfigError(
+            f"the home directory is not known: HOME is not set, and user id {os.getuid()} is not in the list of users",
+            hint="set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME",
+        ) from None
+
+
+def login_shell() -> str:
+    """Return the shell that the list of users names; empty where it names none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell
+    except KeyError:
+        return ""
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return the path with ``~`` and ``~USER`` replaced, or unchanged where that home directory is not known."""
+    return Path(os.path.expanduser(path))

@@ -1,0 +1,65 @@
+"""How to install an optional part (extra) of the harness that is running.
+
+The name ``harness-ops`` is in no package index, so ``pip install 'harness-ops[web]'`` finds nothing. What works is the
+source that this harness was installed from, which pip, pipx and uv record (PEP 610, ``direct_url.json``).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["DISTRIBUTION", "install_command", "install_extra"]
+
+DISTRIBUTION = "harness-ops"
+
+
+def install_extra(name: str) -> str:
+    """Return the command that installs an extra of harness, such as ``web``."""
+    return install_command(f"{DISTRIBUTION}[{name}]")
+
+
+def install_command(requirement: str) -> str:
+    """Return the command that installs a requirement beside harness.
+
+    Args:
+        requirement: What ``pip install`` takes; an extra of harness is written ``harness-ops[NAME]``.
+
+    Returns:
+        A line for a POSIX shell, with the source of this installation in place of harness's own name.
+    """
+    if not requirement.startswith(f"{DISTRIBUTION}["):
+        return f"pip install {shlex.quote(requirement)}"
+    return command_for(requirement, _recorded_source())
+
+
+def command_for(requirement: str, source: dict[str, Any]) -> str:
+    """Return the command for an extra of harness.
+
+    Args:
+        requirement: ``harness-ops[NAME]``.
+        source: The content of ``direct_url.json``; empty when nothing was recorded.
+    """
+    extras = requirement.removeprefix(DISTRIBUTION)
+    url = str(source.get("url", ""))
+    if not url:
+        return f"pip install '.{extras}' in a checkout of harness"
+    if "dir_info" in source:
+        editable = "-e " if source["dir_info"].get("editable") else ""
+        return f"pip install {editable}{shlex.quote(unquote(urlsplit(url).path) + extras)}"
+    version = source.get("vcs_info")
+    if version:
+        url = f"{version['vcs']}+{url}@{version.get('requested_revision') or version['commit_id']}"
+    return f"pip install {shlex.quote(f'{requirement} @ {url}')}"
+
+
+def _recorded_source() -> dict[str, Any]:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        found = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

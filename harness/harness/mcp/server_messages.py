@@ -1,0 +1,127 @@
+"""Messages of a client on standard input, and our answers: JSON-RPC 2.0 as text. Pure."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as types
+from pydantic import ValidationError
+
+from .client_lines import TooLong
+
+__all__ = [
+    "INVALID_REQUEST",
+    "MAX_MESSAGE",
+    "Refusal",
+    "Refused",
+    "batch_of",
+    "encode_batch",
+    "encode_message",
+    "parse_message",
+    "refusal",
+]
+
+MAX_MESSAGE = 16 << 20
+"""Bytes of one message from the client; a longer one is refused and the next one read."""
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+NO_ID = "the id of a request is a text or a whole number; nothing was run"
+log = logging.getLogger("harness.mcp")
+
+
+class Refused(types.JSONRPCError):
+    """The answer to what was not handed on. It ends no request, also where it has the id of one that runs.
+
+    The id is that of the message, as JSON-RPC has it: a number may have a fraction.
+    """
+
+    id: types.RequestId | float | None  # type: ignore[assignment]  # the protocol's own type has no fractions
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the sender of a line is told that holds no message."""
+
+    answer: Refused
+
+
+def refusal(code: int, message: str, sender: types.RequestId | float | None = None) -> Refusal:
+    """The refusal of a message, with its id where that is known."""
+    return Refusal(Refused(jsonrpc="2.0", id=sender, error=types.ErrorData(code=code, message=message)))
+
+
+def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
+    """A message, or what answers one that is none.
+
+    A reply to a question of ours that is none becomes an error that says so: nobody waits for it any longer.
+    """
+    if isinstance(line, TooLong):
+        return _too_long(line)
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError as error:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return refusal(PARSE_ERROR, "this is not JSON")
+        log.debug("not a message: %d mistakes", error.error_count() if isinstance(error, ValidationError) else 1)
+        return _none(found)
+    if isinstance(message, types.JSONRPCNotification) and b'"id"' in line and "id" in (found := json.loads(line)):
+        return refusal(INVALID_REQUEST, NO_ID, _sender(found["id"]))
+    return message
+
+
+def _too_long(line: TooLong) -> types.JSONRPCMessage | Refusal:
+    text = f"a message of {line.size} bytes is too long; {MAX_MESSAGE} are the most"
+    found = refusal(INVALID_REQUEST, text, line.request)
+    return found.answer if line.request is not None and line.is_reply else found
+
+
+def _sender(number: object) -> types.RequestId | float | None:
+    """The id with which a message can be answered; None when it has none, or one that JSON-RPC does not know."""
+    if isinstance(number, bool) or not isinstance(number, str | int | float):
+        return None
+    if isinstance(number, float) and not abs(number) < float("inf"):
+        return None
+    try:
+        json.dumps(number, ensure_ascii=False).encode()  # half a character cannot be sent back
+    except (UnicodeEncodeError, ValueError):
+        return None
+    return number
+
+
+def _none(found: object) -> types.JSONRPCMessage | Refusal:
+    """What becomes of JSON that is no message: who waits for an answer to it gets one."""
+    values = found if isinstance(found, dict) else {}
+    sender = _sender(values.get("id"))
+    if sender is not None and "method" not in values and ("result" in values or "error" in values):
+        return refusal(INVALID_REQUEST, "the reply is none that the protocol knows", sender).answer
+    return refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", sender if "method" in values else None)
+
+
+def batch_of(line: bytes | TooLong) -> list[bytes] | None:
+    """The messages of a batch, each as a line; None when the line is none."""
+    if isinstance(line, TooLong) or not line.lstrip().startswith(b"["):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return [json.dumps(one).encode() for one in found]
+
+
+def encode_message(message: types.JSONRPCMessage) -> bytes:
+    """One line."""
+    if isinstance(message, types.JSONRPCError) and message.id is None:
+        body = message.model_dump(by_alias=True, exclude_none=True) | {"id": None}  # JSON-RPC wants to see the null
+        return json.dumps(body).encode() + b"\n"
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
+def encode_batch(answers: Sequence[Any]) -> bytes:
+    """The answers to a batch, in one line."""
+    return b"[" + b",".join(encode_message(one).rstrip(b"\n") for one in answers) + b"]\n"

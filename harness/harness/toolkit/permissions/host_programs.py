@@ -1,0 +1,538 @@
+"""Programs that look at disks, the network, services and settings of a host, with what they may be given for that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from .readonlyprogram import Program
+from .shelloptions import Options
+
+__all__ = ["HOST_CHECKS", "HOST_PROGRAMS"]
+
+
+def _shows(options: str, operands: str = "none", *, most: int | None = None, one_dash: bool = False) -> Program:
+    kind = {"none": "none", "text": "text", "names": "names", "paths": "paths"}[operands]
+    return Program(options, kind, most=most, one_dash=one_dash)  # type: ignore[arg-type]  # one of the four
+
+
+_LVM = "-acmsvCPH -oOS= --columns --units= --options= --noheadings --separator= --all --short --maps --verbose"
+_CLOCK = "-np4 -c="
+
+HOST_PROGRAMS: Mapping[str, Program] = {
+    # disks
+    "blkid": _shows(
+        "-dikplV -oLUst= --output= --match-tag= --match-token= --label= --uuid= --probe --info --version", "text"
+    ),
+    "fdisk": _shows("-lxnV -ot= --list --list-details --output= --type= --noauto-pt --version", "text"),
+    "sfdisk": _shows(
+        "-dJlFVsTgqv --dump --json --list --list-free --verify --show-size --list-types --quiet --version", "text"
+    ),
+    "smartctl": _shows(
+        "-axHicAjV -dlnq= --all --xall --health --info --capabilities --attributes --json --scan --scan-open --version "
+        "--device= --log= --nocheck=",
+        "text",
+    ),
+    "hdparm": _shows("-iIgCV", "text"),
+    "mdadm": _shows(
+        "-DEQsvbtYV --detail --examine --query --scan --verbose --brief --test --export --detail-platform --version",
+        "text",
+    ),
+    "nvme": Program(
+        commands={
+            **dict.fromkeys(
+                ("list", "list-subsys", "smart-log", "error-log", "id-ctrl", "id-ns", "fw-log", "show-regs"),
+                _shows("-vHe -on= --output-format= --verbose --human-readable --log-entries=", "text"),
+            ),
+            "version": _shows(""),
+        }
+    ),
+    **dict.fromkeys(("pvdisplay", "vgdisplay", "lvdisplay"), _shows(_LVM, "text")),
+    "btrfs": Program(
+        commands={
+            "filesystem": Program(
+                commands=dict.fromkeys(
+                    ("show", "usage", "df", "du"), _shows("-dmbhHsTkgt --raw --si --mounted", "names")
+                )
+            ),
+            "subvolume": Program(commands=dict.fromkeys(("list", "show"), _shows("-acgopqrstu", "names"))),
+            "device": Program(commands={"stats": _shows("-cT", "names"), "usage": _shows("-bhH", "names")}),
+            "scrub": Program(commands={"status": _shows("-dR", "names")}),
+            "version": _shows(""),
+        }
+    ),
+    "tune2fs": _shows("-l", "text", most=1),
+    "dumpe2fs": _shows("-hbgxV", "text", most=1),
+    "showmount": _shows("-adev --all --directories --exports --no-headers"),
+    "nfsstat": _shows("-2cmnorsvl34 -Z? --client --server --nfs --rpc --mounts --list --verbose --all"),
+    "quota": _shows("-FgpqQsuvwi --human-readable --group --user --verbose --raw-grace --no-wrap", "text"),
+    "repquota": _shows("-acgGinpPsutv --all --user --group --human-readable --verbose", "text"),
+    "qemu-img": Program(commands={"info": _shows("-U -f= --force-share --output= --format=", "paths", most=1)}),
+    # processes and hardware
+    "pidstat": _shows("-dhHIlrRstuvVw -CGpTU= --human --dec=", "text"),
+    "sar": _shows("-AbBdFhHpqrRSuvVwWyzt -nPIjmeis= -f: --human --pretty --dec=", "text"),
+    "fuser": _shows("-4 -6 -acImuvV -n= --all --mount --user --verbose --ismountpoint --namespace= --version", "text"),
+    "numactl": _shows("-Hs --hardware --show"),
+    "lsmem": _shows("-aPbJnrV -oS= --all --bytes --json --noheadings --output= --raw --split= --summary? --version"),
+    "lslocks": _shows("-bJinoruV -op= --json --noheadings --notruncate --output= --pid= --raw --version"),
+    "lsipc": _shows("-bcJlmnNpqrstV -i= --bytes --json --shmems --queues --semaphores --limits --version"),
+    "dmidecode": _shows("-quV -tsH= --quiet --type= --string= --handle= --no-sysfs --version"),
+    "modinfo": _shows(
+        "-adlpn0V -Fk= --author --description --license --parameters --filename --field= --version", "text"
+    ),
+    "lshw": _shows(
+        "-short -class= -C= -json -xml -html -businfo -numeric -sanitize -quiet -notime -version ", one_dash=True
+    ),
+    "hwinfo": _shows(
+        "--short --cpu --disk --network --netcard --memory --bios --pci --usb --block --cdrom --gfxcard --sound"
+    ),
+    "lsscsi": _shows("-cdghiklLNpPstuvVw --classic --device --generic --size --transport --verbose --version"),
+    "nvidia-smi": _shows(
+        "-L -q -d= -i= --list-gpus --query --query-gpu= --format= --query-compute-apps=", one_dash=True
+    ),
+    "lastb": _shows("-adFiwxR -nstp= -# --fulltimes --limit= --since= --until= --present= --hostlast --ip", "text"),
+    "infocmp": _shows("-1CgIlLTUVWwx -s=", "text"),
+    "readelf": _shows(
+        "-aAcdehIlLnrsStuVWD --all --file-header --headers --sections --segments --symbols --notes --wide --dynamic",
+        "names",
+    ),
+    "nm": _shows(
+        "-ABaCDegnopPrSsuvV -t= --demangle? --dynamic --defined-only --undefined-only --size-sort --print-size", "names"
+    ),
+    "gzip": _shows("-lv --list --verbose --version -V", "names"),
+    "slabtop": _shows("-oV -ds= --once --delay= --sort= --version"),
+    "numastat": _shows("-cmnsvzV -p="),
+    "efibootmgr": _shows("-vV --verbose --version"),
+    "grubby": _shows("--info= --default-kernel --default-index --default-title --version"),
+    "mokutil": _shows("--sb-state --list-enrolled --list-new --version"),
+    "faillog": _shows("-a -ut= --all --user= --time="),
+    "udevadm": Program(
+        "--version",
+        commands={"info": _shows("-axr -qpn= --query= --attribute-walk --export --root --path= --name=", "text")},
+        alone=True,
+    ),
+    "busctl": Program(
+        "-q --no-pager --no-legend --user --system --list --version",
+        commands=dict.fromkeys(
+            ("list", "tree", "status"), _shows("--no-pager --no-legend --user --system --list", "text", most=1)
+        ),
+        alone=True,
+    ),
+    # words and numbers
+    "shuf": Program(
+        "-erz -ni= --echo --repeat --zero-terminated --head-count= --input-range= --version --help", "paths"
+    ),
+    "factor": _shows("-h --exponents --version --help", "text"),
+    "lsinitramfs": _shows("-l", "paths"),
+    "xmllint": _shows("--format --noout --html --recover --nonet --huge --xpath= --encode= --version", "paths"),
+    "bc": Program("-hilqsvw --mathlib --quiet --standard --warn --version --help", "paths"),
+    "numfmt": _shows(
+        "-z -d= --from= --to= --from-unit= --to-unit= --suffix= --padding= --round= --format= --field= --grouping "
+        "--invalid= --header? --delimiter= --zero-terminated --help --version",
+        "text",
+    ),
+    "locate": _shows(
+        "-AbceilLPpqrSHhVw0 -n= --all --basename --count --ignore-case --limit= --regexp= --statistics --existing",
+        "text",
+    ),
+    "plocate": _shows("-AbcelipqrNVw0 -n= --all --basename --count --ignore-case --limit= --existing", "text"),
+    "mlocate": _shows("-AbceilLPpqrSHhVw0 -n= --all --basename --count --ignore-case --limit= --existing", "text"),
+    # network
+    "ethtool": _shows(
+        "-S -i -k -c -g -a -l -T -n -u -x -m -P -d -e --driver --statistics --show-features --show-coalesce "
+        "--show-ring --show-pause --show-channels --show-time-stamping --show-permaddr --show-eee --show-fec "
+        "--version --json",
+        "text",
+        most=1,
+        one_dash=True,
+    ),
+    **dict.fromkeys(("iptables-save", "ip6tables-save"), _shows("-cV -t= --counters --table= --version")),
+    "ipset": Program("-q", commands={name: _shows("-tsn -o=", "text") for name in ("list", "save", "version")}),
+    "conntrack": _shows(
+        "-LSCnjV -pfdsqrotum= -g? --dump --stats --count --proto= --src= --dst= --sport= --dport= --state= --output= "
+        "--version",
+        "text",
+    ),
+    "ipvsadm": _shows(
+        "-Llnc --list --numeric --stats --rate --connection --timeout --daemon --exact --sort --persistent-conn"
+    ),
+    "firewall-cmd": _shows(
+        "-V --state --version --list-all --list-all-zones --list-ports --list-services --list-protocols "
+        "--list-interfaces --list-sources --list-rich-rules --list-icmp-blocks --get-active-zones --get-zones "
+        "--get-default-zone "
+        "--get-services --get-icmptypes --get-log-denied --get-zone-of-interface= --info-zone= --info-service= "
+        "--zone= --permanent "
+        "--query-masquerade --query-service= --query-port= --get-policies --list-all-policies --get-active-policies"
+    ),
+    "fail2ban-client": Program(
+        "-V --version",
+        commands={
+            "status": _shows("", "text", most=1),
+            "ping": _shows(""),
+            "version": _shows(""),
+            "banned": _shows("", "text"),
+        },
+        alone=False,
+    ),
+    "ntpq": _shows(_CLOCK + " --peers --numeric --command="),
+    # services and their settings
+    "systemd-analyze": Program(
+        "--no-pager --user --system",
+        commands={
+            **dict.fromkeys(
+                ("time", "blame", "unit-paths", "exit-status", "capability", "filesystems"),
+                _shows("--no-pager --user --system", "text"),
+            ),
+            **dict.fromkeys(
+                ("critical-chain", "security", "calendar", "timestamp", "timespan"),
+                _shows("--no-pager --user --system --fuzz= --iterations=", "text"),
+            ),
+            "verify": _shows("--no-pager --user --system --man= --recursive-errors=", "paths"),
+            "dot": _shows("--order --require", "text"),
+        },
+        alone=True,
+    ),
+    "systemd-cgls": _shows("-alku --all --full --no-pager --xattr= --cgroup-id= -l", "text"),
+    "systemd-cgtop": _shows(
+        "-b1prcitmkP -nd= --batch --raw --iterations= --delay= --depth= --order= --recursive=", "text"
+    ),
+    "systemd-detect-virt": _shows("-vcrq --vm --container --chroot --quiet --private-users --cvm"),
+    "atq": _shows("-V -q="),
+    "nginx": _shows("-vVtTqh"),
+    "haproxy": _shows("-cvq -f:"),
+    "visudo": _shows("-cqsV -f: --check --quiet --strict --file: --version"),
+    "named-checkconf": _shows("-hvzjlx", "paths", most=1),
+    "named-checkzone": Program("-dhjqv -cikmnrSTW=", "paths"),
+    "logrotate": _shows("-dv --debug --verbose --version", "paths"),
+    "postconf": _shows("-dnhHlmaAMPfx", "text"),
+    "doveconf": _shows("-nahdN", "text"),
+    "dovecot": _shows("-na --version"),
+    "unbound-checkconf": _shows("-hf", "paths", most=1),
+    "promtool": Program(
+        "--version",
+        commands={
+            "check": Program(
+                commands=dict.fromkeys(("config", "rules", "web-config"), _shows("--syntax-only --lint=", "paths"))
+            )
+        },
+    ),
+    "squid": _shows("-v -k= "),
+    "php": Program("-vm --version --modules --ini", "none"),
+    "php-fpm": _shows("-vmt --version --test"),
+    "ssh-keygen": _shows("-lvB -f: -E= -F="),
+    # packages
+    "apt-mark": Program(
+        commands=dict.fromkeys(("showhold", "showmanual", "showauto", "showinstall"), _shows("", "text"))
+    ),
+    **dict.fromkeys(
+        ("dnf", "yum"),
+        Program(
+            "-Cq --cacheonly --quiet --version",
+            commands={
+                "list": _shows("-Cq --installed --cacheonly --quiet", "text"),
+                "repolist": _shows("-v --all --enabled --disabled --cacheonly -C", "text"),
+                "history": Program(commands={"list": _shows("", "text"), "info": _shows("", "text")}, alone=True),
+            },
+            alone=True,
+        ),
+    ),
+    "pacman": _shows(
+        "-QVcdegiklmnopqstu --query --version --info --list --explicit --deps --foreign --native --owns --search",
+        "text",
+    ),
+    "apk": Program(
+        "--version -V",
+        commands={
+            "info": _shows("-aLdswrRPtievW", "text"),
+            "version": _shows("-l=", "none"),
+            "list": _shows("-Ii --installed", "text"),
+        },
+    ),
+    "update-alternatives": _shows("--display= --list= --query= --get-selections --version"),
+    # containers and virtual machines
+    "crictl": Program(
+        commands={
+            **dict.fromkeys(
+                ("ps", "pods", "images", "stats", "statsp"),
+                _shows("-aqlv -on= --all --quiet --output= --name= --namespace= --state= --label= --no-trunc", "text"),
+            ),
+            **dict.fromkeys(("version", "info"), _shows("-o= --output=")),
+            "logs": _shows("-ft --follow --tail= --since= --timestamps", "text"),
+        }
+    ),
+    "virsh": Program(
+        "-rq --readonly --quiet --version",
+        commands={
+            **dict.fromkeys(
+                (
+                    *(
+                        "list",
+                        "net-list",
+                        "pool-list",
+                        "vol-list",
+                        "nwfilter-list",
+                        "secret-list",
+                        "iface-list",
+                        "snapshot-list",
+                    ),
+                    *(
+                        "dominfo",
+                        "domstate",
+                        "domstats",
+                        "domblklist",
+                        "domblkinfo",
+                        "domblkstat",
+                        "domiflist",
+                        "domifstat",
+                    ),
+                    *("domuuid", "domid", "domname", "domjobinfo", "domdisplay", "net-info"),
+                    *(
+                        "net-dhcp-leases",
+                        "pool-info",
+                        "vol-info",
+                        "nodeinfo",
+                        "nodememstats",
+                        "nodecpustats",
+                        "capabilities",
+                    ),
+                    *(
+                        "version",
+                        "uri",
+                        "hostname",
+                        "sysinfo",
+                        "cpu-stats",
+                        "vcpuinfo",
+                        "vcpucount",
+                        "dumpxml",
+                        "net-dumpxml",
+                    ),
+                ),
+                _shows(
+                    "--all --inactive --name --table --uuid --title --details --state-running --persistent "
+                    "--transient --total "
+                    "--pool=",
+                    "text",
+                ),
+            )
+        },
+    ),
+    # databases
+    "mysqladmin": _shows("-icuS= -sv --user= --socket= --sleep= --count= -V --version", "text"),
+    "mariadb-admin": _shows("-icuS= -sv --user= --socket= --sleep= --count= -V --version", "text"),
+    "pg_isready": _shows("-qV -ptU= --quiet --port= --timeout= --username= --version"),
+    "pg_controldata": _shows("-V --version -D=", "text", most=1),
+    # rights and audits
+    "semanage": Program(
+        commands=dict.fromkeys(
+            ("port", "fcontext", "boolean", "login", "user", "module", "interface"),
+            _shows("-lnC --list --noheading --locallist"),
+        )
+    ),
+    "getsebool": _shows("-a", "text"),
+    "ausearch": _shows(
+        "-m= -ts= -te= -i -k= -ui= -ua= -x= -c= -p= -sv= -sc= -f= -a= -gi= -r --raw --format= -w -l -n= --just-one",
+        "text",
+        one_dash=True,
+    ),
+    "aureport": _shows(
+        "--summary --failed --success -au -l -m -e -f -p -s -u -x -n -i -ts= -te= --auth --login --file --anomaly",
+        "text",
+        one_dash=True,
+    ),
+    "chage": _shows("-li --list --iso8601", "text", most=1),
+    "faillock": _shows("--user="),
+}
+
+
+def _needs(*names: str) -> Callable[[Options], str]:
+    def check(options: Options) -> str:
+        return "" if options.has(*names) else f"without {' or '.join(names)} it does something else"
+
+    return check
+
+
+def _smartctl(options: Options) -> str:
+    """``-l scterc,70,70`` sets a time limit."""
+    logs = [word for name, word in options.given if name in ("-l", "--log") and word is not None]
+    fine = all(word.known and re.fullmatch(r"[a-z]+", word.text) for word in logs)
+    reads = options.has(
+        *[
+            "-a",
+            "-x",
+            "-H",
+            "-i",
+            "-c",
+            "-A",
+            "-V",
+            "-l",
+            "--all",
+            "--xall",
+            "--health",
+            "--info",
+            "--attributes",
+            "--log",
+            "--scan",
+            "--version",
+        ]
+    )
+    return "" if fine and reads else "a log that is not on the list, or no question"
+
+
+_NTP = re.compile(r"peers|lpeers|opeers|pe|rv|readvar|as|associations|sysinfo|kerninfo|sysstats|iostats|timerstats")
+
+
+def _ntpq(options: Options) -> str:
+    commands = [word for name, word in options.given if name in ("-c", "--command") and word is not None]
+    fine = all(word.known and _NTP.fullmatch(word.text) for word in commands)
+    asks = options.has("-p", "--peers") or commands
+    return "" if fine and asks else "a command that is not on the list"
+
+
+def _only(*allowed: str) -> Callable[[Options], str]:
+    """Each operand is one of these."""
+
+    def check(options: Options) -> str:
+        fine = bool(options.operands) and all(word.known and word.text in allowed for word in options.operands)
+        return "" if fine or options.has("-V", "--version") else "a command that is not on the list"
+
+    return check
+
+
+def _no_assignment(options: Options) -> str:
+    fine = all(word.known and re.fullmatch(r"[\w.-]+", word.text) for word in options.operands)
+    return "" if fine else "an operand may set a value"
+
+
+def _below(option: str, directory: str) -> Callable[[Options], str]:
+    """A file of settings is read as such: another one may hold programs, and mistakes in it are shown."""
+
+    def check(options: Options) -> str:
+        files = [word for name, word in options.given if name == option]
+        fine = all(word and word.known and word.text.startswith(directory) and ".." not in word.text for word in files)
+        return "" if fine else f"{option} names a file that is not below {directory}"
+
+    return check
+
+
+def _haproxy(options: Options) -> str:
+    return _needs("-c", "-v")(options) or _below("-f", "/etc/haproxy/")(options)
+
+
+def _usual(*places: str) -> Callable[[Options], str]:
+    """Operands are settings in their usual place: another file may include others, and mistakes in them are shown."""
+
+    def check(options: Options) -> str:
+        fine = all(word.known and word.text.startswith(places) and ".." not in word.text for word in options.operands)
+        return "" if fine else f"a file that is not at {' or '.join(places)}"
+
+    return check
+
+
+def _visudo(options: Options) -> str:
+    files = ("-f", "--file")
+    checks = _needs("-c", "--check", "-V", "--version")(options)
+    return checks or next((why for name in files if (why := _below(name, "/etc/sudoers")(options))), "")
+
+
+def _logrotate(options: Options) -> str:
+    return _needs("-d", "--debug", "--version")(options) or _usual("/etc/logrotate")(options)
+
+
+_ZONES = ("/etc/bind/", "/etc/named/", "/var/named/", "/var/lib/bind/", "/var/cache/bind/")
+
+
+def _zone(options: Options) -> str:
+    file = options.operands[1:]
+    fine = len(file) == 1 and file[0].known and file[0].text.startswith(_ZONES) and ".." not in file[0].text
+    return "" if fine else "the file of a zone that is not in its usual place"
+
+
+def _no_response_file(options: Options) -> str:
+    texts = [word.text if word.known else word.lead for word in options.operands]
+    return "@FILE makes the words of a file its options" if any(text[:1] in ("@", "") for text in texts) else ""
+
+
+def _local_image(options: Options) -> str:
+    fine = all(word.known and re.fullmatch(r"[\w./-]+", word.text) for word in options.operands)
+    return "" if fine else "an image that may be elsewhere"
+
+
+def _virsh_words(options: Options) -> str:
+    fine = all(word.known and re.fullmatch(r"[\w.:@/-]+", word.text) for word in options.operands)
+    return "" if fine else "a word that may begin another command"
+
+
+def _dnf_list(options: Options) -> str:
+    first = options.operands[0].text if options.operands else ""
+    return "" if first == "installed" or options.has("--installed") else "without 'installed' it asks the network"
+
+
+def _squid(options: Options) -> str:
+    word = options.value("-k")
+    parses = word is not None and word.known and word.text == "parse"
+    return "" if parses or (word is None and options.has("-v")) else "it may signal squid"
+
+
+_STATUS = ("status", "extended-status", "processlist", "ping", "version", "variables")
+
+HOST_CHECKS: Mapping[str, Callable[[Options], str]] = {
+    "fdisk": _needs("-l", "-x", "--list", "--list-details", "-V", "--version"),
+    "sfdisk": _needs(
+        *[
+            "-d",
+            "-J",
+            "-l",
+            "-F",
+            "-V",
+            "-s",
+            "-T",
+            "--dump",
+            "--json",
+            "--list",
+            "--list-free",
+            "--verify",
+            "--show-size",
+            "--list-types",
+        ]
+    ),
+    "smartctl": _smartctl,
+    "hdparm": _needs("-i", "-I", "-g", "-C", "-V"),
+    "mdadm": _needs(*["-D", "-E", "-Q", "-V", "--detail", "--examine", "--query", "--detail-platform", "--version"]),
+    "tune2fs": _needs("-l"),
+    "dumpe2fs": _needs("-h", "-b", "-g", "-V"),
+    "numactl": _needs("-H", "-s", "--hardware", "--show"),
+    "gzip": _needs("-l", "--list", "-V", "--version"),
+    "readelf": _no_response_file,
+    "nm": _no_response_file,
+    "conntrack": _needs("-L", "-S", "-C", "-V", "--dump", "--stats", "--count", "--version"),
+    "ipvsadm": _needs("-L", "-l", "--list"),
+    "ntpq": _ntpq,
+    "nginx": _needs("-v", "-V", "-t", "-T", "-h"),
+    "haproxy": _haproxy,
+    "visudo": _visudo,
+    "logrotate": _logrotate,
+    "named-checkconf": _usual("/etc/bind/", "/etc/named"),
+    "unbound-checkconf": _usual("/etc/unbound/"),
+    **{f"promtool check {name}": _usual("/etc/prometheus/") for name in ("config", "rules", "web-config")},
+    "postconf": _no_assignment,
+    "dovecot": _needs("-n", "-a", "--version"),
+    "named-checkzone": _zone,
+    "squid": _squid,
+    "php": _needs("-v", "-m", "--version", "--modules", "--ini"),
+    "php-fpm": _needs("-v", "-m", "-t", "--version", "--test"),
+    "ssh-keygen": _needs("-l", "-F"),
+    "dnf list": _dnf_list,
+    "yum list": _dnf_list,
+    "pacman": _needs("-Q", "--query", "-V", "--version"),
+    "update-alternatives": _needs("--display", "--list", "--query", "--get-selections", "--version"),
+    "qemu-img info": _local_image,
+    "mysqladmin": _only(*_STATUS),
+    "mariadb-admin": _only(*_STATUS),
+    **{
+        f"semanage {name}": _needs("-l", "--list")
+        for name in ("port", "fcontext", "boolean", "login", "user", "module", "interface")
+    },
+    "chage": _needs("-l", "--list"),
+    "faillock": _needs("--user"),
+    **{f"virsh {name}": _virsh_words for name in HOST_PROGRAMS["virsh"].commands},
+}

@@ -1,0 +1,168 @@
+"""What the words of a command are on the target, also as the shell and a ``cd`` before it make of them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...context import ExecutionContext
+from .directory_operands import DirectoryOperands, directory_operands, entry_names
+from .globs import has_wildcard
+from .shellpaths import braced, homeward
+from .shelltrees import HERE
+from .targetpaths import MATCHES, PathFinder, RealPath, at_home, links_among
+
+if TYPE_CHECKING:
+    from .shelljudge import CommandJudgement, SimpleCommand
+
+__all__ = ["EntryPath", "OperandPaths"]
+
+MAX_LOOKUPS = 64
+"""Entries of directories that are looked up one by one; of more, the directories are listed."""
+_CHANGES = frozenset({"cd", "pushd", "chdir"})
+_SEVERAL = re.compile(r"[;\n`()]|\|\||(?<!&)&(?!&)")
+"""What may run in spite of a ``cd`` that failed, or apart from it."""
+_UNSURE = re.compile(r"^-|[$*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPath:
+    """A file below a directory operand that a command opens, though no word of it names it."""
+
+    path: RealPath
+    writes: bool
+
+
+class OperandPaths:
+    """The words of one command on the target.
+
+    Args:
+        files: what its words are on the target, as they were found there.
+        start: where it starts; empty when nobody knows.
+        judgement: what the command is.
+        text: as it is written.
+    """
+
+    def __init__(
+        self,
+        execution: ExecutionContext,
+        files: Sequence[RealPath],
+        start: str,
+        judgement: CommandJudgement,
+        text: str,
+    ) -> None:
+        self._execution = execution
+        self._files = files
+        self._start = start
+        self._home = execution.capabilities.home
+        self._commands = judgement.commands
+        self._entered = _entered(text, judgement.commands)
+
+    async def entries(self) -> list[EntryPath] | None:
+        """The files below directory operands under the names of other operands; None when there are too many.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        found: list[EntryPath] = []
+        for command in self._commands:
+            operands = directory_operands(command.argv, read_only=command.read_only)
+            paths = await self._entries_of(command, operands) if operands is not None else []
+            if paths is None:
+                return None
+            found += (EntryPath(path, not command.read_only) for path in paths)
+        return found
+
+    async def _entries_of(self, command: SimpleCommand, operands: DirectoryOperands) -> list[RealPath] | None:
+        here = await self.here() if HERE in operands.directories else []
+        words = self.all(operands.directories, command, here)
+        directories = {path.real: path for path in words if path.is_dir or not path.is_known}
+        if not directories:
+            return []
+        names = tuple(dict.fromkeys(name for word in operands.sources for name in self._names(word, command)))
+        if len(directories) * len(names) > MATCHES:
+            return None
+        guessed = [_entry(directory, name) for directory in directories.values() for name in names]
+        return guessed if operands.guessed else await self._looked_up(guessed)
+
+    def _names(self, word: str, command: SimpleCommand) -> Iterable[str]:
+        """The names that a word may give to an entry."""
+        if has_wildcard(word) or "$" in word or "{" in word:
+            return [name for path in self.meant(word, command) for name in entry_names(path.given)]
+        return entry_names(word)
+
+    async def _looked_up(self, entries: list[RealPath]) -> list[RealPath] | None:
+        """The entries, where they are links by what those lead to."""
+        links = {path.real for path in entries}
+        if len(entries) > MAX_LOOKUPS:
+            listed = await links_among(sorted(links), self._execution)
+            if listed is None or len(listed) > MAX_LOOKUPS:
+                return None
+            links = listed
+        finder = PathFinder(self._execution)
+        return [
+            replace(await finder.find(path.real, "/"), given=path.given) if path.real in links else path
+            for path in entries
+        ]
+
+    # -- from words to directories
+
+    def all(self, words: Iterable[str], command: SimpleCommand, here: Sequence[RealPath]) -> list[RealPath]:
+        """What some words are; ``here`` is what :data:`HERE` is."""
+        return [path for word in words for path in (here if word == HERE else self.meant(word, command))]
+
+    def meant(self, word: str, command: SimpleCommand) -> list[RealPath]:
+        """What a word may be: in each directory that a ``cd`` leads to, and each of the names that match it."""
+        written = {_plain(path, self._home) for path in command.paths}
+        if "$" in homeward(word):  # what it becomes is among the paths, and not among the words
+            others = {_plain(one, self._home) for one in command.argv}
+            return [path for path in self._files if _plain(path.given, self._home) in written - others]
+        if "{" in word:
+            return [found for form in braced([word]) if "{" not in form for found in self.meant(form, command)]
+        if has_wildcard(word):
+            matched = (path for path in self._files if _plain(path.given, self._home) not in written)
+            return [replace(path, is_dir=True) for path in matched]  # what matches was not looked at
+        plain = _plain(word, self._home)
+        if self._entered and not plain.startswith("/"):
+            return [path for path in self._files if path.given == posixpath.join(self._entered, word)]
+        return [
+            path
+            for path in self._files
+            if (given := _plain(path.given, self._home)) == plain or (given in written and given.endswith(f"/{plain}"))
+        ]
+
+    async def here(self) -> list[RealPath]:
+        """The directories in which it may run."""
+        finder = PathFinder(self._execution)
+        if self._entered:
+            return [await finder.find(homeward(self._entered), self._start)]
+        moves = [command for command in self._commands if command.argv and command.argv[0] in _CHANGES]
+        words = {homeward(path) for command in moves for path in (command.paths or ("~",)) if path}
+        start = [await finder.find(self._start, "")] if self._start.startswith("/") else []
+        return [*start, *[await finder.find(word, self._start) for word in sorted(words)]]
+
+
+def _entry(directory: RealPath, name: str) -> RealPath:
+    return RealPath(
+        posixpath.join(directory.given, name),
+        posixpath.join(directory.absolute, name),
+        posixpath.join(directory.real, name),
+        directory.is_known,
+    )
+
+
+def _plain(path: str, home: str) -> str:
+    return at_home(homeward(path), home).rstrip("/") or "/"
+
+
+def _entered(text: str, commands: Sequence[SimpleCommand]) -> str:
+    """The directory in which all of it runs but its first command, ``cd DIRECTORY &&``; empty when that is not so."""
+    moves = [command for command in commands if command.argv and command.argv[0] in _CHANGES]
+    if len(moves) != 1 or moves[0] is not commands[0] or len(moves[0].argv) != 2 or _SEVERAL.search(text):
+        return ""
+    word = homeward(moves[0].argv[1])
+    is_first = text.strip().removeprefix(moves[0].text).lstrip().startswith("&&")
+    return word if is_first and not _UNSURE.search(word) else ""

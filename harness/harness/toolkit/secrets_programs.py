@@ -1,0 +1,141 @@
+"""Programs that take secrets in their arguments: a table of where they stand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["PROGRAMS", "TEXT", "Rule"]
+
+_GAP = r"""(?:[ \t]{1,4}|\\?["'],[ \t]{0,4}\\?["'])"""
+"""Between two words: blanks, or as in a list of JSON or Python."""
+_START = r"""(?<=[\s"'])"""
+_QUOTED = r"""'(?P<single>[^'\n]+)|\\?"(?P<double>[^"\\\n]+)"""
+_END = r"""\s"'\\;|&<>`"""
+TEXT = rf"(?:{_QUOTED}|(?P<bare>[^{_END}(),-][^{_END}]*))"
+"""A word that does not begin like an option."""
+_ANY = rf"(?:{_QUOTED}|(?P<bare>[^{_END}]+))"
+_NO_PORT = r"(?!(?:[\d.]+:)?\d+:\d+)"
+"""Not ``-p 80:8080``, of a container that has the program's name."""
+_WORD = r"""(?:"[^"\n]{1,200}"|'[^'\n]{1,200}'|[^\s"'|;&<>-][^\s"'|;&<>]{0,199})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern whose last group is the secret.
+
+    ``after``: a pattern that must be found before it in the command; ``first``: only the first match counts.
+    """
+
+    pattern: str
+    after: str = ""
+    first: bool = False
+
+
+def _option(*names: str, value: str = TEXT, end: str = rf"(?:{_GAP}|=)", after: str = "") -> Rule:
+    return Rule(rf"{_START}(?:{'|'.join(map(re.escape, names))}){end}{value}", after)
+
+
+def _attached(name: str, after: str = "") -> Rule:
+    return _option(name, value=_ANY, end="", after=after)
+
+
+def _operand(words: str, skipped: int = 0, value: str = TEXT) -> Rule:
+    """What follows these words, and as many others."""
+    return Rule(rf"(?<![\w-]){words}(?:{_GAP}{_WORD}){{{skipped}}}{_GAP}{value}")
+
+
+def _within(before: str) -> str:
+    """The rest of a word after these characters."""
+    quoted = rf"""'{before}(?P<single>[^'\n]+)|\\?"{before}(?P<double>[^"\\\n]+)|{before}["'](?P<inner>[^"'\n]+)"""
+    return rf"(?:{quoted}|{before}(?P<bare>[^{_END}]+))"
+
+
+_LOGIN = _within(r"[^\s:\"']{0,200}:")
+_LOGIN_COMMAND = (_option("-p", "-t", after=r"\blogin\b"), _attached("-p", after=r"\blogin\b"))
+_MYSQL = (_attached("-p"), _operand("password"))
+_P = (_option("-p", value=_NO_PORT + TEXT),)
+_CAPITAL_P = (_option("-P"), _attached("-P"))
+_SSHPASS = (Rule(rf"sshpass(?:\.exe)?(?:{_GAP}-[vV])?{_GAP}-p(?:{_GAP})?{_ANY}"),)
+_FIRST_P = (Rule(rf"{_START}-p(?:{_GAP})?{_ANY}", first=True),)
+_SAMBA = (_option("-U", "--user", value=_within(r"[^\s%\"']{0,200}%")), _operand(r"//[^\s\"']{1,200}"))
+_LDAP = (_option("-w"), _attached("-w"))
+_ARCHIVE = (Rule(rf"{_START}-h?p{_ANY}"),)
+_STORE = ("-storepass", "-keypass", "-srcstorepass", "-deststorepass", "-srckeypass", "-destkeypass", "-new")
+_COOKIE = _within(r"[^\s=;\"'/]{1,200}=")
+_HTPASSWD = r"(?:[ \t]+-[A-Za-z](?:[ \t]+\d+)?){0,4}"
+_TWO_WORDS = r"(?:[ \t]+[^\s-]\S{0,200}){2}"
+_REDIS = (_option("-a", "--pass"), _operand("(?:auth|AUTH|requirepass|masterauth)"))
+_SNMP = (_option("-A", "-X", "-c"),)
+_RDP = (Rule(rf"{_START}/(?:p|gp|pass|password):{_ANY}"), _option("-p"))
+_TOKEN = (_option("-t", "-token"),)
+
+PROGRAMS: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(("mysql", "mariadb", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow"), _MYSQL),
+    **dict.fromkeys(("mysqlcheck", "mysqlslap", "mysqlbinlog", "mariadb-dump", "mariadb-admin"), _MYSQL),
+    **dict.fromkeys(("mysqlsh", "mycli", "mysql_upgrade"), _MYSQL),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "mongoimport"), _P),
+    **dict.fromkeys(("cqlsh", "psexec", "ncftp", "twine", "mongostat"), _P),
+    "influx": (*_P, _option("-password", "-t")),
+    **dict.fromkeys(("useradd", "usermod"), _FIRST_P),
+    "sshpass": _SSHPASS,
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _REDIS),
+    "curl": (
+        _option("-u", "--user", "-U", "--proxy-user", "-E", "--cert", value=_LOGIN),
+        _option("-u", "-U", value=_LOGIN, end=""),
+        _option("--pass", "--proxy-pass", "--oauth2-bearer", "--tlspassword", "--proxy-tlspassword"),
+        _option("-b", "--cookie", value=_COOKIE),
+    ),
+    "wget": (_option("--http-passwd", "--proxy-passwd"),),
+    **dict.fromkeys(("smbclient", "rpcclient", "winexe", "smbget", "smbcacls", "smbmap"), _SAMBA),
+    "net": (
+        _option("-U", "--user", value=_within(r"[^\s%\"']{0,200}%")),
+        Rule(rf"\buser[ \t]+{_WORD}[ \t]+(?![/*])(?=\S{{0,60}}[^a-z\s]|\S+[ \t]+/){_ANY}"),
+        Rule(rf"\buse[ \t]+(?:[A-Za-z*]:?[ \t]+)?\\\\\S{{1,200}}[ \t]+(?![/*]){TEXT}"),
+    ),
+    **dict.fromkeys(("ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldapwhoami", "ldapcompare"), _LDAP),
+    "ldappasswd": (*_LDAP, _option("-s", "-a")),
+    **dict.fromkeys(("ipmitool", "ipmipower", "sqlcmd", "bcp", "zip", "unzip", "zipcloak"), _CAPITAL_P),
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz", "rar", "unrar"), _ARCHIVE),
+    "openssl": (
+        _option("-pass", "-passin", "-passout", "-password", value=_within("(?:pass):")),
+        _option("-k", "-K", "-hmac"),
+        _option("-macopt", value=_within("(?:hex)?key:")),
+        _operand(r"passwd(?:[ \t]+-(?:1|5|6|apr1|salt[ \t]+\S{1,40}))*"),
+    ),
+    **dict.fromkeys(("keytool", "jarsigner"), (_option(*_STORE),)),
+    "ssh-keygen": (_option("-N", "-P"),),
+    "htpasswd": (
+        Rule(rf"{_START}-(?=[A-Za-z]*b)(?=[A-Za-z]*n)[A-Za-z]{{2,8}}{_HTPASSWD}[ \t]+[^\s-]\S{{0,200}}{_GAP}{_ANY}"),
+        Rule(rf"{_START}-(?=[A-Za-z]*b)(?![A-Za-z]*n)[A-Za-z]{{1,8}}{_HTPASSWD}{_TWO_WORDS}{_GAP}{_ANY}"),
+        Rule(rf"{_START}-[A-Za-z]{{1,8}}[ \t]+-b{_HTPASSWD}{_TWO_WORDS}{_GAP}{_ANY}"),
+    ),
+    **dict.fromkeys(("gpg", "gpg2", "duplicity"), (_option("--passphrase", "--sign-passphrase"),)),
+    **dict.fromkeys(("snmpget", "snmpwalk", "snmpset", "snmpbulkwalk", "snmpgetnext"), _SNMP),
+    **dict.fromkeys(("http", "https", "xh", "xhs", "ab"), (_option("-a", "--auth", "-A", value=_LOGIN),)),
+    "etcdctl": (_option("--user", value=_LOGIN), _operand("user[ \t]+add", value=_LOGIN)),
+    "lftp": (_option("-u", "--user", value=_within(r"[^\s,\"']{1,200},")),),
+    "aws": (_operand(r"(?:[\w-]+\.){0,3}(?:aws_secret_access_key|aws_session_token|aws_access_key_id)"),),
+    "vault": (
+        Rule(rf"{_START}[A-Za-z_][\w.-]{{0,100}}=(?!@|-(?:\s|$)){_ANY}", after=r"\b(?:put|write|patch|login)\b"),
+        _operand("login", value=rf"(?!\S*=){TEXT}"),
+        _option("-token", "-password"),
+    ),
+    "kubectl": (_option("--from-literal", value=_within(r"[^\s=\"']{1,200}=")),),
+    "gh": (_option("-b", "--body", after=r"\bsecret[ \t]+set\b"),),
+    "nmcli": (_operand(r"(?:password|psk|wep-key0|[\w-]+\.(?:psk|password|wep-key0))"),),
+    "wpa_passphrase": (_operand("wpa_passphrase", 1),),
+    "rabbitmqctl": (_operand("(?:add_user|change_password)", 1),),
+    "kadmin": (_option("-w", "-pw"),),
+    **dict.fromkeys(("xfreerdp", "wlfreerdp", "rdesktop"), _RDP),
+    **dict.fromkeys(("consul", "nomad", "cloudflared", "glab"), _TOKEN),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "buildah", "skopeo", "crane", "helm"), _LOGIN_COMMAND),
+    **dict.fromkeys(("az", "oc", "argocd", "doctl", "cf", "gcloud"), _LOGIN_COMMAND),
+    "ansible-vault": (_operand("encrypt_string"),),
+    "cargo": (_operand(r"login"),),
+    "ngrok": (_operand("(?:authtoken|add-authtoken)"),),
+    "rclone": (_operand("(?:obscure|reveal)"),),
+    "sqlplus": (Rule(rf"""{_START}[^\s/"'@]{{1,200}}/(?P<bare>[^\s/"'@]+)(?=[@\s"']|$)"""),),
+    "mkpasswd": (_operand(r"mkpasswd(?:[ \t]+-\S{1,20})*"),),
+}
+"""By the name of the program, in small letters."""

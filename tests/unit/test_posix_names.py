@@ -1,0 +1,15 @@
+"""The functions of the held shell: each name means one thing there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from harness_backends.posix import jobshell, state
+
+
+def test_no_function_of_the_held_shell_is_defined_twice() -> None:
+    text = state.PROLOGUE + jobshell.PROLOGUE
+    counted = Counter(re.findall(r"^(hx_\w+)\(\)", text, re.MULTILINE))
+    assert len(counted) > 40
+    assert [name for name, times in counted.items() if times > 1] == []

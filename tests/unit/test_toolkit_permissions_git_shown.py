@@ -1,0 +1,190 @@
+"""Tracked files that git would show: a secret among them, or what ``.aiexclude`` names, asks."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.own_home import here
+from tests.support.permits import Desk, desk
+
+from harness.context import ExecutionContext
+from harness.results import Status
+from harness.testing.memory import MemoryBackend, Reply
+from harness.toolkit.permissions.git_shown_files import SECONDS, names_request
+from harness.toolkit.permissions.settings import Mode
+
+__all__ = ["here"]
+
+ASKS = """
+git log -p
+git log -p -- '*env'
+git log -p -- *env
+git log -p -- conf
+git log -u --all
+git log -U1 -5
+git log --patch --oneline --graph
+git log --word-diff -5
+git log -c
+git log -S1 -p
+git log -p | head -50
+git show HEAD~1
+git show HEAD~1 HEAD:src/a.py
+git show HEAD~3
+git -C src show HEAD~1
+cd src && git show HEAD~1
+git --no-pager show HEAD~3 --relative=src
+timeout 9 git show HEAD~3
+git diff HEAD~4 HEAD~3
+git diff HEAD~2
+git diff --stat -p HEAD~2
+git whatchanged -p
+git diff-tree -p HEAD~1
+git diff-tree --root -p HEAD~3
+git stash show -p
+git grep S HEAD~3
+git grep 1
+git grep -n 1 -- 'src/*'
+""".strip().splitlines()
+RUNS = """
+git log
+git log -3
+git log --stat
+git log --oneline -- '*env'
+git log -p -1
+git log -p --oneline --graph --color=always -1
+git log -p -- src/a.py
+git show
+git show HEAD
+git show HEAD:src/a.py
+git show --stat HEAD~3
+git show --name-only HEAD~3
+git show -s HEAD~3
+git show nosuch
+git diff
+git diff --cached
+git diff HEAD~1
+git diff HEAD~2 -- src/a.py
+git diff --stat HEAD~2
+git diff HEAD~1:src/a.py src/a.py
+git diff HEAD~4 HEAD~2
+git diff-tree HEAD~1
+git stash list
+git stash show
+git grep S
+git grep -l 1
+git grep -c 1
+git grep 1 -- src/a.py
+git ls-files
+git status
+cd /tmp && git diff
+""".strip().splitlines()
+
+
+@pytest.fixture
+def repository(here: ExecutionContext, tmp_path: Path) -> Path:
+    """Five commits: the second adds ``conf/.env``, the third removes it, the fourth adds ``src/dump.sql``."""
+    made = tmp_path / "home/repository"
+    (made / "src").mkdir(parents=True)
+    (made / "conf").mkdir()
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=ann", "-c", "user.email=a@example.com", *words], cwd=made, check=True)
+
+    def commit(name: str, text: str) -> None:
+        (made / name).write_text(text)
+        git("add", "-A")
+        git("commit", "-qm", name)
+
+    git("init", "-q")
+    commit("src/a.py", "1\n")
+    commit("conf/.env", "S=1\n")
+    git("rm", "-q", "conf/.env")
+    git("commit", "-qm", "without")
+    (made / ".aiexclude").write_text("*.sql\n")
+    commit("src/dump.sql", "1\n")
+    (made / "src/dump.sql").write_text("2\n")
+    git("stash", "-q")
+    commit("src/a.py", "2\n")
+    (made / "src/a.py").write_text("3\n")
+    (made / ".env").write_text("not tracked\n")
+    return made
+
+
+def there(here: ExecutionContext, repository: Path, mode: Mode) -> Desk:
+    return desk(execution=here, cwd=str(repository), mode=mode)
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+async def test_what_git_would_show_of_a_secret_asks(here: ExecutionContext, repository: Path, mode: Mode) -> None:
+    made = there(here, repository, mode)
+    assert [command for command in ASKS if await made.allows("run_shell", command)] == []
+
+
+async def test_the_reason_names_the_file(here: ExecutionContext, repository: Path) -> None:
+    made = there(here, repository, Mode.ASK)
+    assert "repository/conf/.env is a secret" in (await made.decide("run_shell", "git log -p -- '*env'")).reason
+    assert "repository/src/dump.sql" in (await made.decide("run_shell", "git show HEAD~1")).reason
+
+
+async def test_what_shows_other_files_or_names_runs(here: ExecutionContext, repository: Path) -> None:
+    made = there(here, repository, Mode.ASK)
+    refused = {command: (await made.decide("run_shell", command)).reason for command in RUNS}
+    assert {text: why for text, why in refused.items() if why != "it only reads"} == {}
+
+
+async def test_asking_git_runs_nothing_that_the_repository_names(here: ExecutionContext, repository: Path) -> None:
+    hook = repository / "hook.sh"
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    hook.chmod(0o700)
+    for name in ("core.fsmonitor", "diff.external", "core.pager"):
+        subprocess.run(["git", "config", name, str(hook)], cwd=repository, check=True)
+    made = there(here, repository, Mode.ASK)
+    for command in ("git diff", "git show HEAD", "git log -p -1", "git grep 3"):
+        await made.decide("run_shell", command)
+    assert not (repository / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("reply", "runs"),
+    [
+        (Reply(), True),
+        (Reply("/r\nsrc/a.py\0src/b.py\0"), True),
+        (Reply("/r\nsrc/a.py\0conf/.env\0"), False),
+        (Reply("/r\nHEAD:conf/.env\0"), False),
+        (Reply("\n", exit_code=128), True),
+        (Reply("/r\n", status=Status.TIMED_OUT), False),
+        (Reply("/r\n" + "x\0" * 600_000), False),
+    ],
+)
+async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> None:
+    backend = MemoryBackend(lambda command: reply)
+    assert await desk(backend=backend).allows("run_shell", "git show HEAD") is runs
+    assert len(backend.received) == 1
+    assert backend.received[0].timeout == SECONDS
+
+
+async def test_words_that_are_only_known_at_run_time_ask() -> None:
+    assert not await desk().allows("run_shell", 'git show "HEAD~$n"')
+    assert await desk().allows("run_shell", 'git log "HEAD~$n"')
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("git show HEAD", "show --name-only -z --format= HEAD"),
+        ("git -C a log -p --oneline -- x", "log --name-only -z --format= -p -- x"),
+        ("git diff --relative a b", "diff --name-only -z a b"),
+        ("git show HEAD:x", None),
+        ("git diff --no-index a b", None),
+        ("git log", None),
+        ("git", None),
+        ("git stash", None),
+        ("gitk show", None),
+        ("", None),
+    ],
+)
+def test_the_same_command_is_asked_for_names(argv: str, expected: str | None) -> None:
+    found = names_request(argv.split())
+    assert (" ".join(found[1]) if found else None) == expected
