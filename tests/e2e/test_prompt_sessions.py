@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from contextlib import suppress
 
+import anyio
 import pytest
 from tests.support.model_server import Answer, Gate, call, say
 from tests.support.program import options_of
@@ -87,6 +88,8 @@ async def test_a_job_of_the_conversation_before_is_told_of_when_it_ends(seats: S
     await seat.on_screen("· idle ·", "1 job")
     seat.enter("/session new")
     await seat.sees("a new conversation begins")
+    await seat.on_screen("· idle ·", "1 job")
+    await anyio.sleep(1.5)  # nothing else that happens may be what shows the status line anew
     (seats.home / "end").touch()
     await seat.sees("has ended: exit code 0")
     await seat.until(lambda: "1 job" not in seat.screen, "no job in the status line")

@@ -125,7 +125,7 @@ async def test_a_pane_whose_first_prompt_was_missed_is_used_as_it_is(open_desk: 
     desk = await open_desk(shell=shell)
     await desk.ctx.create_pane("missed")
     log = _log_of(desk, "missed")
-    await until(lambda: b"133;A;" in log.read_bytes())
+    await until(lambda: log.exists() and b"133;A;" in log.read_bytes())
     log.write_bytes(b"")
     async with connect(
         str(desk.ctx.target), tmux=True, pane="missed", config=replace(desk.config, prompt_timeout=2.0)

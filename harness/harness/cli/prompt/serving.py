@@ -14,7 +14,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...tasks import background_tasks
-from ...toolkit.events import JobStarted
+from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
 from ..resuming import stored_choices
@@ -143,7 +143,7 @@ class Serving:
             operator = await stack.enter_async_context(open_operator(toolkit, self._execution, self._surface))
             if self._servers is not None:
                 stack.enter_context(self._servers.attached(operator.executor.registry))
-            stack.enter_context(operator.events.listening(self._view.heard_of_jobs))
+            stack.enter_context(operator.events.listening(self._heard_of_jobs))
             tasks = await stack.enter_async_context(background_tasks())
             models = await self._table()
             self._observers = await self._watching(stack, toolkit)
@@ -275,6 +275,11 @@ class Serving:
 
     def _catch_up(self) -> None:
         self._loop.supplies.conversations.catch_up()
+
+    def _heard_of_jobs(self, event: Event) -> None:
+        """Show what the operator's own commands and an earlier conversation left running, also in the status line."""
+        self._view.heard_of_jobs(event)
+        self._loop.changed()
 
     def _changed(self, call: ToolCall) -> None:
         """Let everybody know what runs instead of what the model asked for."""
