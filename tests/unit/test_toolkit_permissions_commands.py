@@ -53,40 +53,40 @@ async def test_what_runs_without_asking(command: str, expected: bool) -> None:
     assert not await desk(mode=Mode.STRICT).allows("run_shell", command)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "command", "expected"),
-    [
-        ("make *", "make all", True),
-        ("make *", "make all; rm x", False),
-        ("make *", "make all && make test", True),
-        ("make *", "cd /srv && make all", True),
-        ("make *", "make $(rm x)", False),
-        ("make *", "make $TARGET", False),
-        ("make *", "make '$TARGET'", True),
-        ("make *", "make all > /etc/passwd", False),
-        ("make *", "make all 2>&1 | tail", True),
-        ("make *", "make all > /dev/null", True),
-        ("make *", "timeout 60 make all", True),
-        ("make *", "sudo make all", False),
-        ("sudo make *", "sudo make all", True),
-        ("make *", "env LD_PRELOAD=/tmp/x make all", False),
-        ("make *", "LD_PRELOAD=/tmp/x make all", False),
-        ("make *", "ssh web1 make all", False),
-        ("make *", "/tmp/make all", False),
-        ("make *", "make   all", True),
-        ("make *", "ma''ke all", True),
-        ("cp /srv/a/* /srv/b", "cp /srv/a/x /srv/b", True),
-        ("cp /srv/a/* /srv/b", "cp /srv/a/../../etc/passwd /srv/b", False),
-        ("echo *", "echo x > /etc/passwd", False),
-        ("echo *", "bash -c 'echo x > /etc/passwd'", False),
-        ("echo *", "{ echo x; } > /etc/passwd", False),
-        ("echo *", "echo x\nrm y", False),
-        ("*", "$CMD x", False),
-        ("*", "make 'unclosed", False),
-    ],
-)
-async def test_a_pattern_allows_each_simple_command_by_itself(pattern: str, command: str, expected: bool) -> None:
-    assert await desk(rules=(allow(pattern),)).allows("run_shell", command) is expected
+PATTERN_ALLOWS_EACH_SIMPLE = [
+    ("make *", "make all", True),
+    ("make *", "make all; rm x", False),
+    ("make *", "make all && make test", True),
+    ("make *", "cd /srv && make all", True),
+    ("make *", "make $(rm x)", False),
+    ("make *", "make $TARGET", False),
+    ("make *", "make '$TARGET'", True),
+    ("make *", "make all > /etc/passwd", False),
+    ("make *", "make all 2>&1 | tail", True),
+    ("make *", "make all > /dev/null", True),
+    ("make *", "timeout 60 make all", True),
+    ("make *", "sudo make all", False),
+    ("sudo make *", "sudo make all", True),
+    ("make *", "env LD_PRELOAD=/tmp/x make all", False),
+    ("make *", "LD_PRELOAD=/tmp/x make all", False),
+    ("make *", "ssh web1 make all", False),
+    ("make *", "/tmp/make all", False),
+    ("make *", "make   all", True),
+    ("make *", "ma''ke all", True),
+    ("cp /srv/a/* /srv/b", "cp /srv/a/x /srv/b", True),
+    ("cp /srv/a/* /srv/b", "cp /srv/a/../../etc/passwd /srv/b", False),
+    ("echo *", "echo x > /etc/passwd", False),
+    ("echo *", "bash -c 'echo x > /etc/passwd'", False),
+    ("echo *", "{ echo x; } > /etc/passwd", False),
+    ("echo *", "echo x\nrm y", False),
+    ("*", "$CMD x", False),
+    ("*", "make 'unclosed", False),
+]
+
+
+async def test_a_pattern_allows_each_simple_command_by_itself() -> None:
+    for pattern, command, expected in PATTERN_ALLOWS_EACH_SIMPLE:
+        assert await desk(rules=(allow(pattern),)).allows("run_shell", command) is expected
 
 
 @pytest.mark.parametrize(

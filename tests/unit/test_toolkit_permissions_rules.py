@@ -26,39 +26,39 @@ from harness.toolkit.seams import Policy
 HOME = "/home/ann"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "kind", "expected"),
-    [
-        ("git *", "git status -s", "text", True),
-        ("git *", "git", "text", False),
-        ("git *", "digit *", "text", False),
-        ("*.pem", "/a/b/x.pem", "path", True),
-        ("*.pem", "/a/x.pem/y", "path", False),
-        ("/srv/*", "/srv/a", "path", True),
-        ("/srv/*", "/srv/a/b", "path", False),
-        ("/srv/**", "/srv/a/b", "path", True),
-        ("/srv/**", "/srv", "path", True),
-        ("/srv/**", "/srv2/a", "path", False),
-        ("**/.ssh/**", "/home/ann/.ssh/id_rsa", "path", True),
-        ("**/.ssh/**", "/home/ann/ssh/id_rsa", "path", False),
-        ("/a/**/z", "/a/z", "path", True),
-        ("/a/**/z", "/a/b/c/z", "path", True),
-        ("/a/**/**/z", "/a/b/z", "path", True),
-        ("/a/[bc]/z", "/a/c/z", "path", True),
-        ("/a/[!bc]/z", "/a/c/z", "path", False),
-        ("https://example.com/*", "https://example.com/a/b?c", "url", True),
-        ("https://example.com/*", "https://EXAMPLE.com", "url", True),
-        ("https://*.example.com/*", "https://a.example.com/x", "url", True),
-        ("https://*.example.com/*", "https://evil.net/.example.com/x", "url", False),
-        ("https://*.example.com/*", "https://evil.net\\.example.com/x", "url", False),
-        ("https://*.example.com/*", "https://evil.net?.example.com/x", "url", False),
-        ("https://*.example.com/*", "https://evil.net#.example.com/", "url", False),
-        ("https://example.com/*", "https://example.com@evil.net/", "url", False),
-        ("https://example.com/*", "http://example.com/", "url", False),
-    ],
-)
-def test_patterns(pattern: str, text: str, kind: Kind, expected: bool) -> None:
-    assert matches(pattern, text, kind) is expected
+PATTERNS_ROWS = [
+    ("git *", "git status -s", "text", True),
+    ("git *", "git", "text", False),
+    ("git *", "digit *", "text", False),
+    ("*.pem", "/a/b/x.pem", "path", True),
+    ("*.pem", "/a/x.pem/y", "path", False),
+    ("/srv/*", "/srv/a", "path", True),
+    ("/srv/*", "/srv/a/b", "path", False),
+    ("/srv/**", "/srv/a/b", "path", True),
+    ("/srv/**", "/srv", "path", True),
+    ("/srv/**", "/srv2/a", "path", False),
+    ("**/.ssh/**", "/home/ann/.ssh/id_rsa", "path", True),
+    ("**/.ssh/**", "/home/ann/ssh/id_rsa", "path", False),
+    ("/a/**/z", "/a/z", "path", True),
+    ("/a/**/z", "/a/b/c/z", "path", True),
+    ("/a/**/**/z", "/a/b/z", "path", True),
+    ("/a/[bc]/z", "/a/c/z", "path", True),
+    ("/a/[!bc]/z", "/a/c/z", "path", False),
+    ("https://example.com/*", "https://example.com/a/b?c", "url", True),
+    ("https://example.com/*", "https://EXAMPLE.com", "url", True),
+    ("https://*.example.com/*", "https://a.example.com/x", "url", True),
+    ("https://*.example.com/*", "https://evil.net/.example.com/x", "url", False),
+    ("https://*.example.com/*", "https://evil.net\\.example.com/x", "url", False),
+    ("https://*.example.com/*", "https://evil.net?.example.com/x", "url", False),
+    ("https://*.example.com/*", "https://evil.net#.example.com/", "url", False),
+    ("https://example.com/*", "https://example.com@evil.net/", "url", False),
+    ("https://example.com/*", "http://example.com/", "url", False),
+]
+
+
+def test_patterns() -> None:
+    for pattern, text, kind, expected in PATTERNS_ROWS:
+        assert matches(pattern, text, kind) is expected
 
 
 @given(st.text(alphabet="a*?[]!/-.", max_size=40), st.text(alphabet="ab/.", max_size=60))
@@ -79,39 +79,39 @@ def subjected(text: str, **more: Any) -> Subjected:
     return Subjected("ssh://ann@web1:22#k1", more.pop("tool", "run_shell"), text, **more)
 
 
-@pytest.mark.parametrize(
-    ("rule", "what", "expected"),
-    [
-        (Rule(Action.ALLOW), subjected("ls"), True),
-        (Rule(Action.ALLOW, "ssh://ann@web1:22"), subjected("ls"), True),
-        (Rule(Action.ALLOW, "ssh://ann@web1:22#k1"), subjected("ls"), True),
-        (Rule(Action.ALLOW, "ssh://ann@web1:22#k2"), subjected("ls"), False),
-        (Rule(Action.ALLOW, "ssh://ann@web2:22"), subjected("ls"), False),
-        (Rule(Action.ALLOW, "ssh://*@web1*"), subjected("ls"), True),
-        (Rule(Action.ALLOW, tool="run_shell"), subjected("ls"), True),
-        (Rule(Action.ALLOW, tool="run_*"), subjected("ls"), True),
-        (Rule(Action.ALLOW, tool="read_file"), subjected("ls"), False),
-        (Rule(Action.ALLOW, argument="ls"), subjected("ls"), True),
-        (Rule(Action.ALLOW, argument="ls"), subjected("ls; rm x"), False),
-        (Rule(Action.ALLOW, argument="ls *"), subjected("ls; rm x"), False),
-        (Rule(Action.ALLOW, argument="ls *"), subjected("ls a"), False),
-        (Rule(Action.ALLOW, argument="ls *", match=Match.GLOB), subjected("ls a"), True),
-        (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/srv"), True),
-        (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/"), False),
-        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a/b", kind="path"), True),
-        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv2/a", kind="path"), False),
-        (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a", kind="text"), False),
-        (Rule(Action.ALLOW), subjected("x", allows="broad"), True),
-        (Rule(Action.ALLOW), subjected("x", allows="exact"), False),
-        (Rule(Action.ALLOW, argument="x"), subjected("x", allows="exact"), True),
-        (Rule(Action.ALLOW, argument="x"), subjected("x", allows="none"), False),
-        (Rule(Action.ALLOW, argument="x*", match=Match.GLOB), subjected("x", allows="broad"), False),
-        (Rule(Action.DENY, argument="x*", match=Match.GLOB), subjected("x", allows="none"), True),
-    ],
-)
-def test_what_a_rule_covers(rule: Rule, what: Subjected, expected: bool) -> None:
-    assert rule.covers(what) is expected
-    assert (RuleIndex([rule]).first([what]) is rule) is expected
+WHAT_A_RULE_COVERS = [
+    (Rule(Action.ALLOW), subjected("ls"), True),
+    (Rule(Action.ALLOW, "ssh://ann@web1:22"), subjected("ls"), True),
+    (Rule(Action.ALLOW, "ssh://ann@web1:22#k1"), subjected("ls"), True),
+    (Rule(Action.ALLOW, "ssh://ann@web1:22#k2"), subjected("ls"), False),
+    (Rule(Action.ALLOW, "ssh://ann@web2:22"), subjected("ls"), False),
+    (Rule(Action.ALLOW, "ssh://*@web1*"), subjected("ls"), True),
+    (Rule(Action.ALLOW, tool="run_shell"), subjected("ls"), True),
+    (Rule(Action.ALLOW, tool="run_*"), subjected("ls"), True),
+    (Rule(Action.ALLOW, tool="read_file"), subjected("ls"), False),
+    (Rule(Action.ALLOW, argument="ls"), subjected("ls"), True),
+    (Rule(Action.ALLOW, argument="ls"), subjected("ls; rm x"), False),
+    (Rule(Action.ALLOW, argument="ls *"), subjected("ls; rm x"), False),
+    (Rule(Action.ALLOW, argument="ls *"), subjected("ls a"), False),
+    (Rule(Action.ALLOW, argument="ls *", match=Match.GLOB), subjected("ls a"), True),
+    (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/srv"), True),
+    (Rule(Action.ALLOW, argument="rm -rf build", cwd="/srv"), subjected("rm -rf build", cwd="/"), False),
+    (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a/b", kind="path"), True),
+    (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv2/a", kind="path"), False),
+    (Rule(Action.ALLOW, argument="/srv", match=Match.BELOW), subjected("/srv/a", kind="text"), False),
+    (Rule(Action.ALLOW), subjected("x", allows="broad"), True),
+    (Rule(Action.ALLOW), subjected("x", allows="exact"), False),
+    (Rule(Action.ALLOW, argument="x"), subjected("x", allows="exact"), True),
+    (Rule(Action.ALLOW, argument="x"), subjected("x", allows="none"), False),
+    (Rule(Action.ALLOW, argument="x*", match=Match.GLOB), subjected("x", allows="broad"), False),
+    (Rule(Action.DENY, argument="x*", match=Match.GLOB), subjected("x", allows="none"), True),
+]
+
+
+def test_what_a_rule_covers() -> None:
+    for rule, what, expected in WHAT_A_RULE_COVERS:
+        assert rule.covers(what) is expected
+        assert (RuleIndex([rule]).first([what]) is rule) is expected
 
 
 PARTS = st.sampled_from(
@@ -256,40 +256,40 @@ def test_what_is_done_at_once_is_what_no_pattern_matches(patterns: list[str], na
 # -- blocked commands
 
 
-@pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (("rm", "-rf", "/"), True),
-        (("/bin/rm", "-fr", "//"), True),
-        (("rm", "-r", "-f", "--", "/*"), True),
-        (("rm", "--recursive", "/../"), True),
-        (("rm", "-rf", "/srv"), False),
-        (("rm", "-f", "/"), False),
-        (("rm", "-rf", "./*"), False),
-        (("rm", "-rf", "*"), False),
-        (("harness", "permissions", "add", "--allow", "x"), True),
-        (("/usr/local/bin/harness", "permissions", "remove", "1"), True),
-        (("harness", "permissions", "list"), False),
-        (("harness", "--json", "--ssh", "web1", "permissions", "add", "--allow", "x"), True),
-        (("harness", "permissions", "--json", "remove", "1"), True),
-        (("python3.12", "-m", "harness", "permissions", "add", "--allow", "x"), True),
-        (("python", "-m", "harness.cli.start", "permissions", "add"), True),
-        (("/usr/bin/uvx", "harness", "permissions", "add"), True),
-        (("harness", "tools", "call", "run_shell", "{}", "--yes"), True),
-        (("harness", "tools", "call", "--yes", "run_shell", "{}"), True),
-        (("harness", "tools", "call", "run_shell", "{}"), False),
-        (("harness", "servers", "accept", "notes"), True),
-        (("harness", "servers", "show", "notes"), False),
-        (("harness", "audit", "resolve", "1", "abort"), True),
-        (("harness", "audit", "show"), False),
-        (("python", "harness_report.py", "permissions", "add"), False),
-        (("echo", "harness", "permissions", "add"), False),
-        (("security", "find-generic-password", "-w"), True),
-        ((), False),
-    ],
-)
-def test_blocked_commands(argv: tuple[str, ...], expected: bool) -> None:
-    assert bool(blocked(argv, BLOCKED)) is expected
+BLOCKED_COMMANDS = [
+    (("rm", "-rf", "/"), True),
+    (("/bin/rm", "-fr", "//"), True),
+    (("rm", "-r", "-f", "--", "/*"), True),
+    (("rm", "--recursive", "/../"), True),
+    (("rm", "-rf", "/srv"), False),
+    (("rm", "-f", "/"), False),
+    (("rm", "-rf", "./*"), False),
+    (("rm", "-rf", "*"), False),
+    (("harness", "permissions", "add", "--allow", "x"), True),
+    (("/usr/local/bin/harness", "permissions", "remove", "1"), True),
+    (("harness", "permissions", "list"), False),
+    (("harness", "--json", "--ssh", "web1", "permissions", "add", "--allow", "x"), True),
+    (("harness", "permissions", "--json", "remove", "1"), True),
+    (("python3.12", "-m", "harness", "permissions", "add", "--allow", "x"), True),
+    (("python", "-m", "harness.cli.start", "permissions", "add"), True),
+    (("/usr/bin/uvx", "harness", "permissions", "add"), True),
+    (("harness", "tools", "call", "run_shell", "{}", "--yes"), True),
+    (("harness", "tools", "call", "--yes", "run_shell", "{}"), True),
+    (("harness", "tools", "call", "run_shell", "{}"), False),
+    (("harness", "servers", "accept", "notes"), True),
+    (("harness", "servers", "show", "notes"), False),
+    (("harness", "audit", "resolve", "1", "abort"), True),
+    (("harness", "audit", "show"), False),
+    (("python", "harness_report.py", "permissions", "add"), False),
+    (("echo", "harness", "permissions", "add"), False),
+    (("security", "find-generic-password", "-w"), True),
+    ((), False),
+]
+
+
+def test_blocked_commands() -> None:
+    for argv, expected in BLOCKED_COMMANDS:
+        assert bool(blocked(argv, BLOCKED)) is expected
 
 
 # -- look-alikes

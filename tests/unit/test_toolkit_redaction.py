@@ -54,12 +54,12 @@ TOKENS = [
 AROUND = ["{}", "token is {}.", '"{}"', "a={};", "({})", "<{}>", "x:{}\n", "{} {}", "https://host/{}?x=1"]
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("token", TOKENS)
-def test_a_token_is_taken_out_wherever_it_stands(token: str, around: str) -> None:
-    text = around.replace("{}", token)
-    assert token not in PLAIN.text(text)
-    assert PLAIN.text(text).replace(MARK, "") in {around.replace("{}", ""), around.replace("{}.", "")}
+def test_a_token_is_taken_out_wherever_it_stands() -> None:
+    for token in TOKENS:
+        for around in AROUND:
+            text = around.replace("{}", token)
+            assert token not in PLAIN.text(text)
+            assert PLAIN.text(text).replace(MARK, "") in {around.replace("{}", ""), around.replace("{}.", "")}
 
 
 NAMED = [
@@ -99,10 +99,10 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("before", ["", "first line\n", "a " * 300])
-@pytest.mark.parametrize(("text", "clean"), NAMED)
-def test_a_value_with_the_name_of_a_secret_is_taken_out_and_nothing_else(text: str, clean: str, before: str) -> None:
-    assert PLAIN.text(before + text.replace("{}", SECRET)) == before + clean.replace("{}", MARK)
+def test_a_value_with_the_name_of_a_secret_is_taken_out_and_nothing_else() -> None:
+    for text, clean in NAMED:
+        for before in ["", "first line\n", "a " * 300]:
+            assert PLAIN.text(before + text.replace("{}", SECRET)) == before + clean.replace("{}", MARK)
 
 
 def test_a_secret_beside_an_aws_id_is_taken_out() -> None:
@@ -200,9 +200,9 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("text", ORDINARY, ids=range(len(ORDINARY)))
-def test_ordinary_text_stays(text: str) -> None:
-    assert PLAIN.text(text) == text
+def test_ordinary_text_stays() -> None:
+    for text in ORDINARY:
+        assert PLAIN.text(text) == text
 
 
 def test_letters_whose_small_form_is_longer_do_not_move_the_secret() -> None:
@@ -228,17 +228,17 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("secret", [KNOWN, "correct-horse-battery-staple", "näïve€ßecret??>>", "\udcff\udcfebytes"])
-def test_a_known_secret_is_taken_out_in_every_form(secret: str, form: Callable[[str], str]) -> None:
-    try:
-        text = form(secret)
-    except UnicodeEncodeError:
-        text = secret
-    clean = PatternRedactor([secret]).text(f"a {text} b")
-    assert MARK in clean
-    assert len(clean.replace(MARK, "")) <= len("a  b") + 12  # what surrounds it in the form
-    assert secret not in clean
+def test_a_known_secret_is_taken_out_in_every_form() -> None:
+    for secret in [KNOWN, "correct-horse-battery-staple", "näïve€ßecret??>>", "\udcff\udcfebytes"]:
+        for form in FORMS.values():
+            try:
+                text = form(secret)
+            except UnicodeEncodeError:
+                text = secret
+            clean = PatternRedactor([secret]).text(f"a {text} b")
+            assert MARK in clean
+            assert len(clean.replace(MARK, "")) <= len("a  b") + 12  # what surrounds it in the form
+            assert secret not in clean
 
 
 def test_a_secret_of_several_lines_is_taken_out_with_either_line_end() -> None:
@@ -272,18 +272,15 @@ def test_variables_that_are_named_like_secrets_are_known_but_for_common_words() 
     assert PatternRedactor.with_environment(environ).text("say hunter2, enabled") == f"say {MARK}, enabled"
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [
-        *[
-            (name, True)
-            for name in ("password", "DB_PASSWORD", "apiKey", "client-secret", "TOKEN", "PGPASSWORD", "dbpwd")
-        ],
-        *[(name, False) for name in ("PWD", "OLDPWD", "max_tokens", "token_type", "secretName", "key", "monkey", "")],
-    ],
-)
-def test_names_of_secrets(name: str, secret: bool) -> None:
-    assert is_secret_name(name) is secret
+NAMES_OF_SECRETS = [
+    *[(name, True) for name in ("password", "DB_PASSWORD", "apiKey", "client-secret", "TOKEN", "PGPASSWORD", "dbpwd")],
+    *[(name, False) for name in ("PWD", "OLDPWD", "max_tokens", "token_type", "secretName", "key", "monkey", "")],
+]
+
+
+def test_names_of_secrets() -> None:
+    for name, secret in NAMES_OF_SECRETS:
+        assert is_secret_name(name) is secret
 
 
 # -- patterns of the operator
@@ -396,10 +393,12 @@ ADVERSARIAL = {
 }
 
 
-@pytest.mark.parametrize("text", ADVERSARIAL.values(), ids=ADVERSARIAL)
-def test_a_megabyte_meant_to_be_slow_is_not(text: str) -> None:
-    best = min(_seconds(text) for _ in range(3))
-    assert best < 0.5, f"{best:.3f} s for {len(text)} characters"
+def test_a_megabyte_meant_to_be_slow_is_not() -> None:
+    for text in ADVERSARIAL.values():
+        taken = [_seconds(text)]
+        while min(taken) >= 0.5 and len(taken) < 3:  # once may be another program's fault
+            taken.append(_seconds(text))
+        assert min(taken) < 0.5, f"{min(taken):.3f} s for {len(text)} characters"
 
 
 def _seconds(text: str) -> float:

@@ -384,26 +384,26 @@ OTHERWISE = {
 """Where more is redacted than the secret."""
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("text", REDACTED)
-def test_a_secret_is_redacted_and_nothing_else(text: str, secret: str) -> None:
-    assert PLAIN.text(text.replace("{}", secret)) == OTHERWISE.get(text, text).replace("{}", MARK)
+def test_a_secret_is_redacted_and_nothing_else() -> None:
+    for text in REDACTED:
+        for secret in SECRETS:
+            assert PLAIN.text(text.replace("{}", secret)) == OTHERWISE.get(text, text).replace("{}", MARK)
 
 
-@pytest.mark.parametrize("text", [*REDACTED, *PARAMETERS])
-def test_a_secret_is_redacted_in_json_that_holds_the_text(text: str) -> None:
-    shown = json.loads(PLAIN.text(json.dumps({"a": text.replace("{}", SECRETS[1])})))["a"]
-    assert SECRETS[1] not in shown
+def test_a_secret_is_redacted_in_json_that_holds_the_text() -> None:
+    for text in [*REDACTED, *PARAMETERS]:
+        shown = json.loads(PLAIN.text(json.dumps({"a": text.replace("{}", SECRETS[1])})))["a"]
+        assert SECRETS[1] not in shown
 
 
-@pytest.mark.parametrize("text", [*REDACTED, *PARAMETERS])
-def test_a_stream_shows_no_part_of_a_secret_wherever_it_is_cut(text: str) -> None:
-    whole = text.replace("{}", SECRETS[1]) + "\n"
-    clean = PLAIN.text(whole)
-    for size in (1, 7, 13):
-        stream = StreamRedactor(PLAIN)
-        shown = "".join(stream.feed(whole[at : at + size]) for at in range(0, len(whole), size))
-        assert shown + stream.flush() == clean
+def test_a_stream_shows_no_part_of_a_secret_wherever_it_is_cut() -> None:
+    for text in [*REDACTED, *PARAMETERS]:
+        whole = text.replace("{}", SECRETS[1]) + "\n"
+        clean = PLAIN.text(whole)
+        for size in (1, 7, 13):
+            stream = StreamRedactor(PLAIN)
+            shown = "".join(stream.feed(whole[at : at + size]) for at in range(0, len(whole), size))
+            assert shown + stream.flush() == clean
 
 
 @pytest.mark.parametrize("command", ["sudo -S id", "docker login -u bob --password-stdin r", "sudo chpasswd"])
@@ -418,9 +418,9 @@ def test_the_parameters_of_a_scheme_are_redacted(text: str) -> None:
     assert PLAIN.text(text.replace("{}", "canary7")).startswith("Authorization: ")
 
 
-@pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_text_stays(text: str) -> None:
-    assert PLAIN.text(text) == text
+def test_ordinary_text_stays() -> None:
+    for text in ORDINARY:
+        assert PLAIN.text(text) == text
 
 
 MB = 1 << 20
@@ -449,9 +449,9 @@ ADVERSARIAL = {
 }
 
 
-@pytest.mark.parametrize("text", ADVERSARIAL.values(), ids=ADVERSARIAL)
-def test_a_megabyte_meant_to_be_slow_takes_linear_time(text: str) -> None:
+def test_a_megabyte_meant_to_be_slow_takes_linear_time() -> None:
     """One that is not linear takes minutes."""
-    before = time.process_time()
-    PLAIN.text(text)
-    assert time.process_time() - before < 5.0
+    for text in ADVERSARIAL.values():
+        before = time.process_time()
+        PLAIN.text(text)
+        assert time.process_time() - before < 5.0

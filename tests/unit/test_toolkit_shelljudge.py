@@ -240,13 +240,13 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_take_no_time(text: str) -> None:
-    for whole in ((text * MAX_LENGTH)[:MAX_LENGTH], (text * 450)[:MAX_LENGTH]):
-        started = time.perf_counter()
-        judged = judge_command(whole)
-        assert time.perf_counter() - started < 5  # a hang is what this looks for; the slowest takes half a second
-        assert judged.reason
+def test_hostile_texts_take_no_time() -> None:
+    for text in HOSTILE:
+        for whole in ((text * MAX_LENGTH)[:MAX_LENGTH], (text * 450)[:MAX_LENGTH]):
+            started = time.perf_counter()
+            judged = judge_command(whole)
+            assert time.perf_counter() - started < 5  # a hang is what this looks for; the slowest takes half a second
+            assert judged.reason
 
 
 def test_one_judgement_leaves_nothing_for_the_next() -> None:

@@ -67,12 +67,12 @@ def test_the_program_of_an_attack_is_named_for_rules_that_deny_it(group: str) ->
     assert wrong == []
 
 
-@pytest.mark.parametrize("case", BENIGN, ids=lambda case: case["command"][:60])
-def test_an_everyday_command_is_understood(case: dict[str, Any]) -> None:
-    judged = judge_command(case["command"])
-    assert judged.parsed, judged.reason
-    assert judged.read_only is case["read_only"], judged.reason
-    assert judged.commands
+def test_an_everyday_command_is_understood() -> None:
+    for case in BENIGN:
+        judged = judge_command(case["command"])
+        assert judged.parsed, judged.reason
+        assert judged.read_only is case["read_only"], judged.reason
+        assert judged.commands
 
 
 def run(command: str, shell: str, place: Path, *, prompt: bool) -> bool:

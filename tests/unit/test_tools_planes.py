@@ -48,10 +48,10 @@ def uses(path: Path) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_tool_reaches_the_target_only_through_the_context(module: str) -> None:
-    allowed, _ = HARNESS_PLANE.get(module, ("", ""))
-    assert [use for use in uses(TOOLS / module) if use not in allowed.split()] == []
+def test_a_tool_reaches_the_target_only_through_the_context() -> None:
+    for module in MODULES:
+        allowed, _ = HARNESS_PLANE.get(module, ("", ""))
+        assert [use for use in uses(TOOLS / module) if use not in allowed.split()] == []
 
 
 @pytest.mark.parametrize(
