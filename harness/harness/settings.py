@@ -25,6 +25,7 @@ from .settings_schema import ENGINE_KEYS, GENERAL_KEYS, check_name, parse_variab
 from .target import Target
 
 __all__ = [
+    "DEFAULT_ORIGIN",
     "PROJECT_FILE",
     "SAFE_IN_PROJECTS",
     "TOOLKIT_TABLES",

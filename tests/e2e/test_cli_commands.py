@@ -109,6 +109,21 @@ def test_config_show_names_values_and_origins_but_no_secrets(program: Program) -
     assert document["targets"] == {"web1": "ssh://deploy@web1"}
 
 
+def test_config_show_names_the_depth_of_agents_and_what_decided_it(program: Program) -> None:
+    folder = program.home / "config" / "harness"
+    folder.mkdir(parents=True)
+    path = folder / "config.toml"
+    for text, value, origin in (
+        ("", 2, "default"),
+        ('[tools]\nprofile = "hex"\n', 5, "profile hex"),
+        ('[tools]\nprofile = "hex"\nmax_agent_depth = 1\n', 1, str(path)),
+    ):
+        path.write_text(text)
+        document = json.loads(program.run("--json", "config", "show").stdout)
+        assert document["settings"]["tools.max_agent_depth"] == {"value": value, "origin": origin}
+        assert f"tools.max_agent_depth  {value}" in program.run("config", "show").stdout.decode()
+
+
 def test_init_writes_private_settings_and_replaces_nothing(program: Program) -> None:
     done = program.run("init")
     path = program.home / "config" / "harness" / "config.toml"

@@ -111,6 +111,7 @@ async def household(
     log: MemoryLog | None = None,
     session_id: str = "",
     prices: Price | None = None,
+    tools: ToolSettings | None = None,
 ) -> AsyncIterator[Household]:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home))
@@ -121,7 +122,7 @@ async def household(
         profile = replace(profile_for(server), prices=prices)
         other = replace(profile, name="other", model="other-model")
         spawner = Subagents(ModelTable((profile, other), "test"), notes=kept.notes)
-        toolkit_settings = for_agents(ToolkitSettings(permissions=PermissionSettings(mode)))
+        toolkit_settings = for_agents(ToolkitSettings(tools or ToolSettings(), PermissionSettings(mode)))
         async with (
             connect("local:") as execution,
             open_toolkit(toolkit_settings) as toolkit,
@@ -172,6 +173,25 @@ async def test_a_sub_agent_has_a_conversation_of_its_own(tmp_path: Path, monkeyp
     assert "from below" in "".join(texts_of(house.log.notes)[session])
     stored = StoredConversation(session=SUMMARY, turns=tuple(house.log.turns), notes=tuple(house.log.notes))
     assert spent_in(stored) == house.agent.state.spent
+
+
+def tools_in(asked: Asked) -> dict[str, Mapping[str, Any]]:
+    """The definitions that a model was sent, by name."""
+    return {one["function"]["name"]: one["function"] for one in asked.body["tools"]}
+
+
+@pytest.mark.parametrize("profile", ["", "hex"])
+async def test_a_model_at_the_depth_limit_is_not_offered_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    kind = {"subagent_type": "general-purpose", "description": "d"}
+    scripts = {f"at {depth}": [Answer((task(f"at {depth + 1}", **kind),)), say(f"was {depth}")] for depth in range(3)}
+    scripts["at 3"] = [say("the end")]
+    settings = ToolSettings(profile=profile, max_agent_depth=3)
+    async with household(tmp_path, monkeypatch, scripts, tools=settings) as house:
+        assert await house.say("at 0") == "was 0"
+        offered = ["task" in tools_in(house.scripts.asked[f"at {depth}"][0]) for depth in range(4)]
+    assert offered == [True, True, True, False]
 
 
 async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,15 +57,24 @@ def table(trusted: bool = True, **values: Any) -> SettingsTable:
 def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
     found = tool_settings_of(
         [
-            table(packs=["core"], exclude=["time"], cache=False, disabled=["a"], secrets=["x"], profile="hex"),
+            table(
+                packs=["core"],
+                exclude=["time"],
+                cache=False,
+                disabled=["a"],
+                secrets=["x"],
+                profile="hex",
+                max_agent_depth=1,
+            ),
             table(trusted=False, exclude=["run_shell", "time"], read_only=True),
-            table(packs=["dev"], extra_packs=["web"], partial_read_counts=True, disabled=["b"]),
+            table(packs=["dev"], extra_packs=["web"], partial_read_counts=True, disabled=["b"], max_agent_depth=3),
         ]
     )
     assert found == ToolSettings(
         packs=("dev",),
         extra_packs=("web",),
         profile="hex",
+        max_agent_depth=3,
         exclude=("time", "run_shell"),
         read_only=True,
         disabled=("a", "b"),
@@ -81,6 +90,9 @@ def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
         ({"packs": "core"}, "file.toml: tools.packs: input should be a valid list"),
         ({"read_only": "yes"}, "file.toml: tools.read_only: "),
         ({"pack": []}, "file.toml: tools.pack: extra inputs"),
+        ({"max_agent_depth": -1}, "file.toml: tools.max_agent_depth: "),
+        ({"max_agent_depth": 11}, "file.toml: tools.max_agent_depth: "),
+        ({"max_agent_depth": "2"}, "file.toml: tools.max_agent_depth: "),
     ],
 )
 def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], message: str) -> None:
@@ -92,7 +104,7 @@ def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], mess
     "values",
     [
         *({"packs": ["core"]}, {"include": ["x"]}, {"disabled": ["x"]}, {"cache": True}, {"read_only": False}),
-        *({"extra_packs": ["dev"]}, {"profile": "hex"}),
+        *({"extra_packs": ["dev"]}, {"profile": "hex"}, {"max_agent_depth": 9}, {"max_agent_depth": 0}),
     ],
 )
 def test_a_file_that_is_not_trusted_may_only_take_tools_away(values: dict[str, Any]) -> None:

@@ -220,7 +220,8 @@ def test_every_name_of_the_usual_types_is_a_tool_or_comes_with_a_pack() -> None:
 # -- its depth
 
 
-async def test_agents_start_agents_until_the_limit(here: ExecutionContext) -> None:
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_agents_start_agents_until_the_limit(here: ExecutionContext, limit: int) -> None:
     depths: list[tuple[int, bool]] = []
     refused: list[CallOutcome] = []
 
@@ -231,9 +232,9 @@ async def test_agents_start_agents_until_the_limit(here: ExecutionContext) -> No
             refused.append(outcome)
         return SpawnResult(f"at {executor.depth}")
 
-    outcome = await task(parent(here, runs(script)))
+    outcome = await task(replace(parent(here, runs(script)), max_agent_depth=limit))
     assert outcome.result.text == "at 1"
-    assert depths == [(1, True), (2, False)]
+    assert depths == [(depth, depth < limit) for depth in range(1, limit + 1)]
     assert [one.result.error_code for one in refused] == ["unknown_tool"]
 
 
@@ -245,6 +246,31 @@ async def test_at_the_limit_nothing_is_started_and_below_it_is(here: ExecutionCo
     assert (below.status, len(spawner.requests)) == (CallStatus.OK, 1)
     named = await task(parent(here, spawner, depth=1), tools=["task"])
     assert named.result.error_code == "unknown_tool"
+
+
+LIMITS: list[tuple[dict[str, Any], dict[str, Any], str | None, int]] = [
+    ({}, {}, None, 2),
+    ({}, {}, "hygge", 2),
+    ({}, {}, "hex", 5),
+    ({"profile": "hex"}, {}, None, 5),
+    ({"profile": "hex"}, {}, "none", 2),
+    ({"profile": "hex", "max_agent_depth": 1}, {}, None, 1),
+    ({"max_agent_depth": 3}, {}, "hex", 3),
+    ({"max_agent_depth": 3}, {"max_agent_depth": 4}, "hex", 4),
+    ({"max_agent_depth": 3}, {"max_agent_depth": 0}, None, 0),
+]
+"""The settings, what a program says, the session's profile, and the limit that counts."""
+
+
+async def test_the_limit_is_the_programs_the_settings_or_the_profiles(here: ExecutionContext) -> None:
+    for chosen, said, profile, limit in LIMITS:
+        settings = ToolkitSettings(tools=ToolSettings(extra_packs=("agents",), **chosen))
+        async with (
+            open_toolkit(settings, **said) as toolkit,
+            toolkit.executor(here, spawner=ScriptedSpawner(), profile=profile) as executor,
+        ):
+            offered_here = any(tool.own.name == "task" for tool in executor.registry.list())
+        assert (executor.max_agent_depth, offered_here) == (limit, limit > 0), (chosen, said, profile)
 
 
 # -- its limits and its end

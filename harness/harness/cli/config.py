@@ -11,7 +11,7 @@ import click
 from ..config import Config
 from ..errors import ConfigError
 from ..local_directories import make_directories
-from ..settings import PROJECT_FILE, Settings, user_config_path
+from ..settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
 from ..settings_limits import UNITS, with_unit
 from .commands import command, group
 from .output import print_json, table
@@ -20,6 +20,7 @@ from .runtime import session_of
 __all__ = ["config", "init"]
 
 HIDDEN = "***"
+AGENT_DEPTH = "tools.max_agent_depth"
 
 
 @command("show")
@@ -29,6 +30,7 @@ def show(ctx: click.Context) -> None:
     session = session_of(ctx)
     origins = dict(session.settings.origins)
     values = _values(session.settings)
+    values[AGENT_DEPTH], origins[AGENT_DEPTH] = _agent_depth(session.invocation.choices)
     if session.json:
         document = {name: _documented(name, value, origins[name]) for name, value in values.items()}
         named = dict(session.settings.targets)
@@ -52,6 +54,23 @@ def _values(settings: Settings) -> dict[str, object]:
     engine: dict[str, object] = {item.name: getattr(settings.config, item.name) for item in fields(Config)}
     engine["env"] = dict.fromkeys((name for name, _ in settings.config.env), HIDDEN)
     return general | engine
+
+
+def _agent_depth(choices: Choices) -> tuple[int, str]:
+    """The depth at which agents start no others, and what decided it.
+
+    Raises:
+        ConfigError: the ``[tools]`` table is wrong, or its profile does not exist.
+    """
+    from ..toolkit.catalogue import agent_depth
+    from ..toolkit.toolsettings import MAX_AGENT_DEPTH, tool_settings_of
+
+    tables = load_tables("tools", choices)
+    settings = tool_settings_of(tables)
+    depth = agent_depth(settings)
+    if settings.max_agent_depth is not None:
+        return depth, next(one.origin for one in reversed(tables) if "max_agent_depth" in one.values)
+    return depth, DEFAULT_ORIGIN if depth == MAX_AGENT_DEPTH else f"profile {settings.profile}"
 
 
 def _documented(name: str, value: object, origin: str) -> dict[str, object]:

@@ -23,7 +23,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
-from .catalogue import Catalogue, load_catalogue, offered
+from .catalogue import Catalogue, agent_depth, load_catalogue, offered
 from .compaction import Compactor, without_compact
 from .events import EventBus
 from .executor import Executor
@@ -154,7 +154,8 @@ class Toolkit:
         await self._settle(execution)
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
-        chosen = chosen if spawner is not None else without_spawning(chosen)
+        depth = agent_depth(self.settings.tools, profile) if spawner is not None else 0
+        chosen = chosen if depth > 0 else without_spawning(chosen)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
         async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):
@@ -167,6 +168,7 @@ class Toolkit:
                     reads=self.reads.of(session, execution),
                     session_id=session,
                     agent_id=agent_id,
+                    max_agent_depth=depth,
                     model=model,
                     cwd=cwd,
                     spawner=spawner,
@@ -228,6 +230,7 @@ async def open_toolkit(
     *,
     catalogue: Catalogue | None = None,
     variables: Mapping[str, str] | None = None,
+    max_agent_depth: int | None = None,
 ) -> AsyncIterator[Toolkit]:
     """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
 
@@ -235,12 +238,16 @@ async def open_toolkit(
         catalogue: the tools, when they are loaded already.
         variables: what commands get in their environment. Values of those that are named like secrets, and of such
             variables of this process, are taken out of everything.
+        max_agent_depth: agents at this depth start no others; a person's agent is at depth 0. None leaves it to the
+            settings, and these to the profile.
 
     Raises:
         ConfigError: the settings name what is not there.
         HarnessError: the ledger cannot be kept.
     """
     settings = settings or ToolkitSettings()
+    if max_agent_depth is not None:
+        settings = replace(settings, tools=replace(settings.tools, max_agent_depth=max_agent_depth))
     known = catalogue if catalogue is not None else await to_thread.run_sync(load_catalogue, settings.tools)
     hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled)))
     problems = (*known.problems, *(f"{one.plugin.source}: {one.reason}" for one in hooks.failures))

@@ -20,9 +20,9 @@ from .plugins import TOOLS, find, load_tools
 from .presets import missing_libraries
 from .profiles import load_profile
 from .registry import Registry
-from .toolsettings import NO_PROFILE, ToolSettings
+from .toolsettings import MAX_AGENT_DEPTH, NO_PROFILE, ToolSettings
 
-__all__ = ["Catalogue", "command_tools_directory", "load_catalogue", "offered"]
+__all__ = ["Catalogue", "agent_depth", "command_tools_directory", "load_catalogue", "offered"]
 
 OWN_TOOLS = "builtin:toolkit"
 """The source of the tools that belong to the pipeline itself."""
@@ -81,6 +81,22 @@ def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Regis
     if profile in ("", NO_PROFILE):
         return settings.offered(usable)
     return load_profile(profile).over(usable)
+
+
+def agent_depth(settings: ToolSettings, profile: str | None = None) -> int:
+    """The depth at which agents start no others: what is set, else the profile's, else our own.
+
+    Args:
+        profile: that of the session; None is what the settings say.
+
+    Raises:
+        ConfigError: there is no such profile.
+    """
+    if settings.max_agent_depth is not None:
+        return settings.max_agent_depth
+    name = settings.profile if profile is None else profile
+    own = None if name in ("", NO_PROFILE) else load_profile(name).max_agent_depth
+    return MAX_AGENT_DEPTH if own is None else own
 
 
 _Sources = Iterator[tuple[str, tuple[Tool[Any], ...]]]

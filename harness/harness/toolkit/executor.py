@@ -30,6 +30,7 @@ from .profiles import FacedCall, FacedTool
 from .registry import Registry
 from .seams import FileVersions, Spawner
 from .services import Services
+from .toolsettings import MAX_AGENT_DEPTH
 from .typed import without_private, without_typed
 from .values import CallOutcome, CallStatus, ToolCall
 
@@ -49,6 +50,7 @@ class Executor:
     Args:
         agent_id: the agent whose calls these are; empty for a person or a script.
         depth: 0, and one more for each sub-agent above it.
+        max_agent_depth: agents at this depth start no others, and are not offered the tool for it.
         handoff: seconds after which a command that still runs is left running, and named in the result.
         questioner, notebook, compactor: as tools find them in their context.
     """
@@ -61,6 +63,7 @@ class Executor:
     session_id: str = ""
     agent_id: str = ""
     depth: int = 0
+    max_agent_depth: int = MAX_AGENT_DEPTH
     model: str = ""
     cwd: str | None = None
     spawner: Spawner | None = None

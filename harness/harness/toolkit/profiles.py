@@ -238,11 +238,13 @@ class Profile:
 
     Args:
         failed: how the profile says an error whose result has no form of its own; the default is as it is.
+        max_agent_depth: the depth at which agents start no others, when the settings do not say so; None is our own.
     """
 
     name: str
     faces: tuple[Face[Any], ...]
     failed: Callable[[str], str] = lambda text: text
+    max_agent_depth: int | None = None
 
     def over(self, registry: Registry) -> Registry:
         """The profile's tools, of those that are there; a tool of another package has no face, whatever its name."""

@@ -39,8 +39,6 @@ __all__ = [
     "without_spawning",
 ]
 
-DEPTH_LIMIT = 2
-"""Agents at this depth start no others; a person's agent is at depth 0."""
 ROUNDS = 8
 """Answers of the model in one run of a sub-agent, at most."""
 CALLS = 64
@@ -120,14 +118,14 @@ async def run_agent(request: SpawnRequest, ctx: ToolContext) -> ToolResult:
     parent = ctx.executor
     if parent is None or parent.spawner is None:
         raise ToolError("no agents can be started here: nobody brings a model", code="execution_failed")
-    if ctx.depth >= DEPTH_LIMIT:
+    if ctx.depth >= parent.max_agent_depth:
         return ToolResult.failure(
             "depth_limit", f"an agent at depth {ctx.depth} starts no other agents: do it yourself"
         )
     if request.resume and not _is_own(request.resume, ctx.session_id):
         return ToolResult.failure("unknown_session", f"{request.resume!r} is no agent that was started here")
     try:
-        registry = tools_of(request, parent.registry, ctx.depth + 1)
+        registry = tools_of(request, parent.registry, may_spawn=ctx.depth + 1 < parent.max_agent_depth)
     except ValueError as error:
         return ToolResult.failure("unknown_tool", str(error))
     session = request.resume or f"{ctx.session_id}.{uuid.uuid4().hex[:12]}"
@@ -139,14 +137,17 @@ def _is_own(session: str, parent: str) -> bool:
     return session.startswith(f"{parent}.") and OWN.fullmatch(session.removeprefix(f"{parent}.")) is not None
 
 
-def tools_of(request: SpawnRequest, offered: R, depth: int) -> R:
+def tools_of(request: SpawnRequest, offered: R, *, may_spawn: bool) -> R:
     """The tools of a sub-agent: of those that its parent has, what its type and the request allow. Pure.
+
+    Args:
+        may_spawn: its depth is below the limit, so that it may start agents itself.
 
     Raises:
         ValueError: a name means nothing, or names a tool that no sub-agent of this depth has, or nothing is left.
     """
-    hidden = NOT_FOR_SUBAGENTS | ({SPAWN} if depth >= DEPTH_LIMIT else frozenset())
-    left = without_compact(offered.filter(lambda tool: tool.own.name not in hidden))
+    below = offered if may_spawn else without_spawning(offered)
+    left = without_compact(below.filter(lambda tool: tool.own.name not in NOT_FOR_SUBAGENTS))
     for names, usual in ((request.kind.tools, request.kind.usual), (request.tools, frozenset[str]())):
         if names is not None:
             wanted = _own_names(names, usual, left)

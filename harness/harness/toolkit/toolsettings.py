@@ -9,15 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import ConfigError
 from ..settings import SettingsTable
 from .presets import opt_in
 from .registry import Registry
 
-__all__ = ["NO_PROFILE", "ToolSettings", "tool_settings_of"]
+__all__ = ["MAX_AGENT_DEPTH", "NO_PROFILE", "ToolSettings", "tool_settings_of"]
 
+MAX_AGENT_DEPTH = 2
+"""The depth at which agents start no others, unless a setting or a profile says so; a person's agent is at depth 0."""
 NO_PROFILE = "none"
 """The word for our own names, where a profile is named."""
 STRICTER = frozenset({"exclude", "read_only"})
@@ -45,6 +47,8 @@ class ToolSettings:
     """A file of which a part was read may be replaced as a whole."""
     profile: str = ""
     """Models are offered the tools of this profile; empty is our own."""
+    max_agent_depth: int | None = None
+    """Agents at this depth start no others: 0 keeps every agent from it. None leaves it to the profile."""
     secrets: tuple[str, ...] = ()
     """Further patterns of secrets, as regular expressions; the first group, where there is one, is the secret."""
 
@@ -86,6 +90,7 @@ class _Table(BaseModel):
     cache: bool | None = None
     partial_read_counts: bool | None = None
     profile: str | None = None
+    max_agent_depth: int | None = Field(None, ge=0, le=10)
     secrets: list[str] | None = None
 
 

@@ -28,6 +28,8 @@ LONGEST = 300
 MATCHES = 1_000
 NAMES = 10_000
 NOTHING = "(no output)"
+AGENT_DEPTH = 5
+"""``DefaultMaxAgentDepth`` of Hex."""
 
 
 def _failed(text: str) -> str:
@@ -282,4 +284,4 @@ GLOB = Face(
 def profile() -> Profile:
     """The profile."""
     own = (READ, WRITE, EDIT, BASH, BASH_OUTPUT, KILL_SHELL, GREP, GLOB)
-    return Profile("hex", (*own, *FACES), _failed)
+    return Profile("hex", (*own, *FACES), _failed, AGENT_DEPTH)
