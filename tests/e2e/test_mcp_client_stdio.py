@@ -14,8 +14,9 @@ import pytest
 from tests.support.mcp_servers import SERVERS, alive, eventually, raw, workbench
 from tests.support.toolbox import toolbox
 
-from harness.errors import ConnectionLost, ToolError
+from harness.errors import ConfigError, ConnectionLost, ToolError
 from harness.mcp.client_config import server_config
+from harness.mcp.sources import open_sources
 from harness.toolkit import Image, Text
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus, Category, ToolCall
@@ -323,6 +324,17 @@ async def test_a_name_that_is_taken_is_an_error_that_says_so_and_the_first_tool_
         await bench.until(lambda: bench.sources.states["one"].state == "unavailable")
         assert "a tool is already called 'one_echo'" in bench.sources.states["one"].reason
         assert registry.source_of("one_echo") == "builtin"
+
+
+async def test_two_servers_of_one_name_are_refused_before_either_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2 servers have the name 'raw': test and test"):
+        async with workbench(tmp_path, raw("--tools", "echo"), raw("--tools", "other")):
+            raise AssertionError
+    async with workbench(tmp_path, raw("--tools", "echo")) as bench:
+        with pytest.raises(ConfigError, match="the tools of a server 'raw' are already registered"):
+            async with open_sources(bench.box.executor.registry, [raw("--tools", "other")], directory=tmp_path):
+                raise AssertionError
+        assert bench.names() == ["raw_echo"]
 
 
 async def test_several_registries_have_the_tools_of_one_server(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from tests.support.toolbox import toolbox
 
+from harness.errors import ConfigError
 from harness.toolkit import CallStatus, Category, Registry, ToolCall
+from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.plugins import HOOKS, TOOLS, Loaded, Plugin, find, load_hooks, load_tools
+from harness.toolkit.profiles import load_profile
 
 PACKAGE = """
 from harness.toolkit import Arguments, Category, Tool, ToolResult, Traits, tool
@@ -135,6 +138,26 @@ async def test_plugins_are_registered_called_and_removed_as_a_whole(package: Pat
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "sunny in Bern")
     registry.remove_source("plugin:weather-plugin:weather")
     assert registry.list() == []
+
+
+def test_a_second_source_of_a_package_by_the_same_name_is_reported_and_left_out(package: Path) -> None:
+    entry_points = package / "weather_plugin-1.0.dist-info/entry_points.txt"
+    entry_points.write_text("[harness.tools]\none = weather_plugin:forecast\none = weather_plugin:weather\n")
+    found = load_catalogue(directory=package)
+    assert [problem for problem in found.problems if "plugin:weather-plugin:one" in problem] == [
+        "the tools of plugin:weather-plugin:one are left out: the tool source 'plugin:weather-plugin:one' is already "
+        "registered (tools: forecast), so another one of that name (tools: weather) cannot be: rename one of them, or "
+        "replace the registered one with replace=True"
+    ]
+    assert (found.known.get("forecast") is not None, found.known.get("weather")) == (True, None)
+
+
+def test_a_profile_that_two_packages_offer_is_an_error_that_names_both(package: Path) -> None:
+    entry_points = package / "weather_plugin-1.0.dist-info/entry_points.txt"
+    entry_points.write_text("[harness.profiles]\nhex = weather_plugin:tools\n")
+    with pytest.raises(ConfigError, match=r"'hex': harness-ops \(\S+\) and weather-plugin \(weather_plugin:tools\)"):
+        load_profile("hex")
+    assert load_profile("hygge").name == "hygge"
 
 
 async def test_a_hook_guards_and_one_that_cannot_be_loaded_refuses_everything(package: Path) -> None:

@@ -133,6 +133,43 @@ def test_a_set_with_one_bad_tool_changes_nothing(tools: list[Tool[Any]], message
     assert names(found) == ["old", *names(registry())]
 
 
+async def test_a_second_source_of_the_same_name_is_refused_unless_it_replaces_the_first() -> None:
+    found = registry()
+    await found.register_source(FixedSource("weather", (Plain("forecast"), Plain("radar"))))
+    second = FixedSource("weather", (Plain("storms"),))
+    both = r"'weather' is already registered \(tools: forecast, radar\), so another one of that name \(tools: storms\)"
+    with pytest.raises(ValueError, match=f"{both} .* replace=True"):
+        found.add_source(second.name, second.fixed)
+    with pytest.raises(ValueError, match=r"'weather' is already registered \(tools: forecast, radar\)"):
+        await found.register_source(second)
+    assert names(found) == ["forecast", "radar", *names(registry())]
+    await found.register_source(second, replace=True)
+    assert (found.source_of("storms"), found.get("radar"), found.sources) == ("weather", None, ("builtin", "weather"))
+
+
+async def test_a_name_is_taken_by_a_source_without_tools_and_in_chosen_registries_until_it_is_removed() -> None:
+    found = registry()
+    await found.register_source(FixedSource("empty", ()))
+    for taken in (found, found.read_only(), found.own):
+        with pytest.raises(ValueError, match=r"'empty' is already registered \(tools: none\)"):
+            taken.add_source("empty", [Plain("late")])
+    found.remove_source("empty")
+    found.add_source("empty", [Plain("late")])
+    assert found.source_of("late") == "empty"
+
+
+async def test_of_two_sources_that_are_fetched_at_once_the_second_is_refused() -> None:
+    found, source = registry(), Slow()
+    with anyio.fail_after(5), pytest.raises(ExceptionGroup) as caught:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(found.register_source, source)
+            await source.asked.wait()
+            found.add_source("slow", [Plain("first")])
+            source.answer.set()
+    assert "'slow' is already registered (tools: first)" in str(caught.value.exceptions[0])
+    assert (found.source_of("first"), found.get("late")) == ("slow", None)
+
+
 class Slow(ToolSource):
     """A source that answers when it is let, or fails."""
 
@@ -167,7 +204,7 @@ async def test_a_source_that_fails_keeps_what_it_had() -> None:
     failing = Slow(ConnectError("no answer"))
     failing.answer.set()
     with pytest.raises(ConnectError):
-        await found.register_source(failing)
+        await found.register_source(failing, replace=True)
     assert found.source_of("late") == "slow"
 
 

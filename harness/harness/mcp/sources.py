@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -281,6 +281,18 @@ def _collision(config: ServerConfig, error: ValueError) -> ConfigError:
     )
 
 
+def _check_names(registry: Registry, servers: Sequence[ServerConfig]) -> None:
+    """Refuse servers that would take each other's place: a name is the source of its server's tools."""
+    for name, count in Counter(config.name for config in servers).items():
+        if count > 1:
+            origins = " and ".join(config.origin for config in servers if config.name == name)
+            raise ConfigError(f"{count} servers have the name {name!r}: {origins}", hint="rename one of them")
+        if source_name(name) in registry.sources:
+            raise ConfigError(
+                f"the tools of a server {name!r} are already registered", hint="rename one of the servers"
+            )
+
+
 def _log(text: str) -> None:
     logger.warning("%s", text)
 
@@ -304,9 +316,13 @@ async def open_sources(
         environ: where values of the settings are found; ``os.environ`` when not given.
         directory: where records of the servers are kept; below the user's state directory when not given.
         notice: takes sentences for people; the log when not given.
+
+    Raises:
+        ConfigError: two servers have the same name, or the registry has the tools of a server of that name.
     """
     env = dict(os.environ) if environ is None else environ
     used = [config for config in servers if not config.disabled]
+    _check_names(registry, used)
     store = DefinitionStore(directory or state_directory(env))
     sources = McpSources(store, tuple(config.name for config in used), notice)
     async with background_tasks() as tasks:

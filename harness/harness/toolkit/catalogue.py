@@ -64,7 +64,7 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
     ]
     for source, tools in found:
         try:
-            registry.replace_source(source, tools)
+            registry.add_source(source, tools)
         except ValueError as error:
             problems.append(f"the tools of {source} are left out: {error}")
     known = settings.choose(registry)

@@ -268,22 +268,28 @@ def load_profile(name: str) -> Profile:
     """Import a profile.
 
     Raises:
-        ConfigError: there is none of that name, or it cannot be loaded.
+        ConfigError: there is none of that name, several packages offer one, or it cannot be loaded.
     """
     from .plugins import PROFILES, find, imported
 
-    for plugin in find(PROFILES):
-        if plugin.name == name:
-            try:
-                found = imported(plugin)
-                made = found if isinstance(found, Profile) else found()
-            except Exception as error:
-                raise ConfigError(f"the profile {name!r} of {plugin.distribution} cannot be loaded: {error}") from error
-            if not isinstance(made, Profile):
-                raise ConfigError(f"the profile {name!r} of {plugin.distribution} is no profile")
-            return made
-    known = ", ".join(profile_names())
-    raise ConfigError(f"there is no profile {name!r}", hint=f"there are: {known or 'none'}")
+    plugins = [plugin for plugin in find(PROFILES) if plugin.name == name]
+    if not plugins:
+        known = ", ".join(profile_names())
+        raise ConfigError(f"there is no profile {name!r}", hint=f"there are: {known or 'none'}")
+    if len(plugins) > 1:
+        offered = " and ".join(f"{plugin.distribution} ({plugin.value})" for plugin in plugins)
+        raise ConfigError(
+            f"several packages offer a profile {name!r}: {offered}", hint="uninstall one of them, or rename its profile"
+        )
+    plugin = plugins[0]
+    try:
+        found = imported(plugin)
+        made = found if isinstance(found, Profile) else found()
+    except Exception as error:
+        raise ConfigError(f"the profile {name!r} of {plugin.distribution} cannot be loaded: {error}") from error
+    if not isinstance(made, Profile):
+        raise ConfigError(f"the profile {name!r} of {plugin.distribution} is not a profile")
+    return made
 
 
 @lru_cache(maxsize=1)

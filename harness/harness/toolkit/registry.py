@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +29,8 @@ __all__ = ["BUILTIN", "Registry", "is_builtin"]
 BUILTIN = "builtin"
 """The source of our own tools, or what stands before the ``:`` of it."""
 TMUX = "tmux"
+NAMED = 5
+"""Tools of a source that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,29 @@ class _Table:
 
     entries: Mapping[str, _Entry] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
+    """The registered sources, also those without tools."""
 
     def without(self, drop: Callable[[_Entry], bool]) -> _Table:
-        return _Table().plus(entry for entry in self.entries.values() if not drop(entry))
+        return _Table(sources=self.sources).plus(entry for entry in self.entries.values() if not drop(entry))
+
+    def of_source(self, name: str) -> list[str]:
+        """The names of a source's tools, sorted."""
+        return sorted(entry.tool.name for entry in self.entries.values() if entry.source == name)
+
+    def check_source_is_new(self, name: str, tools: Iterable[str] | None = None) -> None:
+        """Refuse a second source of one name. ``tools`` are the second one's, where they are known.
+
+        Raises:
+            ValueError: a source of that name is registered.
+        """
+        if name not in self.sources:
+            return
+        second = "another one" if tools is None else f"another one of that name (tools: {_listing(tools)})"
+        raise ValueError(
+            f"the tool source {name!r} is already registered (tools: {_listing(self.of_source(name))}), so {second} "
+            "cannot be: rename one of them, or replace the registered one with replace=True"
+        )
 
     def plus(self, added: Iterable[_Entry]) -> _Table:
         """With more tools.
@@ -66,13 +89,14 @@ class _Table:
                     raise ValueError(f"a tool is already called {name!r}: {owner.tool.name} of {owner.source}")
             entries[entry.tool.name] = entry
             names |= dict.fromkeys(entry.names, entry.tool.name)
-        return _Table(entries, names)
+        return _Table(entries, names, self.sources | {entry.source for entry in entries.values()})
 
     def own(self) -> _Table:
         """The tools behind these; the same table when each is its own."""
         if all(entry.tool.own is entry.tool for entry in self.entries.values()):
             return self
-        return _Table().plus(_Entry(entry.tool.own, entry.source) for entry in self.entries.values())
+        own = (_Entry(entry.tool.own, entry.source) for entry in self.entries.values())
+        return _Table(sources=self.sources).plus(own)
 
 
 class Registry:
@@ -104,14 +128,34 @@ class Registry:
             self._table = self._table.without(lambda entry: entry.tool.name == name)
         self._tell()
 
-    async def register_source(self, source: ToolSource) -> None:
-        """Fetch a set of tools and add it, or, when it is already there, put it in the old one's place.
+    async def register_source(self, source: ToolSource, *, replace: bool = False) -> None:
+        """Fetch a set of tools and add it.
+
+        Args:
+            source: where the tools come from.
+            replace: the set takes the place of the one that is registered under the same name, if there is one.
 
         Raises:
-            ValueError: as :meth:`replace_source`. Whatever the source raises comes through, too; nothing changed then.
+            ValueError: as :meth:`add_source`. Whatever the source raises is passed on, too; nothing changed then.
         """
-        tools = await source.tools()  # may take long, so nobody waits for it
-        self.replace_source(source.name, tools)
+        if not replace:
+            self._table.check_source_is_new(source.name)  # before it is fetched, which may take long
+        tools = await source.tools()  # without the lock, so that others can change the registry meanwhile
+        self.add_source(source.name, tools, replace=replace)
+
+    def add_source(self, name: str, tools: Iterable[Tool[Any]], *, replace: bool = False) -> None:
+        """Add a set of tools under the name of its source: all of them or none.
+
+        Args:
+            name: of the source.
+            tools: all tools of the source; there may be none yet.
+            replace: the set takes the place of the one that is registered under the same name, if there is one.
+
+        Raises:
+            ValueError: a source of that name is registered and ``replace`` is not given, or as
+                :meth:`replace_source`.
+        """
+        self._put_source(name, tools, replace=replace)
 
     def replace_source(self, name: str, tools: Iterable[Tool[Any]]) -> None:
         """Put a set of tools in the place of those that came from ``name``: all of them or none.
@@ -120,17 +164,27 @@ class Registry:
             ValueError: a name is taken by a tool from elsewhere, or is twice in the set, or the schema of a
                 tool that is not our own does not describe an argument that it requires.
         """
+        self._put_source(name, tools, replace=True)
+
+    def _put_source(self, name: str, tools: Iterable[Tool[Any]], *, replace: bool) -> None:
         entries = [_Entry(tool, name) for tool in tools]
         for entry in [] if is_builtin(name) else entries:  # ours are tested; a schema is built when it is asked for
             if gaps := schema_gaps(entry.tool):
                 raise ValueError(f"{entry.tool.name} of {name} requires {', '.join(gaps)}, which its schema lacks")
         with self._changing:
-            self._table = self._table.without(lambda entry: entry.source == name).plus(entries)
+            table = self._table
+            if not replace:
+                table.check_source_is_new(name, [entry.tool.name for entry in entries])
+            others = table.without(lambda entry: entry.source == name)
+            self._table = dataclass_replace(others, sources=others.sources | {name}).plus(entries)
         self._tell()
 
     def remove_source(self, name: str) -> None:
-        """Remove everything that came from there; nothing happens when nothing did."""
-        self.replace_source(name, ())
+        """Remove a source and everything that came from it; nothing happens when it is not registered."""
+        with self._changing:
+            others = self._table.without(lambda entry: entry.source == name)
+            self._table = dataclass_replace(others, sources=others.sources - {name})
+        self._tell()
 
     @contextmanager
     def watched(self, changed: Callable[[], None]) -> Iterator[None]:
@@ -187,6 +241,11 @@ class Registry:
         table = self._table
         own = table.names.get(name)
         return None if own is None else table.entries[own].source
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the registered sources, sorted; also of those without tools."""
+        return tuple(sorted(self._table.sources))
 
     @property
     def own(self) -> Self:
@@ -304,6 +363,12 @@ class Registry:
 def is_builtin(source: str) -> bool:
     """Whether the tools of a source are our own."""
     return source.partition(":")[0] == BUILTIN
+
+
+def _listing(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f"{', '.join(found[:NAMED])}{more}" or "none"
 
 
 async def _lacking(execution: ExecutionContext, programs: set[str]) -> frozenset[str]:
