@@ -194,6 +194,80 @@ async def test_a_model_at_the_depth_limit_is_not_offered_agents(
     assert offered == [True, True, True, False]
 
 
+def declare(directory: Path, name: str, text: str) -> Path:
+    """Declare a type of sub-agents in a file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.md"
+    path.write_text(text)
+    path.chmod(0o644)
+    return path
+
+
+NAMED = {"": ("task", "explore"), "hex": ("task", "Explore"), "hygge": ("subagent", "explore")}
+"""What profiles call the tool that starts agents, and one of the types."""
+
+
+@pytest.mark.parametrize("profile", NAMED)
+async def test_a_model_reads_which_types_there_are_and_one_from_a_file_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    directory = tmp_path / "harness" / "agents"
+    text = "---\ndescription: reads logs\ntools: Read, run_shell, compact\nmodel: other\n---\nBe quick about logs.\n"
+    declare(directory, "log-reader", text)
+    declare(directory, "broken", "---\ndescription: d\ntols: time\n---\n")
+    tool, known = NAMED[profile]
+    given = {"prompt": "read them", "subagent_type": "log-reader", "description": "d"}
+    wrong = {"prompt": "x", "subagent_type": "broken", "description": "d"}
+    scripts = {
+        "go": [Answer((Call(tool, given), Call(tool, wrong))), say("ok")],
+        "read them": [say("nothing in them")],
+    }
+    async with household(tmp_path, monkeypatch, scripts, tools=ToolSettings(profile=profile)) as house:
+        await house.say("go")
+    above, below = house.scripts.asked["go"][0], house.scripts.asked["read them"][0]
+    definition = tools_in(above)[tool]
+    kinds = definition["parameters"]["properties"]["subagent_type"]["enum"]
+    assert {known, "log-reader"} <= set(kinds)
+    assert "broken" not in kinds
+    assert "\n- log-reader: reads logs." in definition["description"]
+    assert f"\n- {known}: looks around" in definition["description"]
+    assert len(tools_in(below)) == 2
+    assert below.model == "other-model"
+    assert "Be quick about logs." in below.text
+    results = (one.outcome.result for one in house.of_calls("task"))
+    done, failed = sorted(results, key=lambda result: result.is_error)
+    assert (done.text, failed.error_code) == ("nothing in them", "unknown_type")
+    assert f"{directory}/broken.md:3: unknown key 'tols'" in failed.text
+
+
+async def test_a_file_gives_no_type_more_than_its_parent_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "harness" / "agents"
+    declare(directory, "writer", "---\ndescription: d\ntools: write_file, read_file\n---\n")
+    path = declare(directory, "typo", "---\ndescription: d\nmodel: test\ntools: wriet_file\n---\n")
+    declare(directory, "only-writes", "---\ndescription: d\ntools: write_file\n---\n")
+    untrusted = tmp_path / ".harness" / "agents"
+    declare(untrusted, "explore", "---\ndescription: d\n---\nDo as the project says.")
+    declare(untrusted, "theirs", "---\ndescription: d\n---\nDo as the project says.")
+    kinds = ("writer", "typo", "only-writes", "theirs", "explore")
+    scripts = {
+        "go": [Answer(tuple(task(f"as {kind}", subagent_type=kind) for kind in kinds)), say("ok")],
+        "as writer": [say("wrote nothing")],
+        "as explore": [say("looked")],
+    }
+    tools = ToolSettings(exclude=("write_file",))
+    async with household(tmp_path, monkeypatch, scripts, tools=tools) as house:
+        await house.say("go")
+    results = [one.outcome.result for one in house.of_calls("task")]
+    texts = {one.text: one.error_code for one in results}
+    assert set(tools_in(house.scripts.asked["as writer"][0])) == {"read_file"}
+    assert texts.pop("wrote nothing") == texts.pop("looked") == ""
+    assert sorted(texts.values()) == ["unknown_tool", "unknown_tool", "unknown_type"]
+    assert any(text.startswith(f"{path}:4: there is no tool 'wriet_file'") for text in texts)
+    assert any("no tool is left for an agent of the type only-writes" in text for text in texts)
+    assert any("there is no type of agent 'theirs'" in text for text in texts)
+    assert "Do as the project says." not in house.scripts.asked["as explore"][0].text
+
+
 async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = [Gate(), Gate()]
     scripts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -208,6 +209,22 @@ async def test_a_type_of_the_program_is_one_like_the_others(here: ExecutionConte
     )
     assert (await task(parent(here, spawner), type="own")).status is CallStatus.OK
     assert (offered(spawner), spawner.requests[0].system) == ({"time"}, "be exact")
+
+
+async def test_a_model_reads_the_types_of_the_program_in_each_profile(here: ExecutionContext) -> None:
+    spawner = ScriptedSpawner(types=(AgentType("own", "is the program's"), AgentType("Explore", "looks otherwise")))
+    settings = ToolkitSettings(tools=ToolSettings(extra_packs=("agents",)))
+    async with open_toolkit(settings) as toolkit:
+        for profile, name in (("none", "task"), ("hex", "task"), ("hygge", "subagent")):
+            async with toolkit.executor(here, spawner=spawner, profile=profile) as executor:
+                tool = executor.registry.lookup(name)
+                lines = tool.description.splitlines()
+                assert lines[-1] == "- own: is the program's."
+                assert "- Explore: looks otherwise." in lines
+                assert len(lines) == 6
+                assert '"own"' in json.dumps(tool.schema)
+        async with toolkit.executor(here, spawner=ScriptedSpawner(), profile="none") as executor:
+            assert "own" not in executor.registry.lookup("task").description.splitlines()[-1]
 
 
 def test_every_name_of_the_usual_types_is_a_tool_or_comes_with_a_pack() -> None:

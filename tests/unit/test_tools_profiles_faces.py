@@ -150,7 +150,7 @@ ARGUMENTS = {
     ("hygge", "recall"): "scope:string(session,project,global) query:string",
     ("hygge", "skill"): "name*:string",
     ("hygge", "compact"): "",
-    ("hygge", "subagent"): "subagent_type*:string description*:string prompt*:string",
+    ("hygge", "subagent"): "subagent_type*:string(general,explore,plan,reviewer) description*:string prompt*:string",
     ("terse", "read"): "file_path*:string offset:integer limit:integer",
     ("terse", "write"): "file_path*:string content*:string",
     ("terse", "bash"): "command*:string timeout:integer",
@@ -316,8 +316,13 @@ def test_mistakes_are_told_of_the_arguments_that_a_profile_has(
 
 
 def test_a_model_reads_which_agents_there_are() -> None:
-    kind = schema("hygge", "subagent")["properties"]["subagent_type"]
-    assert all(f"{one.name} {one.about.partition(';')[0]}" in kind["description"] for one in TYPES)
+    of_hex = ("general-purpose", "Explore", "Plan", "code-reviewer")
+    for profile, tool, names in (
+        ("hygge", "subagent", [one.name for one in TYPES]),
+        ("hex", "task", of_hex),
+    ):
+        lines = OFFERED[profile].lookup(tool).description.partition(" Types:\n")[2].splitlines()
+        assert lines == [f"- {name}: {one.about}." for name, one in zip(names, TYPES, strict=True)]
 
 
 def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Any
 
+from anyio import to_thread
 from pydantic import AliasChoices, Field
 
-from harness.toolkit import Arguments, Category, Text, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.spawning import AgentType, SpawnRequest, run_agent
+from harness.toolkit import Arguments, Category, JsonObject, Text, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.agent_files import AgentTypeFiles
+from harness.toolkit.arguments import with_choices
+from harness.toolkit.spawning import AgentType, SpawnRequest, SpawnTool, run_agent
 
-from .agenttypes import GENERAL, TYPES, type_named
+from .agenttypes import GENERAL, describe_types, known_types, type_named, with_own_names
 from .texts import Line
 
-__all__ = ["Task"]
+__all__ = ["Task", "type_choices", "type_lines"]
 
 LONGEST = 1_800
 DEFAULT = 300
@@ -22,7 +26,8 @@ PROMPT = 100_000
 DESCRIPTION = """\
 Give a part of the work to another agent and wait for its last message. It begins without your conversation, so the \
 prompt has to say everything. Each of its calls is judged as yours are. It works in a pane of its own; what it leaves \
-running is ended with it. Types: {types}."""
+running is ended with it. Types:
+{types}"""
 
 
 class _Arguments(Arguments):
@@ -41,11 +46,17 @@ class _Arguments(Arguments):
     )
 
 
-class Task(Tool[_Arguments]):
-    """``task``."""
+class Task(SpawnTool[_Arguments]):
+    """``task``.
 
-    def __init__(self) -> None:
-        types = "; ".join(f"{kind.name}: {kind.about}" for kind in TYPES)
+    Args:
+        files: types of sub-agents that are declared in files. The description names those that are there now.
+        further: those of the program.
+    """
+
+    def __init__(self, files: AgentTypeFiles | None = None, further: Sequence[AgentType] = ()) -> None:
+        self._files = files or AgentTypeFiles()
+        self.types = known_types(self._files.list().types, further)
         traits = Traits(
             category=Category.AGENT,
             mutating=True,
@@ -53,20 +64,29 @@ class Task(Tool[_Arguments]):
             aliases=("subagent", "Agent"),
             packs=("agents",),
         )
-        super().__init__("task", DESCRIPTION.format(types=types), _Arguments, traits)
+        super().__init__("task", DESCRIPTION.format(types=describe_types(self.types)), _Arguments, traits)
+
+    @property
+    def schema(self) -> JsonObject:
+        return with_choices(super().schema, {"subagent_type": [kind.name for kind in self.types]})
+
+    def with_types(self, types: Sequence[AgentType]) -> Task:
+        return Task(self._files, types)
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
-        further = tuple(ctx.spawner.types()) if ctx.spawner is not None else ()
-        kind = type_named(args.subagent_type, further)
-        if kind is None:
-            return _no_type(args.subagent_type, (*TYPES, *further))
+        files = await to_thread.run_sync(self._files.list)
+        types = known_types(files.types, ctx.spawner.types() if ctx.spawner is not None else ())
+        named = type_named(args.subagent_type, types)
+        if named is None:
+            return _no_type(args.subagent_type, types, files.problems)
+        kind = await to_thread.run_sync(with_own_names, named)
         system = "\n\n".join(part for part in (kind.system, args.system) if part)
         request = SpawnRequest(
             prompt=args.prompt,
             kind=kind,
             description=args.description,
             system=system,
-            model=args.model or "",
+            model=args.model or kind.model,
             tools=args.tools,
             resume=args.resume or "",
             timeout=float(min(args.timeout, LONGEST)),
@@ -83,7 +103,26 @@ def _clamped(result: ToolResult, seconds: int) -> ToolResult:
     return replace(result, content=(*result.content, note), metadata={**result.metadata, "timeout_clamped": LONGEST})
 
 
-def _no_type(name: str, types: tuple[AgentType, ...]) -> ToolResult:
+def type_lines(tool: Tool[Any], names: Mapping[str, str] | None = None) -> str:
+    """One line for each type of agents, for the end of a description.
+
+    Args:
+        names: what a profile calls some of them.
+    """
+    return f" Types:\n{describe_types(tool.types, names)}" if isinstance(tool, Task) else ""
+
+
+def type_choices(tool: Tool[Any], names: Mapping[str, str] | None = None) -> Mapping[str, Sequence[str]]:
+    """The names of the types, as the values of ``subagent_type``; ``names`` as in :func:`type_lines`."""
+    if not isinstance(tool, Task):
+        return {}
+    return {"subagent_type": [(names or {}).get(kind.name, kind.name) for kind in tool.types]}
+
+
+def _no_type(name: str, types: tuple[AgentType, ...], problems: Sequence[str]) -> ToolResult:
+    wrong = next((problem for problem in problems if f"/{name}.md:" in problem), "")
+    if wrong:
+        return ToolResult.failure("unknown_type", f"the type of agent {name!r} cannot be used: {wrong}")
     known = [kind.name for kind in types]
     close = get_close_matches(name, known, n=1)
     advice = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -18,7 +18,7 @@ from .values import Json, JsonObject
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys"]
+__all__ = ["coerce", "decode", "parse_arguments", "schema_of", "unique_keys", "with_choices"]
 
 M = TypeVar("M", bound=BaseModel)
 MISTAKES = 20
@@ -26,6 +26,24 @@ MISTAKES = 20
 NAME_SHOWN = 100
 """Characters of a name that is wrong."""
 _TRUTH = {"true": True, "false": False}
+
+
+def with_choices(schema: JsonObject, choices: Mapping[str, Sequence[str]]) -> JsonObject:
+    """The schema, in which an ``enum`` names what there is to choose from. Pure.
+
+    Args:
+        choices: the values of arguments that are texts, by argument.
+    """
+    properties = schema.get("properties")
+    assert isinstance(properties, dict)
+    named: dict[str, Json] = {
+        name: {**_mapping(properties[name]), "enum": list(values)} for name, values in choices.items()
+    }
+    return {**schema, "properties": {**properties, **named}}
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def decode(arguments: JsonObject | Json, tool: str) -> JsonObject:

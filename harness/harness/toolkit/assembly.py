@@ -51,7 +51,7 @@ from .registry import Registry
 from .results_cache import ResultCache
 from .seams import Hook, Middleware, Spawner
 from .services import Services
-from .spawning import without_spawning
+from .spawning import show_types, without_spawning
 from .toolsettings import ToolSettings, tool_settings_of
 from .websettings import WebSettings, web_settings_of
 
@@ -155,7 +155,7 @@ class Toolkit:
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         depth = agent_depth(self.settings.tools, profile) if spawner is not None else 0
-        chosen = chosen if depth > 0 else without_spawning(chosen)
+        chosen = show_types(chosen, spawner.types()) if spawner is not None and depth > 0 else without_spawning(chosen)
         occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
         async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..settings import user_config_path
+from .agent_files import AgentTypeFiles
 from .commandspec import parse_specs
 from .commandtool import CommandTool
 from .contract import Tool
@@ -67,6 +68,7 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
             registry.add_source(source, tools)
         except ValueError as error:
             problems.append(f"the tools of {source} are left out: {error}")
+    problems += [f"a type of sub-agents is left out: {problem}" for problem in AgentTypeFiles().list().problems]
     known = settings.choose(registry)
     return Catalogue(offered(settings, known, settings.profile), known, tuple(problems))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HERE",
     "NAME",
+    "A",
     "Arguments",
     "FunctionTool",
     "Intent",

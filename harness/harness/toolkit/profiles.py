@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -30,6 +30,7 @@ from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
 from .advising import Names
+from .arguments import with_choices
 from .contract import OutputLimit, Tool, Traits
 from .limits import cut
 from .registry import Registry, is_builtin
@@ -78,6 +79,7 @@ class Face(Generic[A]):
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
         limit: how much of the rendered text the model gets; None is as much as of our own.
         further: what the description says beyond, of what our tool knows here, such as which skills there are.
+        choices: the values of arguments that depend on what our tool knows here, by the names that models see.
     """
 
     tool: str
@@ -90,6 +92,7 @@ class Face(Generic[A]):
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
     limit: OutputLimit | None = None
     further: Callable[[Tool[Any]], str] = lambda tool: ""
+    choices: Callable[[Tool[Any]], Mapping[str, Sequence[str]]] = lambda tool: {}
 
     def translate(self, args: A) -> dict[str, Json]:
         """Our arguments."""
@@ -116,11 +119,20 @@ class FacedTool(Tool[A]):
         self._own = tool
         self.face = face
         self.failed = failed
-        self._names = Names(face.names, tools or {})
+        self._tools = tools or {}
+        self._names = Names(face.names, self._tools)
 
     @property
     def own(self) -> Tool[Any]:
         return self._own
+
+    @property
+    def schema(self) -> JsonObject:
+        return with_choices(super().schema, self.face.choices(self._own))
+
+    def with_own(self, tool: Tool[Any]) -> FacedTool[A]:
+        """The same face before another tool."""
+        return FacedTool(tool, self.face, self.failed, self._tools)
 
     def translated(self, args: A) -> tuple[JsonObject, Any]:
         """Our tool's arguments, as a call has them and validated.

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 from ..errors import HarnessError
-from ..settings import is_trusted, load_settings, user_config_path
+from .operator_files import FileRefusedError, Origin, operator_directories, read_operator_file
+from .operator_files import OperatorDirectory as SkillRoot
 from .skills_front import SkillError, split_front
 
 __all__ = [
@@ -43,16 +43,6 @@ SIZE_LIMIT = 10 << 20
 """Bytes of all files of a skill."""
 DEPTH_LIMIT = 8
 SKILLS_LIMIT = 200
-
-Origin = Literal["user", "project"]
-
-
-@dataclass(frozen=True, slots=True)
-class SkillRoot:
-    """A directory of skills."""
-
-    directory: Path
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +88,7 @@ def skill_roots() -> tuple[SkillRoot, ...]:
     Raises:
         ConfigError: the settings cannot be read, so that nobody knows what is trusted.
     """
-    user = SkillRoot(user_config_path().parent / "skills", "user")
-    here = Path.cwd()
-    project = here / ".harness" / "skills"
-    if not project.is_dir() or any(path.is_symlink() for path in (project, project.parent)):
-        return (user,)
-    trusted = is_trusted(here, load_settings().trusted_dirs)
-    return (user, SkillRoot(project, "project")) if trusted else (user,)
+    return tuple(root for root in operator_directories("skills") if root.trusted)
 
 
 class SkillLibrary:
@@ -214,24 +198,9 @@ def _info(directory: Path, origin: Origin) -> tuple[SkillInfo, str]:
 def _read(path: Path, limit: int) -> bytes:
     """A file, when nobody else can have written it: what it says is done as the operator."""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as file:
-            _check(os.fstat(file.fileno()), path, limit)
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise SkillError(f"{path.name} cannot be read: {error.strerror or error}") from error
-    if len(data) > limit:
-        raise SkillError(f"{path.name} is larger than {limit} bytes")
-    return data
-
-
-def _check(info: os.stat_result, path: Path, limit: int) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        raise SkillError(f"{path.name} is no regular file")
-    if info.st_uid not in {os.geteuid(), 0} or info.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-        raise SkillError(f"{path.name} can be written by others; own it, and chmod go-w it")
-    if info.st_size > limit:
-        raise SkillError(f"{path.name} is larger than {limit} bytes")
+        return read_operator_file(path, limit)
+    except FileRefusedError as error:
+        raise SkillError(error.message) from error
 
 
 def _files(directory: Path) -> tuple[tuple[SkillFile, ...], tuple[str, ...]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +19,10 @@ import anyio
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from .compaction import without_compact
+from .contract import A, Tool
 from .events import Event, EventBus, JobExited, JobStarted, SubagentCompleted, SubagentStarted
 from .middleware.budget import CostBudget
+from .profiles import FacedTool
 from .reads import ReadTracker, SessionReads
 from .registry import Registry
 from .seams import FileVersions
@@ -34,7 +37,9 @@ __all__ = [
     "AgentType",
     "SpawnRequest",
     "SpawnResult",
+    "SpawnTool",
     "run_agent",
+    "show_types",
     "tools_of",
     "without_spawning",
 ]
@@ -59,7 +64,8 @@ class AgentType:
     """A kind of sub-agent.
 
     ``tools`` are names of tools, None for all. Of ``usual`` ones those that are not offered are left out; any other
-    name that means nothing is an error. ``system`` is put before the model's conversation.
+    name that means nothing is an error. ``system`` is put before the model's conversation. ``model`` is used unless the
+    call names one. ``declared_at`` is the file and line of one that is declared in a file, for messages.
     """
 
     name: str
@@ -67,6 +73,8 @@ class AgentType:
     tools: tuple[str, ...] | None = None
     system: str = ""
     usual: frozenset[str] = frozenset()
+    model: str = ""
+    declared_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,26 @@ class SpawnResult:
     text: str
     is_error: bool = False
     usage: JsonObject = field(default_factory=dict)
+
+
+class SpawnTool(Tool[A]):
+    """A tool that starts agents, and whose description names their types."""
+
+    @abstractmethod
+    def with_types(self, types: Sequence[AgentType]) -> SpawnTool[A]:
+        """The same tool, which names these types as well."""
+
+
+def show_types(registry: R, types: Sequence[AgentType]) -> R:
+    """The tools, of which the one that starts agents names these types as well."""
+    chosen = registry.filter(lambda _: True)
+    for tool in registry.list() if types else ():
+        own = tool.own
+        if isinstance(own, SpawnTool):
+            shown = own.with_types(types)
+            faced = tool.with_own(shown) if isinstance(tool, FacedTool) else shown
+            chosen.register(faced, registry.source_of(tool.name) or "", replace=True)
+    return chosen
 
 
 def without_spawning(registry: R) -> R:
@@ -150,22 +178,23 @@ def tools_of(request: SpawnRequest, offered: R, *, may_spawn: bool) -> R:
     left = without_compact(below.filter(lambda tool: tool.own.name not in NOT_FOR_SUBAGENTS))
     for names, usual in ((request.kind.tools, request.kind.usual), (request.tools, frozenset[str]())):
         if names is not None:
-            wanted = _own_names(names, usual, left)
+            wanted = _own_names(names, usual, left, request.kind.declared_at if names is request.kind.tools else "")
             left = left.filter(lambda tool, wanted=wanted: tool.own.name in wanted)  # type: ignore[misc]  # bound now
     if not left.list():
         raise ValueError(f"no tool is left for an agent of the type {request.kind.name}")
     return left
 
 
-def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry) -> frozenset[str]:
+def _own_names(names: Iterable[str], usual: frozenset[str], registry: Registry, origin: str) -> frozenset[str]:
     found = set()
     for name in names:
         tool = registry.get(name)
         if tool is not None:
             found.add(tool.own.name)
         elif name not in usual:
+            where = f"{origin}: " if origin else ""
             raise ValueError(
-                f"{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it"
+                f"{where}{registry.unknown(name).text}; an agent gets what its parent has, less what is not for it"
             )
     return frozenset(found)
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Shown
 
+from ..task import type_choices, type_lines
 from .forms import facts, items, skills_there_are, text_of
 
 __all__ = ["FACES"]
@@ -157,12 +158,13 @@ SEARCH = Face(
 class _Task(Arguments):
     prompt: str = Field(description="The task")
     description: str = Field(description="A few words that name it")
-    subagent_type: Literal["general-purpose", "Explore", "Plan", "code-reviewer"] = Field(description="Kind of agent")
+    subagent_type: str = Field(description="Kind of agent")
     model: str | None = Field(None, description="The model to use")
     resume: str | None = Field(None, description="The agent to go on with")
     timeout: float = Field(300, gt=0, description=f"Seconds, {LONGEST_TASK} at most")
 
 
+TYPE_NAMES = {"general": "general-purpose", "explore": "Explore", "plan": "Plan", "reviewer": "code-reviewer"}
 TASK = Face(
     tool="task",
     name="task",
@@ -171,6 +173,8 @@ TASK = Face(
     fields={name: name for name in _Task.model_fields if name != "timeout"},
     more=lambda args: {"timeout": math.ceil(min(args.timeout, LONGEST_TASK))},
     told={"timeout": "timeout"},
+    further=lambda tool: type_lines(tool, TYPE_NAMES),
+    choices=lambda tool: type_choices(tool, TYPE_NAMES),
 )
 
 FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)

@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from ..agenttypes import TYPES
 from ..interaction.texts import Label, Note
+from ..task import type_choices, type_lines
 from .forms import ALONE, facts, file_text, joined, ran, searched, skills_there_are
 
 __all__ = ["profile"]
@@ -303,9 +303,7 @@ COMPACT = Face(
 
 
 class _Subagent(Arguments):
-    subagent_type: str = Field(
-        description="Kind of agent: " + "; ".join(f"{kind.name} {kind.about.partition(';')[0]}" for kind in TYPES)
-    )
+    subagent_type: str = Field(description="Kind of agent")
     description: str = Field(description="A few words that name the mission")
     prompt: str = Field(description="The mission")
 
@@ -316,6 +314,8 @@ SUBAGENT = Face(
     description="Give a mission to an agent of its own, and return its last words.",
     arguments=_Subagent,
     fields={name: name for name in _Subagent.model_fields},
+    further=type_lines,
+    choices=type_choices,
 )
 
 
