@@ -67,13 +67,18 @@ async def test_a_tool_that_changes_in_a_conversation_is_another_one_from_the_nex
     assert seat.model.refused == []
 
 
-async def test_the_tools_of_servers_are_offered_beside_those_of_a_profile(seats: Seats) -> None:
+async def test_the_tools_of_servers_and_declared_ones_are_offered_next_to_those_of_a_profile(seats: Seats) -> None:
     with model_server([say("seen")]) as server:
         settings = seats.private / "config/harness/config.toml"
         settings.parent.mkdir(parents=True)
         settings.write_text(settings_for(server, SETTINGS))
+        declared = settings.parent / "tools/disks.toml"
+        declared.parent.mkdir()
+        declared.write_text('[[tool]]\nname = "disks"\ndescription = "Show disks."\nbinary = "df"\nmutating = false\n')
+        declared.chmod(0o600)
         words = [HARNESS, "exec", "--profile", "gofastr", "look"]
         with anyio.fail_after(60):
             done = await anyio.run_process(words, env=seats.environment, cwd=seats.home, check=False)
         assert (done.returncode, done.stdout) == (0, b"seen\n")
         assert told(server.asked[0]).keys() >= {"free_echo", "pinned_echo"}
+        assert {tool["name"] for tool in server.asked[0].body["tools"]} >= {"disks", "Read"}

@@ -20,6 +20,19 @@ def home(tmp_path: Path) -> Home:
     return Home.make(tmp_path, SETTINGS)
 
 
+DECLARED = '[[tool]]\nname = "ending"\ndescription = "Echo."\nbinary = "echo"\nwords = ["the end"]\nmutating = false\n'
+
+
+async def test_a_client_gets_declared_tools_next_to_those_of_the_profile(home: Home) -> None:
+    declared = home.path / ".config/harness/tools/ending.toml"
+    declared.parent.mkdir()
+    declared.write_text(DECLARED)
+    declared.chmod(0o600)
+    async with stdio_client_of(home, "--profile", "terse") as client:
+        assert {"read", "ending"} <= {tool.name for tool in (await client.list_tools()).tools}
+        assert text_of(await client.call_tool("ending", {})) == "the end\n"
+
+
 async def test_a_client_gets_the_tools_and_the_results_of_the_profile(home: Home) -> None:
     async with stdio_client_of(home, "--profile", "gofastr") as client:
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -260,13 +260,14 @@ async def test_calls_run_at_once_only_if_our_tool_says_so() -> None:
 # -- the registry of a profile
 
 
-def test_a_profile_offers_its_own_tools_alone_and_only_over_ours() -> None:
+def test_a_profile_offers_its_own_tools_over_ours_alone_and_others_as_they_are() -> None:
     registry = Registry([PutTool()])
     other = Registry()
     other.register(PutTool(), "plugin:acme:put")
     missing = replace(FACE, tool="gone", name="Gone")
     assert [tool.name for tool in Profile("p", (FACE, missing)).over(registry).list()] == ["Save"]
-    assert Profile("p", (FACE,)).over(other).list() == []
+    [as_it_is] = Profile("p", (FACE,)).over(other).list()
+    assert (as_it_is.name, as_it_is.own) == ("put", as_it_is)
     assert Profile("p", (replace(FACE, tool="store"),)).over(registry).list() == [], "a tool has one name"
 
 

@@ -145,12 +145,10 @@ async def _open(
     settings = server_settings_of(load_tables("mcp", choices))
     variables = dict(session.settings.config.env) | dict(secrets or {})
     chosen = load_toolkit_settings(choices)
-    if profile is not None:
-        chosen = replace(chosen, tools=replace(chosen.tools, profile=profile))
     if secret_file is not None:
         kept = replace(chosen.permissions, secrets=(*chosen.permissions.secrets, str(secret_file)))
         chosen = replace(chosen, permissions=kept)
-    toolkit = await stack.enter_async_context(open_toolkit(chosen, variables=variables))
+    toolkit = await stack.enter_async_context(open_toolkit(chosen, profile=profile, variables=variables))
     for problem in toolkit.problems:
         warn(problem, as_json_document=session.json)
     sources = await stack.enter_async_context(with_servers(session, servers_of(session), Registry(), wait=False))

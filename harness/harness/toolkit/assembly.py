@@ -13,9 +13,10 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 from anyio import to_thread
@@ -51,6 +52,7 @@ from .registry import Registry
 from .results_cache import ResultCache
 from .seams import Hook, Middleware, Spawner
 from .services import Services
+from .sources import FixedSource, ToolSource
 from .spawning import show_types, without_spawning
 from .toolsettings import ToolSettings, tool_settings_of
 from .websettings import WebSettings, web_settings_of
@@ -229,26 +231,35 @@ async def open_toolkit(
     settings: ToolkitSettings | None = None,
     *,
     catalogue: Catalogue | None = None,
+    profile: str | None = None,
+    tool_sources: Iterable[ToolSource] = (),
     variables: Mapping[str, str] | None = None,
     max_agent_depth: int | None = None,
 ) -> AsyncIterator[Toolkit]:
     """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
 
     Args:
-        catalogue: the tools, when they are loaded already.
+        catalogue: the tools, when they are loaded already; then ``tool_sources`` cannot be given.
+        profile: the tools as this profile shows them, or with ``none`` under our own names; the default is what the
+            settings say. Each session may choose another one.
+        tool_sources: the program's own tools, which are offered with and without a profile. Each is asked once for its
+            tools; one that states no category is taken for one that changes something.
         variables: what commands get in their environment. Values of those that are named like secrets, and of such
             variables of this process, are taken out of everything.
         max_agent_depth: agents at this depth start no others; a person's agent is at depth 0. None leaves it to the
             settings, and these to the profile.
 
     Raises:
-        ConfigError: the settings name what is not there.
+        ConfigError: the settings or ``profile`` name what is not there, or the name of a source or a tool is taken.
         HarnessError: the ledger cannot be kept.
+        ValueError: ``catalogue`` and ``tool_sources`` are given both.
     """
     settings = settings or ToolkitSettings()
+    if profile is not None:
+        settings = replace(settings, tools=replace(settings.tools, profile=profile))
     if max_agent_depth is not None:
         settings = replace(settings, tools=replace(settings.tools, max_agent_depth=max_agent_depth))
-    known = catalogue if catalogue is not None else await to_thread.run_sync(load_catalogue, settings.tools)
+    known = await _catalogue(catalogue, settings.tools, tuple(tool_sources), profile)
     hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled)))
     problems = (*known.problems, *(f"{one.plugin.source}: {one.reason}" for one in hooks.failures))
     results = ResultCache()
@@ -273,6 +284,17 @@ async def open_toolkit(
         )
 
 
+async def _catalogue(
+    loaded: Catalogue | None, settings: ToolSettings, sources: Sequence[ToolSource], profile: str | None
+) -> Catalogue:
+    if loaded is None:
+        fetched = [FixedSource(source.name, tuple(await source.tools())) for source in sources]
+        return await to_thread.run_sync(partial(load_catalogue, settings, sources=fetched))
+    if sources:
+        raise ValueError("the catalogue is loaded already: give the sources to load_catalogue")
+    return loaded if profile is None else replace(loaded, registry=offered(settings, loaded.known, profile))
+
+
 async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteLedger | NoRoomLedger:
     """The ledger; without room for it, one that lets nothing run but what changes nothing."""
     try:
@@ -291,6 +313,7 @@ async def open_executor(
     *,
     approver: Approver | None = None,
     profile: str | None = None,
+    tool_sources: Iterable[ToolSource] = (),
     session_id: str = "",
     agent_id: str = "",
     questioner: Questioner | None = None,
@@ -301,11 +324,10 @@ async def open_executor(
 ) -> AsyncIterator[Executor]:
     """An executor with everything of its own: :func:`open_toolkit` and :meth:`Toolkit.executor` in one."""
     async with (
-        open_toolkit(settings) as toolkit,
+        open_toolkit(settings, profile=profile, tool_sources=tool_sources) as toolkit,
         toolkit.executor(
             execution,
             approver=approver,
-            profile=profile,
             session_id=session_id,
             agent_id=agent_id,
             questioner=questioner,

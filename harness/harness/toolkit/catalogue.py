@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from .commandtool import CommandTool
 from .contract import Tool
 from .outputs import OutputStore
 from .outputtool import ReadOutput
-from .plugins import TOOLS, find, load_tools
+from .plugins import TOOLS, adopted, find, load_tools
 from .presets import missing_libraries
 from .profiles import load_profile
-from .registry import Registry
+from .registry import Registry, is_builtin
+from .sources import FixedSource
 from .toolsettings import MAX_AGENT_DEPTH, NO_PROFILE, ToolSettings
 
 __all__ = ["Catalogue", "agent_depth", "command_tools_directory", "load_catalogue", "offered"]
@@ -46,14 +47,19 @@ def command_tools_directory() -> Path:
     return user_config_path().parent / "tools"
 
 
-def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | None = None) -> Catalogue:
+def load_catalogue(
+    settings: ToolSettings | None = None, *, directory: Path | None = None, sources: Iterable[FixedSource] = ()
+) -> Catalogue:
     """Import and read everything, and leave what the settings leave. It blocks.
 
     Args:
         directory: of the declarations; the default is :func:`command_tools_directory`.
+        sources: the program's own tools. They are treated as those of a package are: one that states no category is
+            of the category ``plugin``.
 
     Raises:
-        ConfigError: the settings name a pack, a tool or a profile that is not there.
+        ConfigError: the settings name a pack, a tool or a profile that is not there, one of ``sources`` has the name
+            of another source or a tool with the name of another tool, or the profile uses the name of such a tool.
     """
     settings = settings or ToolSettings()
     registry = Registry()
@@ -69,20 +75,38 @@ def load_catalogue(settings: ToolSettings | None = None, *, directory: Path | No
         except ValueError as error:
             problems.append(f"the tools of {source} are left out: {error}")
     problems += [f"a type of sub-agents is left out: {problem}" for problem in AgentTypeFiles().list().problems]
+    for own in sources:
+        _add(registry, own)
     known = settings.choose(registry)
     return Catalogue(offered(settings, known, settings.profile), known, tuple(problems))
+
+
+def _add(registry: Registry, source: FixedSource) -> None:
+    try:
+        if is_builtin(source.name):
+            raise ValueError(f"the name {source.name!r} is reserved for the tools of harness")
+        registry.add_source(source.name, [adopted(tool) for tool in source.fixed])
+    except ValueError as error:
+        raise ConfigError(f"the tools of {source.name} cannot be added: {error}") from error
 
 
 def offered(settings: ToolSettings, known: Registry, profile: str = "") -> Registry:
     """The tools that models are offered of those that are known: a profile's, or our own; none that lacks a library.
 
+    Tools that are not built in are offered with and without a profile.
+
     Raises:
-        ConfigError: there is no such profile.
+        ConfigError: there is no such profile, or it uses the name of a tool that is not built in.
     """
     usable = known.filter(lambda tool: not missing_libraries(tool))
+    without_profile = settings.offered(usable)
     if profile in ("", NO_PROFILE):
-        return settings.offered(usable)
-    return load_profile(profile).over(usable)
+        return without_profile
+
+    def may_be_shown(tool: Tool[Any]) -> bool:
+        return is_builtin(usable.source_of(tool.name) or "") or without_profile.get(tool.name) is not None
+
+    return load_profile(profile).over(usable.filter(may_be_shown))
 
 
 def agent_depth(settings: ToolSettings, profile: str | None = None) -> int:

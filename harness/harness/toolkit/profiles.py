@@ -2,7 +2,8 @@
 
 A model that knows another product's tools is offered those; what does the work, what the policy judges, what rules,
 hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`Face` for each tool
-that it offers, and nothing else is offered::
+that it offers; of our tools nothing else is offered, and tools from elsewhere (packages, declarations, the program's
+own sources) are offered next to it under their own names::
 
     Face(
         tool="read_file",
@@ -259,14 +260,35 @@ class Profile:
     max_agent_depth: int | None = None
 
     def over(self, registry: Registry) -> Registry:
-        """The profile's tools, of those that are there; a tool of another package has no face, whatever its name."""
+        """The profile's tools, of those that are there, and all tools that are not built in, as they are.
+
+        A tool from elsewhere has no face, whatever its name.
+
+        Raises:
+            ConfigError: a tool from elsewhere has a name that the profile uses.
+        """
         found = Registry()
         names = {face.tool: face.name for face in self.faces if registry.get(face.tool) is not None}
         for face in self.faces:
             tool, source = registry.get(face.tool), registry.source_of(face.tool) or ""
             if tool is not None and tool.name == face.tool and is_builtin(source):
                 found.register(FacedTool(tool, face, self.failed, names), source)
+        for tool in registry.list():
+            source = registry.source_of(tool.name) or ""
+            if not is_builtin(source):
+                self._add_custom(found, tool, source)
         return found
+
+    def _add_custom(self, found: Registry, tool: Tool[Any], source: str) -> None:
+        for name in dict.fromkeys((tool.name, *tool.traits.aliases)):
+            shown = found.get(name)
+            if isinstance(shown, FacedTool):
+                raise ConfigError(
+                    f"the profile {self.name!r} shows {shown.own.name} as {shown.name!r}, and {source} has the tool "
+                    f"{tool.name!r}, which is called {name!r}, too",
+                    hint=f"exclude one of them ([tools] exclude = [{tool.name!r}]), or choose another profile",
+                )
+        found.register(tool, source)
 
 
 def profile_names() -> tuple[str, ...]:
