@@ -43,6 +43,7 @@ STUBBORN = {
     "loop": "while :; do sleep 400.1; done",
     "raw": "stty raw -echo; sleep 400.1",
     "function": "f() { sleep 400.1; f; }; f",
+    "starts more until it dies": "sh -c 'trap \"\" INT TERM HUP; while :; do sleep 400.1 & sleep 0.01; done'",
 }
 
 

@@ -30,7 +30,7 @@ ANSWER_TIMEOUT = 5.0
 # Arguments: SIGNAL TENTHS ... Prints "before 0 RECORD", "ended STOPPED RECORD", "left STOPPED" or "gone": STOPPED is 1
 # when the shell was ended before its program. hx_alone: what runs is the program that the command names in $word; a
 # function, an alias or a sourced file has another name than what it runs. hx_type types C-c and prints the pane's first
-# process, where it can.
+# process, where it can. hx_await_gone TENTHS SIGNAL: what a dying process still started is killed when it is seen.
 _KILL = (
     SIGNAL_PROCESSES
     + r"""
@@ -51,9 +51,10 @@ hx_await_end() {
   while [ "$hx_left" -gt 0 ] && ! hx_ended; do hx_left=$((hx_left - 1)); hx_nap 0.1; done
 }
 hx_await_gone() {
-  hx_left=$1
+  hx_left=$1 hx_again=0
+  [ "$2" != KILL ] || hx_again=KILL
   while :; do
-    if hx_ended; then hx_send 0 0; [ -n "$known" ] || return 0; fi
+    if hx_ended; then hx_send "$hx_again" 0; [ -n "$known" ] || return 0; fi
     [ "$hx_left" -gt 0 ] || return 1
     hx_left=$((hx_left - 1))
     hx_nap 0.1
@@ -103,7 +104,7 @@ while [ "$#" -ge 2 ]; do
     case $1$goes_on in KILL* | *1) stop=1 stopped=1 ;; esac
   fi
   hx_send "$1" "$stop"
-  if hx_await_gone "$2"; then
+  if hx_await_gone "$2" "$1"; then
     read -r hx_code hx_rest <"$exit"
     case $hx_code in '' | *[!0-9]*) hx_code=128 ;; esac
     umask 077
