@@ -112,6 +112,7 @@ async def agent_desk(
     taken: Taken | None = None,
     tmux: bool = False,
     hooks: tuple[Registered, ...] = (),
+    tool_profile: str | None = None,
 ) -> AsyncIterator[AgentDesk]:
     """An agent, and the server that plays its model; at the end, nothing that it was asked may have been wrong."""
     home = tmp_path / "home"
@@ -134,6 +135,7 @@ async def agent_desk(
                 log=kept,
                 session_id=session_id,
                 taken=taken,
+                tool_profile=tool_profile,
             ) as agent,
         ):
             desk = AgentDesk(agent, server, kept, execution, toolkit, home)

@@ -148,7 +148,9 @@ HEX = [
     step("bash", r"^Started in the background\nbash_id: (\S+)\nstatus: running$", like=True, run_in_background=True,
          command="sleep 1000"),
     step("kill_shell", "", like=True, shell_id="{1}"),
-    step("bash_output", "^Error: .*no job 'none'", like=True, error=True, bash_id="none"),
+    step("bash_output", r"^Error: .*no job 'none'.*; there are: .*\d+ \(interrupted.*\), .*\(completed, exit code 3\)",
+         like=True, error=True, bash_id="none"),
+    step("kill_shell", r"^Error: .*no job 'none'.*; there are: ", like=True, error=True, shell_id="none"),
 ]
 
 HYGGE = [

@@ -18,6 +18,7 @@ from tests.support.desk import until
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
+from harness.errors import JobNotFound
 from harness.extras import install_extra
 from harness.results import Job, Status
 from harness.testing.memory import MemoryBackend, Reply
@@ -25,7 +26,7 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, Services, ToolCal
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.settings import PermissionSettings
 from harness.toolkit.redaction import PatternRedactor
-from harness_tools.background import MOST_LISTED, _listed, tools
+from harness_tools.background import MOST_LISTED, _listed, _not_found, tools
 from harness_tools.jobreading import PAGE, SCAN
 from harness_tools.jobtexts import Position, continued, line_before, parse_position, shown_length, whole_characters
 from harness_tools.linefilter import BadPattern, choose, line_matcher
@@ -255,6 +256,33 @@ async def test_a_filtered_line_is_counted_and_can_be_read_again(here: ExecutionC
     nothing = await call(box.executor, "bash_output", bash_id=job, since=0, filter="no such")
     assert (nothing.status, nothing.result.metadata["matches"]) == (CallStatus.OK, 0)
     assert "(no new output)" in nothing.result.text
+
+
+async def test_a_wrong_id_names_the_jobs_that_there_are(here: ExecutionContext) -> None:
+    box = box_of(here)
+    for tool, argument in (("bash_output", "bash_id"), ("kill_shell", "shell_id")):
+        none = await call(box.executor, tool, **{argument: "nothing"})
+        assert (none.status, none.result.error_code) == (CallStatus.ERROR, "job_not_found")
+        assert none.result.text.endswith("; there are: none")
+    ended = await start(box, "exit 3")
+    await here.wait(ended)
+    running = await start(box, "sleep 4000")
+    for tool, argument in (("bash_output", "bash_id"), ("kill_shell", "shell_id")):
+        named = await call(box.executor, tool, **{argument: "4711"})
+        assert named.result.text.endswith(f"; there are: {running} (running), {ended} (completed, exit code 3)")
+        assert named.result.data == {"bash_ids": [running, ended], "count": 2}
+    await call(box.executor, "kill_shell", shell_id=running, signal="KILL")
+
+
+def test_a_wrong_id_names_no_helper_and_not_all_of_many_jobs() -> None:
+    jobs = [Job(str(number), "secret", Status.COMPLETED, 0, started=number) for number in range(300)]
+    jobs += [Job("h", "find", Status.RUNNING, helper=True), Job("r", "secret", Status.RUNNING, started=0)]
+    result = _not_found(JobNotFound("no job '7x'"), jobs)
+    assert result.text.startswith("no job '7x'; there are: r (running), 299 (completed, exit code 0), 298 ")
+    assert result.text.endswith(" and 281 more")
+    assert "secret" not in result.text
+    assert isinstance(result.data, dict)
+    assert (result.data["count"], len(result.data["bash_ids"])) == (301, MOST_LISTED)  # type: ignore[arg-type]  # a list
 
 
 async def test_with_a_filter_it_waits_for_a_line_that_matches(here: ExecutionContext, tmp_path: Path) -> None:

@@ -47,6 +47,16 @@ class First(Questioner):
         )
 
 
+class OwnWords(Questioner):
+    """Answers in words of their own, and chooses the last answer too where several may be chosen."""
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        return tuple(
+            Reply((len(question.options) - 1,) if question.multi_select else (), " green ")
+            for question in asked.questions
+        )
+
+
 class Working(Spawner):
     """An agent that makes one call, and repeats what came of it."""
 
@@ -119,9 +129,21 @@ async def test_questions_reach_the_person_in_each_form(here: ExecutionContext) -
             one: Json = {"question": "Which?", "header": "Colour", "options": OPTIONS}
             two: Json = {"question": "Which ones?", "header": "More", "options": OPTIONS, "multiSelect": True}
             done = await call(executor, "ask_user_question", questions=[one, two], answers={"Colour": "blue"})
-            assert (done.status, done.result.text) == (CallStatus.OK, "Colour: red\nMore: red; blue")
+            assert (done.status, done.result.text) == (
+                CallStatus.OK,
+                "User responses:\n\nWhich?: red\nWhich ones?: red, blue",
+            )
+            same: Json = {"question": "And here?", "header": "Colour", "options": OPTIONS}
+            done = await call(executor, "ask_user_question", questions=[one, same])
+            assert done.result.text == "User responses:\n\nWhich?: red\nAnd here?: red"
             twice = await call(executor, "ask_user_question", questions=[{**one, "options": OPTIONS * 3}])  # type: ignore[dict-item]  # any JSON
             assert twice.result.text.startswith("Error: ask_user_question: questions.0.options: ")
+        async with kit.executor(here, profile="hex", questioner=OwnWords()) as executor:
+            done = await call(executor, "ask_user_question", questions=[one, two], answers={"Colour": "blue"})
+            assert done.result.text == "User responses:\n\nWhich?: Other: green\nWhich ones?: blue, Other: green"
+        async with kit.executor(here, profile="hex") as executor:
+            done = await call(executor, "ask_user_question", questions=[one], answers={"Colour": "blue"})
+            assert (done.result.is_error, done.result.error_code) == (True, "no_user")
 
 
 @pytest.mark.parametrize(

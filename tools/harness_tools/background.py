@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
+from harness.errors import JobNotFound
 from harness.joblists import asked_for
 from harness.results import Job, Status
 from harness.toolkit import (
@@ -35,6 +36,8 @@ __all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]
 MOST_WAIT = 600.0
 MOST_GRACE = 60.0
 MOST_LISTED = 200
+MAX_NAMED = 20
+"""Jobs that a message about a wrong id names."""
 SHOWN_COMMAND = 120
 """Characters of a command in the list."""
 WHOLE = OutputLimit(40_000, 20_000)
@@ -71,6 +74,20 @@ def how_it_stands(job: Job) -> str:
     """One phrase: that it runs, or how it ended. Pure."""
     ended = ENDS.get(job.status, "has ended")
     return ended if job.exit_code is None else f"{ended}, exit code: {job.exit_code}"
+
+
+def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
+    """The failure for a wrong id, with the ids that exist: a model may have lost one, and have no list. Pure."""
+    found = sorted(asked_for(jobs), key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
+    named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    ids: list[Json] = [job.job_id for job in found[:MOST_LISTED]]
+    text = f"{error}; there are: {', '.join(named) or 'none'}{more}"
+    return ToolResult.failure("job_not_found", text, data={"bash_ids": ids, "count": len(found)})
+
+
+def _state(job: Job) -> str:
+    return str(job.status) if job.exit_code is None else f"{job.status}, exit code {job.exit_code}"
 
 
 class _Output(Arguments):
@@ -116,8 +133,11 @@ class BashOutput(Tool[_Output]):
         longest = MOST_WAIT if ctx.handoff is None else min(MOST_WAIT, ctx.handoff)
         since = parse_position(args.since) if args.since is not None else None
         asked = Asked(since, matches, args.tail, min(seconds_of(args.wait), longest))
-        async with self._places.of(ctx, args.bash_id) as reading:
-            piece = await read_on(args.bash_id, asked, reading, ctx)
+        try:
+            async with self._places.of(ctx, args.bash_id) as reading:
+                piece = await read_on(args.bash_id, asked, reading, ctx)
+        except JobNotFound as error:
+            return _not_found(error, await ctx.execution.jobs())
         return _output(piece, filtered=matches is not None)
 
 
@@ -195,7 +215,10 @@ class KillShell(Tool[_Kill]):
         super().__init__("kill_shell", text, _Kill, traits)
 
     async def run(self, args: _Kill, ctx: ToolContext) -> ToolResult:
-        before = await ctx.execution.job(args.shell_id)
+        try:
+            before = await ctx.execution.job(args.shell_id)
+        except JobNotFound as error:
+            return _not_found(error, await ctx.execution.jobs())
         if before.status is not Status.RUNNING:
             return _killed(before, already=True)
         grace = min(seconds_of(args.grace), MOST_GRACE)

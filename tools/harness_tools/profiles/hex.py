@@ -200,7 +200,8 @@ def _left(found: Mapping[str, Json]) -> Iterator[str]:
 BASH_OUTPUT = Face(
     tool="bash_output",
     name="bash_output",
-    description="Show what a command in the background has put out since it was looked at last.",
+    description="Show what a command in the background has put out since it was looked at last. The error about a "
+    "bash_id that does not exist names those that do.",
     arguments=_BashOutput,
     fields={"bash_id": "bash_id", "filter": "filter"},
     render=_new_output,

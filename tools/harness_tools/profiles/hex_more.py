@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -54,6 +55,21 @@ def _with_own_names(question: dict[str, Json]) -> Json:
     return {"multi_select" if name == "multiSelect" else name: value for name, value in question.items()}
 
 
+def _responses(args: _Ask, result: ToolResult) -> Shown | None:
+    """What the user answered, in the form of Hex: each question with its answers, and ``Other:`` before own words."""
+    if result.is_error:
+        return None
+    lines = [f"{text_of(one, 'question')}: {', '.join(_answers(one))}" for one in items(facts(result), "answers")]
+    return Shown("\n".join(["User responses:", "", *lines]))
+
+
+def _answers(answered: Mapping[str, Json]) -> Iterator[str]:
+    chosen, other = answered.get("chosen"), text_of(answered, "other")
+    yield from (str(label) for label in (chosen if isinstance(chosen, list) else ()))
+    if other:
+        yield f"Other: {other}"
+
+
 ASK = Face(
     tool="ask_user_question",
     name="ask_user_question",
@@ -61,6 +77,7 @@ ASK = Face(
     arguments=_Ask,
     more=_asked,
     told={"questions": "questions", "multiSelect": "multi_select"},
+    render=_responses,
 )
 
 
