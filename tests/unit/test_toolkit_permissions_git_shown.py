@@ -12,7 +12,7 @@ from tests.support.permits import Desk, desk
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
-from harness.toolkit.permissions.git_shown_files import SECONDS, names_request
+from harness.toolkit.permissions.git_shown_files import SECONDS, shown_request
 from harness.toolkit.permissions.settings import Mode
 
 __all__ = ["here"]
@@ -46,6 +46,19 @@ git stash show -p
 git grep S HEAD~3
 git grep 1
 git grep -n 1 -- 'src/*'
+git log -s -p
+git log --no-patch -p
+git log -p --quiet
+git show --quiet -p HEAD~3
+git show HEAD~3 -s -p
+git diff -s -p HEAD~4 HEAD~3
+git grep -i 1 HEAD~3
+git grep -e1 HEAD~3
+git grep -iS=1 HEAD~3
+git show 'HEAD^{/conf: add}'
+git show ':/conf: add'
+git log -p -1 'HEAD^{/conf: add}'
+git show 'HEAD@{2099-01-01 00:00:00}~3'
 """.strip().splitlines()
 RUNS = """
 git log
@@ -76,6 +89,14 @@ git grep S
 git grep -l 1
 git grep -c 1
 git grep 1 -- src/a.py
+git grep -nl 1
+git cat-file -p HEAD
+git cat-file -p HEAD:src/a.py
+git cat-file -p HEAD:src
+git cat-file -t HEAD~3:src/a.py
+git show HEAD:src
+git show v1:src/a.py
+git diff HEAD~1..HEAD
 git ls-files
 git status
 cd /tmp && git diff
@@ -92,14 +113,15 @@ def repository(here: ExecutionContext, tmp_path: Path) -> Path:
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=ann", "-c", "user.email=a@example.com", *words], cwd=made, check=True)
 
-    def commit(name: str, text: str) -> None:
+    def commit(name: str, text: str, subject: str = "") -> None:
         (made / name).write_text(text)
         git("add", "-A")
-        git("commit", "-qm", name)
+        git("commit", "-qm", subject or name)
 
     git("init", "-q")
     commit("src/a.py", "1\n")
-    commit("conf/.env", "S=1\n")
+    git("tag", "-a", "v1", "-m", "first")
+    commit("conf/.env", "S=1\n", "conf: add")
     git("rm", "-q", "conf/.env")
     git("commit", "-qm", "without")
     (made / ".aiexclude").write_text("*.sql\n")
@@ -170,13 +192,81 @@ async def test_words_that_are_only_known_at_run_time_ask() -> None:
     assert await desk().allows("run_shell", 'git log "HEAD~$n"')
 
 
+OBJECTS = """
+git show {env}
+git show {short}
+git show {env} --
+git show file
+git cat-file -p {env}
+git cat-file blob {env}
+git cat-file -p file
+git cat-file -p {tree}:dump.sql
+git show {tree}:dump.sql
+git diff {env} {a}
+git diff {env}..{a}
+git diff {env} src/a.py
+git diff {older} {tree}
+git diff HEAD~2:src HEAD~1:src
+git diff-tree -p {older} {tree}
+git grep 1 {env}
+git grep 1 {tree}
+git grep 1 HEAD~1:src
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+async def test_an_object_that_has_no_name_asks(here: ExecutionContext, repository: Path, mode: Mode) -> None:
+    def hash_of(name: str) -> str:
+        return subprocess.check_output(["git", "rev-parse", name], cwd=repository, text=True).strip()
+
+    env, names = hash_of("HEAD~3:conf/.env"), {"a": "HEAD:src/a.py", "tree": "HEAD:src", "older": "HEAD~2:src"}
+    ann = ("-c", "user.name=ann", "-c", "user.email=a@example.com")
+    subprocess.run(["git", *ann, "tag", "-a", "file", "-m", "a file", env], cwd=repository, check=True)
+    words = {"env": env, "short": env[:8], **{key: hash_of(name) for key, name in names.items()}}
+    made = there(here, repository, mode)
+    assert [text for text in OBJECTS if await made.allows("run_shell", text.format(**words))] == []
+
+
+AUTO_ASKS = """
+sudo git show HEAD~3
+git show HEAD~3 > shown
+git --git-dir=.git show HEAD
+git --git-dir .git show HEAD
+git -c core.abbrev=8 show HEAD
+GIT_DIR=.git git show HEAD
+env GIT_DIR=.git git show HEAD
+export GIT_DIR=.git; git show HEAD
+git log -p --output=shown
+git cat-file --batch < list
+git rev-list HEAD | git diff-tree --stdin -p
+""".strip().splitlines()
+AUTO_RUNS = """
+sudo git show HEAD
+git show HEAD > shown
+git -c core.abbrev=8 log
+git --git-dir=.git status
+git commit -m show
+""".strip().splitlines()
+
+
+async def test_mode_auto_asks_about_what_git_shows_in_a_command_that_does_more(
+    here: ExecutionContext, repository: Path
+) -> None:
+    made = there(here, repository, Mode.AUTO)
+    assert [text for text in AUTO_ASKS if await made.allows("run_shell", text)] == []
+    assert [text for text in AUTO_RUNS if not await made.allows("run_shell", text)] == []
+
+
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
         ("git show HEAD", "show --name-only -z --format= HEAD"),
         ("git -C a log -p --oneline -- x", "log --name-only -z --format= -p -- x"),
         ("git diff --relative a b", "diff --name-only -z a b"),
-        ("git show HEAD:x", None),
+        ("git show -s -p HEAD", "show --name-only -z --format= -p HEAD"),
+        ("git show HEAD:x", ""),
+        ("git cat-file -p HEAD", ""),
+        ("git cat-file -t HEAD", None),
         ("git diff --no-index a b", None),
         ("git log", None),
         ("git", None),
@@ -186,5 +276,5 @@ async def test_words_that_are_only_known_at_run_time_ask() -> None:
     ],
 )
 def test_the_same_command_is_asked_for_names(argv: str, expected: str | None) -> None:
-    found = names_request(argv.split())
-    assert (" ".join(found[1]) if found else None) == expected
+    found = shown_request(argv.split())
+    assert (" ".join(found.names) if found else None) == expected
