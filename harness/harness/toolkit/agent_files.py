@@ -126,7 +126,7 @@ def _read(path: Path) -> AgentType:
     _check_keys(front)
     if "name" in front.values and front.text("name") != path.stem:
         raise FrontMatterError(
-            f"it is called {front.text('name')!r}, and its file has another name", line=front.lines["name"]
+            f"it is called {front.text('name')!r}, and its file has another name", line=front.line_of("name")
         )
     return AgentType(
         path.stem,
@@ -134,7 +134,7 @@ def _read(path: Path) -> AgentType:
         _tools(front),
         front.body,
         model=_model(front),
-        declared_at=f"{path}:{front.lines.get('tools', 1)}",
+        declared_at=f"{path}:{front.line_of('tools')}",
     )
 
 
@@ -142,7 +142,7 @@ def _check_keys(front: FrontMatter) -> None:
     for key in front.values:
         if key not in KEYS:
             hint = suggest(str(key), KEYS) or f"there are: {', '.join(KEYS)}"
-            raise FrontMatterError(f"unknown key {str(key)!r}; {hint}", line=front.lines.get(key, 1))
+            raise FrontMatterError(f"unknown key {str(key)!r}; {hint}", line=front.line_of(key))
 
 
 def _tools(front: FrontMatter) -> tuple[str, ...] | None:
@@ -152,10 +152,10 @@ def _tools(front: FrontMatter) -> tuple[str, ...] | None:
     value = front.values["tools"]
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise FrontMatterError("tools is neither a list of names nor names with commas", line=front.lines["tools"])
+        raise FrontMatterError("tools is neither a list of names nor names with commas", line=front.line_of("tools"))
     names = tuple(name.strip() for name in cast("list[str]", listed) if name.strip())
     if not names:
-        raise FrontMatterError("tools names none; leave it out for all tools", line=front.lines["tools"])
+        raise FrontMatterError("tools names none; leave it out for all tools", line=front.line_of("tools"))
     return names
 
 
@@ -164,5 +164,5 @@ def _model(front: FrontMatter) -> str:
         return ""
     name = front.text("model")
     if len(name) > MAX_MODEL_CHARS:
-        raise FrontMatterError(f"model is longer than {MAX_MODEL_CHARS} characters", line=front.lines["model"])
+        raise FrontMatterError(f"model is longer than {MAX_MODEL_CHARS} characters", line=front.line_of("model"))
     return name

@@ -42,6 +42,10 @@ class FrontMatter:
     lines: Mapping[Any, int] = field(default_factory=dict)
     file: str = ""
 
+    def line_of(self, key: Any) -> int:
+        """The line of a key in the file; the first one for a key that is merged in from elsewhere, or missing."""
+        return self.lines.get(key, 1)
+
     def text(self, key: str) -> str:
         """A value that has to be a text, without the spaces around it.
 
@@ -52,7 +56,7 @@ class FrontMatter:
         if not isinstance(value, str) or not value.strip():
             raise FrontMatterError(
                 f"the front matter of {self.file} needs {key}, a text; quote what YAML takes for something else",
-                line=self.lines.get(key, 1),
+                line=self.line_of(key),
             )
         return value.strip()
 
@@ -62,7 +66,7 @@ class FrontMatter:
         Raises:
             FrontMatterError: it is missing, too long, or holds control characters.
         """
-        text, line = self.text("description"), self.lines.get("description", 1)
+        text, line = self.text("description"), self.line_of("description")
         if len(text) > MAX_DESCRIPTION_CHARS:
             raise FrontMatterError(f"its description is longer than {MAX_DESCRIPTION_CHARS} characters", line=line)
         shown = " ".join(text.split())

@@ -237,7 +237,10 @@ class Spawner(ABC):
     """Runs sub-agents: it brings the model. :mod:`.spawning` does the rest."""
 
     def types(self) -> Sequence[AgentType]:
-        """Further types of agents, beside the usual ones; asked each time."""
+        """Further types of agents, beside the usual ones.
+
+        Models read which there are at the start of a session; each call asks again.
+        """
         return ()
 
     @abstractmethod
