@@ -147,11 +147,13 @@ async def test_a_part_that_was_read_permits_an_edit_and_no_replacement(
         ([(0, 4), (4, 6)], "written"),
         ([(0, 6), (4, 99)], "written"),
         ([(0, 4), (5, 5)], "not_read"),
-        ([(4, 6), (0, 4)], "not_read"),
+        ([(4, 6), (0, 4)], "written"),
+        ([(8, 2), (0, 4), (3, 5)], "written"),
+        ([(8, 2), (0, 4), (5, 3)], "not_read"),
         ([(0, 4), (0, 4)], "not_read"),
     ],
 )
-async def test_parts_that_follow_each_other_to_the_end_are_the_whole(
+async def test_parts_without_a_gap_are_the_whole_in_any_order(
     ctx: ToolContext, tmp_path: Path, parts: list[tuple[int, int]], answer: str
 ) -> None:
     file = tmp_path / "file"

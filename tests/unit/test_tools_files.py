@@ -37,7 +37,7 @@ def test_lines_that_are_read_one_after_the_other_are_the_file(data: bytes, limit
     parts, line = [], 1
     while (start := line_start(data, line)) is not None and start < len(data):
         taken = take_lines(Window(data[start:], line, start), limit, room, numbers=False)
-        assert (taken.first, taken.seen) == (line, taken.end)
+        assert (taken.first, taken.seen) == (line, ((start, taken.end),))
         assert 1 <= taken.count <= limit
         assert taken.ended == (taken.end == len(data))
         parts.append(taken.text)
@@ -57,7 +57,7 @@ def test_long_lines_are_cut_between_characters_and_counted() -> None:
     assert lines[1] == f"{'é' * (LINE_SHOWN // 2)} [... {LINE_SHOWN + 1} more bytes of this line]"
     assert (lines[0], lines[2], taken.count, taken.ended) == ("short", "last", 3, True)
     assert [(cut.line, cut.offset) for cut in taken.cuts] == [(2, 6 + LINE_SHOWN)]
-    assert taken.seen == 6 + LINE_SHOWN
+    assert taken.seen == ((0, 6 + LINE_SHOWN), (taken.end - len("last"), taken.end))
     odd = shown(b"a" + "é".encode() * LINE_SHOWN)
     assert odd.text.startswith("a" + "é" * (LINE_SHOWN // 2 - 1) + " [... ")
 
@@ -65,7 +65,7 @@ def test_long_lines_are_cut_between_characters_and_counted() -> None:
 def test_a_first_line_without_an_end_is_shown_as_far_as_it_goes() -> None:
     taken = shown(b"x" * 5_000, complete=False)
     assert taken.text == f"{'x' * LINE_SHOWN} [... at least 3000 more bytes of this line]\n"
-    assert (taken.count, taken.ended, taken.seen) == (1, False, LINE_SHOWN)
+    assert (taken.count, taken.ended, taken.seen[0]) == (1, False, (0, LINE_SHOWN))
 
 
 def test_numbers_stand_before_the_lines() -> None:

@@ -99,7 +99,7 @@ def arguments(profile: str, tool: str) -> str:
 
 ARGUMENTS = {
     ("buddy", "run_shell"): "command*:string wait:boolean|integer|string=true",
-    ("buddy", "read_file"): "path*:string",
+    ("buddy", "read_file"): "path*:string offset:integer",
     ("buddy", "write_file"): "path*:string content*:string",
     ("buddy", "fetch_url"): "url*:string",
     ("buddy", "web_search"): "query*:string",
@@ -136,7 +136,7 @@ ARGUMENTS = {
     ("hex", "task"): "prompt*:string description*:string "
     "subagent_type*:string(general-purpose,Explore,Plan,code-reviewer) model:string resume:string timeout:number=300",
     ("hex", "Skill"): "command*:string",
-    ("hygge", "read"): "path*:string offset:integer=1 limit:integer=2000",
+    ("hygge", "read"): "path*:string offset:integer=1 limit:integer=2000 byte_offset:integer",
     ("hygge", "write"): "path*:string content*:string",
     ("hygge", "edit"): "path*:string oldString*:string newString*:string replaceAll:boolean",
     ("hygge", "bash"): "command*:string timeout_ms:integer=30000 description:string",
@@ -151,7 +151,7 @@ ARGUMENTS = {
     ("hygge", "skill"): "name*:string",
     ("hygge", "compact"): "",
     ("hygge", "subagent"): "subagent_type*:string(general,explore,plan,reviewer) description*:string prompt*:string",
-    ("terse", "read"): "file_path*:string offset:integer limit:integer",
+    ("terse", "read"): "file_path*:string offset:integer limit:integer byte_offset:integer",
     ("terse", "write"): "file_path*:string content*:string",
     ("terse", "bash"): "command*:string timeout:integer",
     ("terse", "checkfor"): "search*:string dir:array file:array ext:string case_insensitive:boolean whole_word:boolean "
@@ -212,7 +212,7 @@ TRANSLATED: list[tuple[str, str, dict[str, Json], dict[str, Json]]] = [
     ("terse", "bash", {"command": "x", "timeout": "5"}, {"timeout": 5}),
     ("terse", "read", {"file_path": "x", "offset": -1, "limit": 0}, {"offset": 1, "limit": 2_000}),
     ("terse", "transform", {"exec": "x", "file": "y", "pipeline": [{"op": "count"}]}, {"exec": "x"}),
-    ("buddy", "read_file", {"path": "x"}, {"byte_limit": 32_000}),
+    ("buddy", "read_file", {"path": "x", "offset": 9}, {"byte_offset": 9, "byte_limit": 8_000}),
     ("buddy", "web_search", {"query": "x"}, {"limit": 8}),
     ("buddy", "capture-pane", {"target": "%1", "start": "-"}, {"pane": "%1", "start": "-"}),
 ]

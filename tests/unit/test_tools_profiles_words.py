@@ -135,7 +135,9 @@ def test_advice_is_told_in_the_names_of_the_profile_or_left_out() -> None:
         "Error: a; see utf8 b; go on with offset=7"
     )
     terse = faced("terse", "read")
-    assert terse.shown(terse.parse({"file_path": "x"}), result).text == "a; see utf8 b; see utf8"
+    assert (
+        terse.shown(terse.parse({"file_path": "x"}), result).text == "a; see utf8 b; go on with byte_offset=7; see utf8"
+    )
     ending = Advice(": kill_shell ends it", tools=("kill_shell",))
     data: Any = {"status": "running", "stdout": "", "exit_code": None, "notices": ["no time limit: kill_shell ends it"]}
     going = ToolResult.of("job j goes on\nnotice: no time limit: kill_shell ends it", data=data, advice=(ending,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .encodings import decode_part, decode_text
@@ -40,14 +41,14 @@ class Cut:
 class Lines:
     """Lines as they are shown. ``end`` is the offset behind the last one; ``ended``: there is no line after it.
 
-    ``seen`` is the offset up to which nothing is left out.
+    ``seen`` are the ranges of bytes that are shown: all from the first line on, but for the rests of cut lines.
     """
 
     text: str
     first: int
     count: int
     end: int
-    seen: int
+    seen: tuple[tuple[int, int], ...]
     ended: bool
     cuts: tuple[Cut, ...] = ()
 
@@ -67,12 +68,13 @@ def line_start(data: bytes, line: int) -> int | None:
     return at
 
 
-def take_lines(window: Window, limit: int, room: int, *, numbers: bool) -> Lines:
-    """The first ``limit`` lines of a window, and no more than ``room`` characters, but one line at least.
+def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure: Callable[[str], int] = len) -> Lines:
+    """The first ``limit`` lines of a window, and no more than ``room`` as ``measure`` counts, but one line at least.
 
     A line that the window does not hold to its end is left for the next time, unless it is the first.
     """
     data, at, parts, cuts = window.data, 0, list[str](), list[Cut]()
+    seen, shown_from = list[tuple[int, int]](), window.start
     while at < len(data) and len(parts) < limit:
         end = data.find(b"\n", at) + 1
         if end == 0 and parts and not window.complete:
@@ -80,16 +82,18 @@ def take_lines(window: Window, limit: int, room: int, *, numbers: bool) -> Lines
         number = window.first + len(parts)
         text, cut = _line(window, at, end)
         text = f"{number:{NUMBER_WIDTH}d}\t{text}" if numbers else text
-        if parts and len(text) > room:
+        if parts and measure(text) > room:
             break
         parts.append(text)
-        room -= len(text)
+        room -= measure(text)
         if cut:
             cuts.append(Cut(number, window.start + at + cut))
+            seen.append((shown_from, window.start + at + cut))
+            shown_from = window.start + (end or len(data))
         at = end or len(data)
-    seen = cuts[0].offset if cuts else window.start + at
+    seen.append((shown_from, window.start + at))
     ended = window.complete and at >= len(data)
-    return Lines("".join(parts), window.first, len(parts), window.start + at, seen, ended, tuple(cuts))
+    return Lines("".join(parts), window.first, len(parts), window.start + at, tuple(seen), ended, tuple(cuts))
 
 
 def _line(window: Window, at: int, end: int) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from harness.toolkit import (
 )
 from harness.toolkit.reads import Written, guarded_write, target_path
 from harness.toolkit.results_cache import depends_on
-from harness.toolkit.values import Advice
+from harness.toolkit.values import Advice, ShownForm
 
 from .encodings import WIDE, Encoding, decode_part, decode_text
 from .filelines import Lines, take_lines
@@ -34,6 +34,8 @@ __all__ = ["FORCE", "PATH", "ReadFile", "WriteFile", "whole_characters"]
 SHOWN = 15_000
 MOST_SHOWN = 60_000
 """Bytes of one answer: each is one character at most, so that the engine's own limit cuts nothing off."""
+MIN_SHOWN = 1_000
+"""Bytes that are shown of a file at least, however long they are in the form of a profile."""
 LINES = 2_000
 CUTS_NAMED = 5
 FORCE = "write it also when it is read-only; its permissions stay"
@@ -111,7 +113,9 @@ class ReadFile(Tool[_Read]):
 
 def _lines_shown(args: _Read, ctx: ToolContext, found: Found) -> ToolResult:
     content = found.content
-    lines = take_lines(found.window, args.limit, MOST_SHOWN, numbers=args.line_numbers)
+    shown = ctx.shown
+    room = min(MOST_SHOWN, shown.room)
+    lines = take_lines(found.window, args.limit, room, numbers=args.line_numbers, measure=shown.measure)
     _remember(args, ctx, content, found, lines)
     note = _note(args, content, found, lines)
     apart = "\n" if note and lines.text and not lines.text.endswith("\n") else ""
@@ -135,10 +139,10 @@ def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found,
     """That this much of the file was seen."""
     if args.encoding in WIDE:
         whole = lines.first == 1 and lines.ended and not lines.cuts
-        start, end = 0, content.size if whole else 0
-    else:
-        start, end = found.window.start, lines.seen
-    ctx.reads.saw_part(content.path, content.version, start, end, content.size)
+        ctx.reads.saw_part(content.path, content.version, 0, content.size if whole else 0, content.size)
+        return
+    for start, end in lines.seen:
+        ctx.reads.saw_part(content.path, content.version, start, end, content.size)
 
 
 def _note(args: _Read, content: FileContent, found: Found, lines: Lines) -> str:
@@ -184,7 +188,7 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
     if b"\0" in content.data and args.encoding not in WIDE:
         ctx.reads.saw_part(content.path, content.version, 0, 0, max(1, content.size))
         return binary(args.path, content.data, content.size)
-    text, length = _text_of(args, content)
+    text, length = _text_of(args, content, ctx.shown)
     shown = args.byte_offset + length
     ctx.reads.saw_part(content.path, content.version, args.byte_offset, shown, content.size)
     cut = shown < content.size
@@ -201,9 +205,17 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
     return ToolResult.of(text or "(the file is empty)", data=facts, metadata=depends_on(content), advice=(rest,))
 
 
-def _text_of(args: _Read, content: FileContent) -> tuple[str, int]:
-    """The text, and how many bytes of the content it is."""
+def _text_of(args: _Read, content: FileContent, shown: ShownForm) -> tuple[str, int]:
+    """The text, and how many bytes of the content it is: as many as there is room for."""
     data = _first_lines(content.data, args.limit) if args.limit != LINES else content.data
+    text, length = _decoded(args, content, data)
+    while shown.measure(text) > shown.room and length > MIN_SHOWN:
+        text, length = _decoded(args, content, data[: length // 2 // 4 * 4])
+    return text, length
+
+
+def _decoded(args: _Read, content: FileContent, data: bytes) -> tuple[str, int]:
+    """The bytes as text, but for the beginning of a character whose rest is missing, and how many bytes it is."""
     if args.byte_offset + len(data) >= content.size:
         return decode_text(data, args.encoding), len(data)
     if args.encoding == "utf-8":

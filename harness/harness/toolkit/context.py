@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .events import Event, EventBus, ToolCallProgress
 from .seams import FileVersions, Redactor, Spawner, Verdict
+from .values import ShownForm
 from .websettings import WebSettings
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class ToolContext:
     """What runs this call: the executor of a sub-agent is made from it."""
     clock: Callable[[], float] = time.time
     notes: CallNotes = field(default_factory=CallNotes)
+
+    @property
+    def shown(self) -> ShownForm:
+        """In which form the model gets the result: a tool that is read on from an offset fills it, and no more."""
+        return ShownForm() if self.notes.faced is None else self.notes.faced.form
 
     def progress(self, text: str, stream: Literal["stdout", "stderr", "note"] = "stdout") -> None:
         """Show people a piece of output while the call runs; models never see it.

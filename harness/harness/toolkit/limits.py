@@ -9,12 +9,10 @@ from typing import TypeVar
 
 from .contract import OutputLimit
 from .seams import Outputs
-from .values import Advice, Block, Text, ToolResult
+from .values import BLOCK_LIMIT, Advice, Block, Text, ToolResult
 
 __all__ = ["BLOCK_LIMIT", "cut", "cut_result", "fit_items"]
 
-BLOCK_LIMIT = 64 << 10
-"""Characters of one text block, whatever a tool allows."""
 ESCAPE = 64
 """Characters of an escape sequence, at most."""
 _ESCAPE = re.compile(

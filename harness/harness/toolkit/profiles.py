@@ -33,9 +33,21 @@ from ..errors import ConfigError, ToolError
 from .advising import Names
 from .arguments import with_choices
 from .contract import OutputLimit, Tool, Traits
-from .limits import cut
+from .limits import BLOCK_LIMIT, cut
 from .registry import Registry, is_builtin
-from .values import Block, CallOutcome, CallStatus, Image, Json, JsonObject, Subject, Text, ToolCall, ToolResult
+from .values import (
+    Block,
+    CallOutcome,
+    CallStatus,
+    Image,
+    Json,
+    JsonObject,
+    ShownForm,
+    Subject,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 if TYPE_CHECKING:
     from .context import ToolContext
@@ -79,6 +91,8 @@ class Face(Generic[A]):
         told: theirs and ours of the arguments that ``more`` makes: what is said of ours is said of theirs.
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
         limit: how much of the rendered text the model gets; None is as much as of our own.
+        measure: how long a text of our result is in the profile's form, such as JSON; tools that are read on from an
+            offset show as much as ``limit`` has room for.
         further: what the description says beyond, of what our tool knows here, such as which skills there are.
         choices: the values of arguments that depend on what our tool knows here, by the names that models see.
     """
@@ -92,6 +106,7 @@ class Face(Generic[A]):
     told: Mapping[str, str] = field(default_factory=dict)
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
     limit: OutputLimit | None = None
+    measure: Callable[[str], int] = len
     further: Callable[[Tool[Any]], str] = lambda tool: ""
     choices: Callable[[Tool[Any]], Mapping[str, Sequence[str]]] = lambda tool: {}
 
@@ -223,6 +238,13 @@ class FacedCall:
         values, parsed = self.tool.translated(args)
         self.args = args
         return self.tool.own, values, parsed
+
+    @property
+    def form(self) -> ShownForm:
+        """How much of the result the model gets."""
+        face = self.tool.face
+        limit = face.limit or self.tool.own.traits.limit
+        return ShownForm(min(limit.characters, BLOCK_LIMIT), face.measure)
 
     def shown(self, outcome: CallOutcome, redactor: Redactor) -> CallOutcome:
         """The outcome as the model gets it. What goes on running keeps its data, by which a front end follows it."""

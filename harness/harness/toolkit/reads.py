@@ -27,7 +27,7 @@ from ..errors import FileError, FileNotFound, IsADirectory, StaleFileError
 from ..results import FileContent, FileType, WriteResult
 from .context import ToolContext
 from .seams import FileVersions
-from .values import ToolResult
+from .values import Advice, ToolResult
 
 __all__ = [
     "Expected",
@@ -47,13 +47,35 @@ LARGE = 1 << 20
 """Bytes of a content beyond which it is changed in a thread, so that others are not kept waiting."""
 
 
+MAX_PARTS = 1_000
+"""Parts of one file that are remembered apart from each other; those at its beginning are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """``upto``: how much of it was read from its beginning, in bytes."""
+    """``parts``: the bytes that were read of ``size``, as sorted ranges with gaps between them."""
 
     version: str
     whole: bool
-    upto: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
+    size: int = 0
+
+    def missing(self) -> tuple[int, int] | None:
+        """The first gap; None when there is none, or the size is not known."""
+        start = self.parts[0][1] if self.parts and self.parts[0][0] == 0 else 0
+        end = next((begin for begin, _ in self.parts if begin > start), self.size)
+        return (start, end) if start < end and not self.whole else None
+
+
+def _with_part(parts: tuple[tuple[int, int], ...], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """The ranges with one more, merged where they touch. Pure."""
+    merged: list[tuple[int, int]] = []
+    for begin, stop in sorted((*parts, (start, end))):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        elif begin < stop:
+            merged.append((begin, stop))
+    return tuple(merged[:MAX_PARTS])
 
 
 @dataclass(slots=True)
@@ -75,15 +97,16 @@ class ReadTracker:
         """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
         before = self._same(key, seen.version)
         self._known.pop(key, None)
-        self._known[key] = _Seen(seen.version, seen.whole or before.whole, max(seen.upto, before.upto))
+        whole = seen.whole or before.whole
+        self._known[key] = _Seen(seen.version, whole, seen.parts or before.parts, seen.size or before.size)
         if len(self._known) > FILES_KEPT:
             self._known.popitem(last=False)
 
     def saw_part(self, key: tuple[str, str, str], version: str, start: int, end: int, size: int) -> None:
-        """Remember a part. Parts that follow each other from the beginning to the end are the whole."""
-        known = self._same(key, version).upto
-        upto = max(known, end) if start <= known else known
-        self.saw(key, _Seen(version, upto >= size, upto))
+        """Remember a part. Parts that leave no gap are the whole, in whatever order they were read."""
+        parts = _with_part(self._same(key, version).parts, start, end)
+        whole = size == 0 or (len(parts) == 1 and parts[0][0] == 0 and parts[0][1] >= size)
+        self.saw(key, _Seen(version, whole, parts, size))
 
     def _same(self, key: tuple[str, str, str], version: str) -> _Seen:
         """What is known of this version; nothing when another one was read."""
@@ -97,6 +120,11 @@ class ReadTracker:
             return None
         self._known.move_to_end(key)
         return known.version
+
+    def missing(self, key: tuple[str, str, str]) -> tuple[int, int] | None:
+        """The first bytes that were not read of what is known of a file."""
+        known = self._known.get(key)
+        return None if known is None else known.missing()
 
     def forget(self, key: tuple[str, str, str]) -> None:
         """Know nothing of it any more."""
@@ -122,6 +150,9 @@ class SessionReads(FileVersions):
 
     def seen(self, path: str, *, whole: bool) -> str | None:
         return self.tracker.seen(self._key(path), whole=whole)
+
+    def missing(self, path: str) -> tuple[int, int] | None:
+        return self.tracker.missing(self._key(path))
 
     def forget(self, path: str) -> None:
         self.tracker.forget(self._key(path))
@@ -190,10 +221,12 @@ def _no_file(ctx: ToolContext, path: str, kind: FileType) -> FileError:
 
 def _not_read(ctx: ToolContext, path: str, real: str) -> ToolResult:
     if ctx.reads.seen(real, whole=False) is not None:
-        text = f"{path} was read in part only: read all of it before you replace it, or edit it"
-    else:
-        text = f"{path} exists and you have not read it: read it before you change it"
-    return ToolResult.failure("not_read", text)
+        gap = ctx.reads.missing(real)
+        where = "" if gap is None else f" (bytes {gap[0]} to {gap[1]} were not read)"
+        way = Advice(", or edit it", tools=("edit",))
+        text = f"{path} was read in part only{where}: read all of it before you replace it{way.text}"
+        return ToolResult.failure("not_read", text, advice=(way,))
+    return ToolResult.failure("not_read", f"{path} exists and you have not read it: read it before you change it")
 
 
 def _stale(path: str, expected: Expected) -> ToolResult:

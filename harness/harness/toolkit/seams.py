@@ -204,6 +204,10 @@ class FileVersions(ABC):
     def seen(self, path: str, *, whole: bool) -> str | None:
         """The version that was read last; None when it was not read, or not as much of it as is asked for."""
 
+    def missing(self, path: str) -> tuple[int, int] | None:
+        """The first bytes (from, to) that were not read of the version that was read last; None when not known."""
+        return None
+
     @abstractmethod
     def forget(self, path: str) -> None:
         """The file is gone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Self
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..errors import ToolError
 
 __all__ = [
+    "BLOCK_LIMIT",
     "Advice",
     "Block",
     "CallOutcome",
@@ -19,6 +20,7 @@ __all__ = [
     "Image",
     "Json",
     "JsonObject",
+    "ShownForm",
     "Subject",
     "SubjectKind",
     "Text",
@@ -26,6 +28,8 @@ __all__ = [
     "ToolResult",
 ]
 
+BLOCK_LIMIT = 64 << 10
+"""Characters of one text block, whatever a tool allows."""
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """A JSON value."""
 JsonObject = Mapping[str, Json]
@@ -109,6 +113,14 @@ class Advice:
     text: str
     arguments: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownForm:
+    """How much of a result the model gets: ``room``, as ``measure`` counts a text in the form in which it is shown."""
+
+    room: int = BLOCK_LIMIT
+    measure: Callable[[str], int] = len
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,28 +80,31 @@ RUN_SHELL = Face(
 # -- files
 
 
-class _Path(Arguments):
+class _Read(Arguments):
     path: str = Field(description="Path of the file")
+    offset: int = Field(0, ge=0, description="Byte to start at, to read on in a long file")
 
 
-def _whole(args: _Path) -> JsonObject:
-    return {"byte_offset": 0, "byte_limit": 4 * BODY}
+def _part(args: _Read) -> JsonObject:
+    """As many bytes as characters may be shown, so that all that counts as read is shown."""
+    return {"byte_offset": args.offset, "byte_limit": BODY}
 
 
-def _file(args: _Path, result: ToolResult) -> Shown | None:
+def _file(args: _Read, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
-    text, note = file_text(result)
-    return Shown(text + MORE if note and len(text) <= BODY else head(text, BODY, MORE))
+    (text, note), found = file_text(result), facts(result)
+    return Shown(text if found.get("to_byte") == found.get("size") else f"{text}{MORE}\n{note}")
 
 
 READ_FILE = Face(
     tool="read_file",
     name="read_file",
-    description=f"Read a text file of the target. At most {BODY} characters are returned.",
-    arguments=_Path,
+    description=f"Read a text file of the target. At most {BODY} bytes are returned; offset reads on.",
+    arguments=_Read,
     fields={"path": "path"},
-    more=_whole,
+    more=_part,
+    told={"offset": "byte_offset"},
     render=_file,
 )
 

@@ -35,12 +35,19 @@ class _Read(Arguments):
     path: str = Field(description="Path of the file")
     offset: int = Field(1, ge=1, description="First line")
     limit: int = Field(LINES, ge=1, description="How many lines at most")
+    byte_offset: int | None = Field(
+        None,
+        ge=0,
+        description="Byte to start at instead, for the rest of a line that is too long; without line numbers",
+    )
 
 
 def _numbered(args: _Read, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
     text, note = file_text(result)
+    if args.byte_offset is not None:
+        return Shown(joined(text, note))
     first = facts(result)["from_line"]
     assert isinstance(first, int)
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -54,7 +61,9 @@ READ = Face(
     description="Read a text file; each line comes with its number. Files are read before they are changed.",
     arguments=_Read,
     fields={name: name for name in _Read.model_fields},
-    more=lambda args: {"line_numbers": True},  # they are longer than ours, so that all that is read is shown
+    more=lambda args: {
+        "line_numbers": args.byte_offset is None
+    },  # they are longer than ours, so that all that is read is shown
     render=_numbered,
 )
 

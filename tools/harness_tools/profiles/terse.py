@@ -7,13 +7,11 @@ trash of the target.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pydantic import Field
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.limits import fit_items
 from harness.toolkit.profiles import Face, Profile, Shown
 
 from .forms import ALONE, facts, file_text, joined, ran
@@ -24,6 +22,10 @@ from .terse_rewriting import REWRITING_FACES
 __all__ = ["profile"]
 
 LINES = 2_000
+SLICE = 30_000
+"""Bytes that are read from a byte on, at most."""
+AROUND = 2_000
+"""Characters of a result around the content of a file."""
 TIMEOUT = 120
 
 
@@ -34,9 +36,14 @@ class _Read(Arguments):
     file_path: str = Field(description="Path of the file to read.")
     offset: int | None = Field(None, description="First line, counted from 1. The default is 1.")
     limit: int | None = Field(None, description=f"How many lines at most. The default is {LINES}.")
+    byte_offset: int | None = Field(
+        None, ge=0, description="Byte to start at instead, for the rest of a line that is too long; without numbers."
+    )
 
 
-def _lines_wanted(args: _Read) -> JsonObject:
+def _part(args: _Read) -> JsonObject:
+    if args.byte_offset is not None:
+        return {"byte_offset": args.byte_offset, "byte_limit": SLICE}
     limit = args.limit if args.limit is not None and args.limit > 0 else LINES
     return {"offset": max(1, args.offset or 1), "limit": limit, "line_numbers": True}
 
@@ -45,19 +52,9 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
     if result.is_error:
         return None
     found, (text, note) = facts(result), file_text(result)
-    lines = [line for line in re.split(r"(?<=\n)", text) if line]  # other characters end no line of a file
-    first = found.get("from_line")
-    assert isinstance(first, int)
-
-    def value(count: int) -> dict[str, Json]:
-        last = first + count - 1
-        said = note if count == len(lines) else f"[go on with offset={last + 1}]"
-        shown: dict[str, Json] = {"file": args.file_path, "total_lines": found.get("total_lines"), "from_line": first}
-        shown |= {"to_line": last, "content": "".join(lines[:count])}
-        return shown | ({"note": said} if said else {})
-
-    kept, _ = fit_items(lines, lambda some: json_text(value(len(some))), OutputLimit(LIMIT, 0))
-    return as_json(value(len(kept)))
+    names = ("total_lines", "from_line", "to_line") if args.byte_offset is None else ("size", "from_byte", "to_byte")
+    shown: dict[str, Json] = {"file": args.file_path, **{name: found.get(name) for name in names}, "content": text}
+    return as_json(shown | ({"note": note} if note else {}))
 
 
 READ = Face(
@@ -66,9 +63,11 @@ READ = Face(
     description="Read a file by lines; each begins with its number.",
     arguments=_Read,
     fields={"file_path": "path"},
-    more=_lines_wanted,
-    told={"offset": "offset", "limit": "limit"},
+    more=_part,
+    told={"offset": "offset", "limit": "limit", "byte_offset": "byte_offset"},
     render=_file,
+    limit=OutputLimit(LIMIT - AROUND, 0),
+    measure=lambda text: len(json_text(text)),
 )
 
 
