@@ -20,6 +20,7 @@ from .harddenials import HardDenials
 from .operand_paths import EntryPath, OperandPaths
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
+from .shell_state import shell_state_reason
 from .shellpaths import homeward
 from .shelltrees import feeds
 from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
@@ -47,6 +48,10 @@ EXPANSION = re.compile(r"[$`]")
 _ODD = re.compile(r"/-[^/]*/?$|[\s*?\[\\]")
 """Names that a program may take for an option, or that a shell splits: ``for f in *; do ls $f; done``."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
+
+
+_MAPPED = re.compile(r"""['"](\w+)['"]: """)
+"""A variable in the text of an environment."""
 
 
 def extras_of(arguments: JsonObject | str) -> str:
@@ -118,13 +123,15 @@ class CommandReader:
     ) -> str:
         """Why it may touch what it does not name, so that a rule for its words says nothing of that."""
         reader = TreeReader(self._execution, self._denials, operands, entries, judgement)
+        variables = _MAPPED.sub(r"\1=", self._extras)
         past = (runs_past_the_policy(command.argv) for command in judgement.commands)
         return (
             next(filter(None, past), "")
             or unknown_words_reason(judgement, self._blocked)
-            or other_settings(subject.text, judgement.commands)
+            or other_settings(f"{subject.text}\n{variables}", judgement.commands)
+            or shell_state_reason(judgement.commands, variables)
             or await reader.reason()
-            or await GitShownFiles(self._execution, self._denials, operands).reason(judgement)
+            or await GitShownFiles(self._execution, self._denials, operands).reason(judgement, variables)
         )
 
     async def _find_cwd(self, subject: Subject) -> None:

@@ -217,14 +217,17 @@ class GitShownFiles:
         self._denials = denials
         self._operands = operands
 
-    async def reason(self, judgement: CommandJudgement) -> str:
+    async def reason(self, judgement: CommandJudgement, environment: str = "") -> str:
         """Why somebody must be asked about what git would show; empty when nobody must.
+
+        Args:
+            environment: variables that are set for the command alone, as a text.
 
         Raises:
             HarnessError: the link was lost.
         """
         requests: list[ShownRequest] = []
-        texts = [command.text for command in judgement.commands]
+        texts = [environment, *(command.text for command in judgement.commands)]
         for command in judgement.commands:
             request = shown_request(command.argv)
             if request is None:

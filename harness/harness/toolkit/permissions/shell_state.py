@@ -1,0 +1,85 @@
+"""Commands that change what later words mean in the same shell: its home, or which names a pattern stands for.
+
+A pane keeps its shell. Words of later commands are judged by the home of the account, and patterns as ``sh`` reads
+them: after ``HOME=/etc``, ``cat ~/shadow`` would be another file than the one that was judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .shelljudge import SimpleCommand
+
+__all__ = ["shell_state_reason"]
+
+_NAMES = "HOME|CDPATH|OLDPWD|GLOBIGNORE"
+_SETS = re.compile(rf"(?:{_NAMES})(?:\+?=|\[|$)")
+"""A word that sets one, or names it for a builtin that does."""
+_EXPANDS = re.compile(rf"\$\{{(?:{_NAMES}):?=")
+_LOOP = re.compile(rf"(?:for|select)\s+(?:{_NAMES})\b")
+_ANY = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})\+?=")
+_LATER = "and words are judged as if it did not"
+_PREFIX = re.compile(rf"(?:[A-Za-z_]\w*\+?=\S*\s+)*(?:{_NAMES})\+?=")
+_SETTERS = frozenset(
+    [
+        *("export", "declare", "typeset", "readonly", "local", "unset", "read", "printf", "mapfile", "readarray"),
+        *("getopts", "wait", "set", "vared", "time"),
+    ]
+)
+_WRAPPERS = frozenset({"env", "sudo", "doas", "nice", "nohup", "timeout"})
+_GLOBS = re.compile(r"(?i)(?:no_?)?(?:\w*glob\w*|case_?match|(?:ksh|sh|bare)_?\w*)")
+"""Names of options of bash, zsh and ksh about patterns."""
+_SHELLS = frozenset({"bash", "zsh", "ksh", "mksh"})
+_ZSH_LETTERS = re.compile(r"[-+]\w*4\w*")
+"""``set -4`` is ``setopt globdots``."""
+
+
+def shell_state_reason(commands: Sequence[SimpleCommand], environment: str = "") -> str:
+    """Why words may mean something else than the judge takes them for; empty when they do not. Pure.
+
+    Args:
+        environment: variables that are set for the command alone, as a text.
+    """
+    uses = any("~" in command.text or (command.argv and command.argv[0] in ("cd", "pushd")) for command in commands)
+    if any(map(_sets_variable, commands)) or (uses and any(map(_sets_for_one, commands))):
+        return f"it changes where ~ or cd leads, or what patterns match, {_LATER}"
+    if any(command.argv and _sets_option(command.argv) for command in commands):
+        return f"it changes which names patterns match, {_LATER}"
+    return f"its variables change where ~ or cd leads, {_LATER}" if uses and _ANY.search(environment) else ""
+
+
+def _sets_variable(command: SimpleCommand) -> bool:
+    """For the shell, and so for what follows."""
+    text = command.text.lstrip()
+    if _EXPANDS.search(text) or _LOOP.match(text):
+        return True
+    if not command.argv:
+        return bool(_PREFIX.match(text))
+    name = command.argv[0].rpartition("/")[2]
+    return name in _SETTERS and any(map(_SETS.match, command.argv[1:]))
+
+
+def _sets_for_one(command: SimpleCommand) -> bool:
+    """For one program, or for ``cd``."""
+    if _PREFIX.match(command.text.lstrip()):
+        return True
+    wrapped = bool(command.argv) and command.argv[0] in _WRAPPERS
+    return wrapped and any(map(_ANY.match, command.argv))
+
+
+def _sets_option(argv: Sequence[str]) -> bool:
+    name, words = argv[0], argv[1:]
+    if name == "shopt":
+        changes = any(re.fullmatch(r"-[a-z]*[su][a-z]*", word) for word in words)
+        return changes and any(map(_GLOBS.fullmatch, words))
+    if name in ("setopt", "unsetopt", "emulate"):
+        return any(_GLOBS.fullmatch(word) or _ZSH_LETTERS.fullmatch(word) for word in words)
+    if name == "set" and any(map(_ZSH_LETTERS.fullmatch, words)):
+        return True
+    option = name == "set" or name.rpartition("/")[2] in _SHELLS
+    pairs = pairwise(words)
+    return option and any(re.fullmatch(r"[-+]\w*[oO]", first) and _GLOBS.fullmatch(word) for first, word in pairs)
