@@ -76,6 +76,15 @@ class TerminalPrompter:
         finally:
             os.close(terminal)
 
+    def show(self, text: str) -> None:
+        """Write a text, unless the terminal is gone or takes no output."""
+        with suppress(OSError):
+            terminal = os.open(self._path, os.O_WRONLY | os.O_NOCTTY)
+            try:
+                os.write(terminal, text.encode("utf-8", "replace"))
+            finally:
+                os.close(terminal)
+
     async def answer(self, question: LoginQuestion) -> str | None:
         """Show the question and read a line; None at an end of file."""
         line = None

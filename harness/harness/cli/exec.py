@@ -29,8 +29,9 @@ Words are the prompt. A last word - reads standard input: alone it is the prompt
 (dmesg | harness exec 'what is wrong here?' -). Standard output is the answer alone; with --json it is one JSON object
 for each thing that happens, and the result as the last line.
 
-Nobody is asked: what would need an approval is denied, the model is told so, and the exit code is 126. --approve
-allows commands in advance. The conversation is stored; --session ID and --last go on with one.
+What needs an approval is asked at the terminal. Without a terminal, and with --batch, it is denied, the model is told
+so, and the exit code is 126. --approve allows commands in advance. The conversation is stored; --session ID and --last
+go on with one.
 
 Exit codes: 0 done, 1 the turn failed, 3 --max-steps reached, 4 --budget spent, 124 --timeout over, 125 harness failed,
 126 done, but something was refused for want of an approver, 130 interrupted. Ctrl-C cancels the turn, and interrupts

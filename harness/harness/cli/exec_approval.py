@@ -1,9 +1,9 @@
-"""Who answers for ``harness exec``: nobody, or what the command line said in advance."""
+"""Who answers for ``harness exec`` without a terminal: nobody, or what the command line said in advance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..toolkit.assembly import ToolkitSettings
 from ..toolkit.permissions.answers import Answer, Question, Scope
@@ -18,11 +18,8 @@ AUTO_APPROVE = "--dangerously-auto-approve"
 OPTION = "--approve"
 
 
-@dataclass
 class NobodyToAsk(Approver):
-    """Denies every question, and keeps it."""
-
-    questions: list[Question] = field(default_factory=list)
+    """Denies every question."""
 
     @property
     def by_sight(self) -> bool:
@@ -31,7 +28,6 @@ class NobodyToAsk(Approver):
 
     async def ask(self, question: Question) -> Answer:
         """No, once."""
-        self.questions.append(question)
         advice = no_approver(question.scopes, broken=question.broken)
         return Answer(Scope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})")
 

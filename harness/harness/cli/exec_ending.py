@@ -12,7 +12,7 @@ from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIME
 if TYPE_CHECKING:
     from ..agent.turn import TurnResult
     from ..agent.usage import Spent
-    from ..toolkit.permissions.answers import Question
+    from ..toolkit.events import PermissionAsked
 
 __all__ = ["BUDGET", "LIMIT", "Ended", "exit_code", "outcome_lines", "result_json", "spent_since"]
 
@@ -34,8 +34,10 @@ class Ended:
     """With what its sub-agents have used."""
     timed_out: bool = False
     """Its time was over."""
-    refused: tuple[Question, ...] = ()
-    """What nobody was there to approve."""
+    refused: tuple[PermissionAsked, ...] = ()
+    """What was denied because no operator answered."""
+    attended: bool = False
+    """There was an operator to ask."""
     signal: int = 0
     """The number of the signal that ended it."""
     jobs: tuple[str, ...] = ()
@@ -87,7 +89,8 @@ def outcome_lines(ended: Ended, failure: str) -> list[str]:
     elif ended.result.status != "completed":
         lines.append(failure or f"the turn was {ended.result.status}")
     for one in ended.refused:
-        lines.append(f"refused, because nobody is there to ask: {one.call.name} {one.what}")
+        why = "nobody answered" if ended.attended else "nobody is there to ask"
+        lines.append(f"refused, because {why}: {one.call.name} {one.what}")
     if ended.refused:
         lines.append("--approve allows such calls; docs/exec.md says how")
     for job_id in ended.jobs:

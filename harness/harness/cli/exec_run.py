@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,8 +17,10 @@ from ..errors import ConfigError
 from ..tasks import background_tasks
 from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ..toolkit.catalogue import Catalogue
-from ..toolkit.events import Event, JobExited, JobStarted, Subscription
+from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
+from ..toolkit.values import ToolCall
 from .exec_approval import AutoApproval, NobodyToAsk
+from .exec_asking import ExecOperator, operator_of
 from .exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
 from .exec_events import VERSION, event_json
 from .exec_progress import news_line, progress_line
@@ -26,6 +28,7 @@ from .exec_session import Chosen, session_to_resume
 from .exec_stream import JsonStream
 from .observing import observers_of
 from .output import note, readable, warn
+from .prompt.approvals import change_notice
 from .prompt.conversing import Begun, open_conversation
 from .resuming import stored_choices, stored_model
 from .runtime import Session
@@ -39,11 +42,15 @@ if TYPE_CHECKING:
     from ..agent.settings import AgentSettings
     from ..agent.turn import TurnResult
     from ..agent.usage import Spent
+    from ..toolkit.permissions.approver import Approver
 
 __all__ = ["ExecRequest", "limited", "run_exec"]
 
 CANCEL_LIMIT = 30.0
 """Seconds that a turn has to end in order when it is cancelled."""
+UNATTENDED = ("nobody",)
+UNANSWERED = ("timeout", "approver")
+"""Who denied a call (``PermissionReplied.by``) where no operator decided: without one, and with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +77,13 @@ async def run_exec(session: Session, request: ExecRequest, target: ExecutionCont
     Raises:
         HarnessError: harness could not do its work.
     """
-    nobody = NobodyToAsk()
-    async with _opened(session, request, target, nobody) as (agent, toolkit):
+    operator = None if request.auto_approve else operator_of(session, request.settings.theme)
+    async with _opened(session, request, target, operator) as (agent, toolkit):
         out = JsonStream(interruption) if session.json else None
         if out is not None:
             await out.put(_beginning(agent, target))
-        ended = await _Run(agent, request, interruption, out, nobody).to_its_end()
         redact = toolkit.redactor.text
+        ended = await _Run(agent, request, interruption, out, operator, redact).to_its_end()
         text, failure = redact(ended.result.text), redact(ended.result.failure)
         if out is not None:
             out.last(result_json(ended, text, failure))
@@ -110,7 +117,7 @@ def _print_answer(text: str, interruption: Interruption) -> None:
 
 @asynccontextmanager
 async def _opened(
-    session: Session, request: ExecRequest, target: ExecutionContext, nobody: NobodyToAsk
+    session: Session, request: ExecRequest, target: ExecutionContext, operator: ExecOperator | None
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
     from ..agent.opening import People
     from ..agent.sessions import SessionStore
@@ -132,7 +139,7 @@ async def _opened(
         begun = Begun(
             profile=profile,
             settings=request.settings,
-            people=People(AutoApproval() if request.auto_approve else nobody),
+            people=operator.people if operator is not None else People(_approver(request)),
             session_id=taken.session_id if taken is not None else "",
             tool_profile=request.tool_profile,
             tmux=tmux,
@@ -147,6 +154,10 @@ async def _opened(
             warn(line, as_json_document=session.json)
         found.agent.settings = limited(found.agent.settings, request.budget, found.agent.state.spent.cost)
         yield found.agent, toolkit
+
+
+def _approver(request: ExecRequest) -> Approver:
+    return AutoApproval() if request.auto_approve else NobodyToAsk()
 
 
 def _profile_of(taken: SessionSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
@@ -205,13 +216,17 @@ class _Run:
         request: ExecRequest,
         interruption: Interruption,
         out: JsonStream | None,
-        nobody: NobodyToAsk,
+        operator: ExecOperator | None,
+        redact: Callable[[str], str],
     ) -> None:
         self._agent = agent
         self._request = request
         self._interruption = interruption
         self._out = out
-        self._nobody = nobody
+        self._operator = operator
+        self._redact = redact
+        self._asked: dict[str, PermissionAsked] = {}
+        self._refused: list[PermissionAsked] = []
         self._jobs: dict[str, None] = {}
         self._timed_out = False
         self._hard = anyio.CancelScope()
@@ -226,6 +241,8 @@ class _Run:
         result = TurnResult("cancelled", failure="the turn did not end in time after it was cancelled")
         agent = self._agent
         with agent.events.subscribe() as events, agent.events.listening(self._heard):
+            if self._operator is not None:
+                self._operator.serve(lambda: self._catch_up(events), self._changed)
             async with background_tasks() as tasks:
                 tasks.start_soon(self._show, events)
                 tasks.start_soon(self._stop)
@@ -242,7 +259,8 @@ class _Run:
             seconds,
             spent,
             self._timed_out,
-            tuple(self._nobody.questions),
+            tuple(self._refused),
+            self._operator is not None,
             self._interruption.signal,
             tuple(self._jobs),
         )
@@ -252,6 +270,16 @@ class _Run:
             self._jobs[event.job_id] = None
         elif isinstance(event, JobExited):
             self._jobs.pop(event.job_id, None)
+        elif isinstance(event, PermissionAsked):
+            self._asked[event.request_id] = event
+        elif isinstance(event, PermissionReplied):
+            asked = self._asked.pop(event.request_id, None)
+            if asked is not None and event.by in (UNANSWERED if self._operator is not None else UNATTENDED):
+                self._refused.append(asked)
+
+    def _changed(self, call: ToolCall) -> None:
+        """Let the model know what runs instead of what it asked for."""
+        self._agent.tell(change_notice(call, self._redact))
 
     async def _stop(self) -> None:
         """Cancel the turn when there is a reason to."""
@@ -273,7 +301,19 @@ class _Run:
     async def _tell(self, event: Event) -> None:
         if self._out is not None:
             await self._out.put(event_json(event))
-            return
+        elif self._operator is not None:
+            async with self._operator.surface.asking:  # a line amid a question would look like a part of it
+                self._say(event)
+        else:
+            self._say(event)
+
+    def _catch_up(self, events: Subscription) -> None:
+        """Show now what has happened: what is asked next is below it."""
+        if self._out is None:
+            for event in events.drain():
+                self._say(event)
+
+    def _say(self, event: Event) -> None:
         line = news_line(event) or (progress_line(event) if self._watched else "")
         if line:
             note(line)

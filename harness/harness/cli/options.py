@@ -186,7 +186,7 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         option("-v", "--verbose", count=True, help="Say more on stderr; -vvv shows tracebacks."),
         option("--no-color", "no_color", is_flag=True, help="No colours (as does NO_COLOR)."),
         option("--trace", metavar="FILE", help="Write everything that the agent does into FILE ('harness trace')."),
-        option("--batch", is_flag=True, help="Never ask for a password or a host key."),
+        option("--batch", is_flag=True, help="Never ask for a password, a host key or an approval."),
     ]
 
 

@@ -13,11 +13,12 @@ from ...toolkit.values import Json, ToolCall
 from ..asked import NARROWEST, previewed, quoted, said, wrapped
 from ..claims import claims_of
 from ..output import readable
+from .callview import subject_of
 from .commands_base import duration
-from .surface import Asking, Choice, Surface
+from .surface import Asking, Choice, QuestionSurface
 from .themes import Line, Span, line
 
-__all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "parse_approval"]
+__all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "change_notice", "parse_approval"]
 
 LETTERS: Final = {
     "y": Scope.ONCE,
@@ -167,6 +168,14 @@ def _choices(question: Question) -> Iterator[Choice]:
     yield from (Choice(letters[scope], LASTING[scope], group=SESSION) for scope in offered if scope in LASTING)
 
 
+def change_notice(call: ToolCall, redact: Callable[[str], str]) -> str:
+    """What the model reads of a call that the operator changed before they approved it."""
+    return (
+        f"[harness: before the operator approved the call of {call.name} they changed it. "
+        f"What they approved instead: {redact(subject_of(call))}]"
+    )
+
+
 def _complaint(text: str, question: Question) -> str:
     answer = parse_approval(text, question)
     return answer.message if isinstance(answer, Unclear) else ""
@@ -180,7 +189,9 @@ class PromptApprover(Approver):
         catch_up: shows what has happened before the question.
     """
 
-    def __init__(self, surface: Surface, changed: Callable[[ToolCall], None], catch_up: Callable[[], None]) -> None:
+    def __init__(
+        self, surface: QuestionSurface, changed: Callable[[ToolCall], None], catch_up: Callable[[], None]
+    ) -> None:
         self._surface = surface
         self._changed = changed
         self._catch_up = catch_up

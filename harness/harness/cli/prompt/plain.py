@@ -20,7 +20,7 @@ from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
 from .terminal import Terminal
 from .themes import NONE, Line, Theme, line, painted
 
-__all__ = ["Plain", "entries_of"]
+__all__ = ["Plain", "asked_text", "entries_of"]
 
 MARK: Final = "harness> "
 OPEN: Final = "\x0f"
@@ -45,6 +45,12 @@ def entries_of(lines: Sequence[str]) -> list[str]:
             joined.append(one)
     commands = all(one.startswith(("!", "/")) or not one.strip() for one in joined)
     return joined if commands else ["\n".join(joined)]
+
+
+def asked_text(asking: Asking, width: int, theme: Theme) -> str:
+    """A question with its choices, and below them what the answer begins with, as lines. Pure."""
+    prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
+    return painted((*asking.lines, *choice_lines(asking.choices, width - 1)), theme) + prefill
 
 
 class Plain(Surface):
@@ -208,9 +214,7 @@ class Plain(Surface):
                 self._mark()
 
     async def _clear_answer(self, asking: Asking) -> str | None:
-        prefill = "".join(f"  {one}\n" for one in printable(asking.prefill).split("\n") if asking.prefill)
-        choices = choice_lines(asking.choices, self.width - 1)
-        shown = painted((*asking.lines, *choices), self.theme) + prefill
+        shown = asked_text(asking, self.width, self.theme)
         while True:
             self._answer, self._answered = [], anyio.Event()
             self._end_line()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion
 from ..questioning import parse_reply, question_text
-from .surface import Asking, Surface
+from .surface import Asking, QuestionSurface
 from .themes import Line, Span, line
 
 __all__ = ["PromptQuestioner"]
@@ -15,7 +15,7 @@ __all__ = ["PromptQuestioner"]
 class PromptQuestioner(Questioner):
     """The operator at the prompt. ``catch_up`` shows what has happened before the question."""
 
-    def __init__(self, surface: Surface, catch_up: Callable[[], None]) -> None:
+    def __init__(self, surface: QuestionSurface, catch_up: Callable[[], None]) -> None:
         self._surface = surface
         self._catch_up = catch_up
 

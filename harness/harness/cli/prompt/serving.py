@@ -19,7 +19,6 @@ from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
 from ..resuming import stored_choices
 from ..runtime import Session
-from .callview import subject_of
 from .commands import completions
 from .completing import Suggested
 from .conversing import Begun, Conversation
@@ -283,13 +282,12 @@ class Serving:
 
     def _changed(self, call: ToolCall) -> None:
         """Let everybody know what runs instead of what the model asked for."""
+        from .approvals import change_notice
+
         self._view.changed(call)
         if self._loop.agent is not None:
             redact = self._loop.supplies.toolkit.redactor.text
-            self._loop.agent.tell(
-                f"[harness: before the operator approved the call of {call.name} they changed it. "
-                f"What they approved instead: {redact(subject_of(call))}]"
-            )
+            self._loop.agent.tell(change_notice(call, redact))
 
     def _begun_anew(self, conversation: Conversation) -> None:
         """Say that it is another conversation now."""

@@ -10,7 +10,18 @@ from typing import Literal
 
 from .themes import Line, Span, Theme
 
-__all__ = ["Asking", "Choice", "Ended", "Entered", "Input", "Interrupted", "Opened", "Surface", "choice_lines"]
+__all__ = [
+    "Asking",
+    "Choice",
+    "Ended",
+    "Entered",
+    "Input",
+    "Interrupted",
+    "Opened",
+    "QuestionSurface",
+    "Surface",
+    "choice_lines",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +122,27 @@ def choice_lines(choices: Sequence[Choice], width: int, selected: int | None = N
     return lines
 
 
-class Surface(ABC):
+class QuestionSurface(ABC):
+    """A terminal at which the operator is asked."""
+
+    @abstractmethod
+    async def ask(self, asking: Asking) -> str | None:
+        """The operator's answer; None when they gave none. One question is shown at a time.
+
+        What was typed before the question was shown is no answer to it.
+        """
+
+    @abstractmethod
+    def show(self, *lines: Line) -> None:
+        """Lines that stay."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Columns."""
+
+
+class Surface(QuestionSurface):
     """A terminal: what has been said stays above, what goes on is shown below it, and the operator types at its end."""
 
     theme: Theme
@@ -123,10 +154,6 @@ class Surface(ABC):
     @abstractmethod
     def inputs(self) -> AsyncIterator[Input]:
         """What the operator does, one after the other."""
-
-    @abstractmethod
-    def show(self, *lines: Line) -> None:
-        """Lines that stay."""
 
     @abstractmethod
     def answer(self, text: str) -> None:
@@ -150,13 +177,6 @@ class Surface(ABC):
         """The state of everything in one line; a terminal that cannot does nothing."""
 
     @abstractmethod
-    async def ask(self, asking: Asking) -> str | None:
-        """The operator's answer; None when they gave none. One question is shown at a time.
-
-        What was typed before the question was shown is no answer to it.
-        """
-
-    @abstractmethod
     def dismiss(self) -> bool:
         """Give up the question that is shown; False when there is none."""
 
@@ -175,8 +195,3 @@ class Surface(ABC):
     @abstractmethod
     async def lend(self, work: Callable[[], Awaitable[None]]) -> None:
         """Give the terminal away while ``work`` runs."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Columns."""
