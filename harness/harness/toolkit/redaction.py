@@ -9,6 +9,7 @@ from typing import cast
 
 from ..errors import ConfigError
 from .seams import Redactor
+from .secrets_escapes import open_escape, plain_text
 from .secrets_known import forms, known_spans, remembered, secrets_in
 from .secrets_named import named_spans
 from .secrets_names import MARK, is_secret_name
@@ -59,10 +60,23 @@ class PatternRedactor(Redactor):
         return text
 
     def complete(self, text: str) -> int:
+        plain = plain_text(text)
+        if plain is None:
+            return min(self._complete(text), open_escape(text))
+        return min(plain.place(self._complete(plain.text)), open_escape(text))
+
+    def _complete(self, text: str) -> int:
         end = min([safe_end(text), *(_begun(text, form) for form in self._broken)])
         return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
 
     def _spans(self, text: str) -> Iterator[Span]:
+        plain = plain_text(text)
+        if plain is None:
+            yield from self._found(text)
+        else:
+            yield from map(plain.span, self._found(plain.text))
+
+    def _found(self, text: str) -> Iterator[Span]:
         yield from self._given(text)
         yield from private_key_spans(text)
         yield from token_spans(text)

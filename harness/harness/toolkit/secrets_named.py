@@ -39,6 +39,7 @@ _STRONG = (
     ),
     *("_pwd", ";pwd", "_pass", "sshpass", "x-amz-signature", "presharedkey", "preshared_key", "pre-shared-key"),
     *("bindpw", "rootpw", "secret_id", "secret-id", "cli_auth", "storepass", "keypass", "functions-key", "psk"),
+    *("wpa_psk", "hmac_key", "authtok"),
 )
 _WEAK = ("token", "pwd", "pass", "_auth", "_pat")
 """Words of parsers and pages, too."""
@@ -47,7 +48,7 @@ _CALLED = r"\\{0,7}[\"']?[ \t]{0,4}(?:=>|:=|=|::(?=[ \t])|:)[ \t]{0,4}"
 _NAMED = tuple((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK))
 _VALUE = re.compile(
     r"""\\{1,7}"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
-    r"""|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
+    r"""|\$'(?P<ansi>(?:[^'\\\n]|\\.)*)|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
 )
 _TOKENS = re.compile(
     r"(?:private|vault|auth|access|refresh|session|security|api|deploy|job|bearer|gitlab|github|consul|id|registry"
@@ -86,8 +87,18 @@ _CLOSES = re.compile(r"""\\?["'`]|[ \t]{0,4}[,;|>)}\]&]""")
 
 _NETRC = re.compile(r"password[ \t]{1,4}(?P<value>\S+)")
 _SQL = re.compile(r"(?:password|identified[ \t]{1,4}by)[ \t]{1,4}(?P<quote>['\"])(?P<value>[^'\"\n]+)(?P=quote)")
+_DIRECTIVE = re.compile(
+    r"""\bauth_pass[ \t]{1,8}(?P<value>[^\s"'{}]+)|\bsecret[ \t]{1,8}"(?P<quoted>[^"\n]+)"[ \t]{0,4};"""
+)
+"""As keepalived and BIND write them."""
 _WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
 _ELEMENT = re.compile(rf"<(?P<name>(?:[\w:-]{{0,60}}?){_WORDS})(?:[ \t][^<>\n]{{0,200}})?>(?P<value>[^<>\n]+)</")
+_INDEXED = re.compile(
+    rf"""(?:\bdefine[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{_WORDS})['"][ \t]{{0,4}},"""
+    rf"""|\[['"](?:[\w.-]{{0,60}}?{_WORDS})['"]\][ \t]{{0,4}}=)"""
+    r"""[ \t]{0,4}(?P<quote>['"])(?P<value>[^'"\s]+)(?P=quote)"""
+)
+"""``define('DB_PASSWORD', '...')`` and ``$x['password'] = '...'``."""
 _NAMES_IT = rf"""\b(?:name|key)\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?["']?(?:[\w.-]{{0,60}}?{_WORDS})\\?["']?,?"""
 _BEGINS_BLOCK = rf"""{_WORDS}["']?:[ \t]{{1,4}}[|>][+-]?[0-9]?"""
 _PAIR = re.compile(
@@ -105,7 +116,8 @@ OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK})\s{{1,80}}[^\n]*\Z"
 TRIGGER = "|".join(
     [
         rf"(?:{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))}){_CALLED}",
-        rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{_WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>])|identified[ \t]",
+        rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{_WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>]|['\"][ \t,\]])|identified[ \t]",
+        r"auth_pass[ \t]",
         r"(?:name|key)\\?[\"']?[ \t]{0,4}[:=]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
         secrets_headers.TRIGGER,
         secrets_commands.TRIGGER,
@@ -239,6 +251,10 @@ def _in_forms(text: str, low: str) -> Iterator[Span]:
         yield from _where(text, _PAIR.finditer(low))
     if ": |" in text or ": >" in text:
         yield from _where(text, _BLOCK.finditer(low))
+    if "define" in low or "]" in low:
+        yield from _where(text, _INDEXED.finditer(low))
+    if "auth_pass" in low or "secret" in low:
+        yield from _where(text, _DIRECTIVE.finditer(low))
     if "password" in low or "identified" in low:
         yield from _where(text, _SQL.finditer(low))
     if "login" in low:
