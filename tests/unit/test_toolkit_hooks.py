@@ -191,6 +191,13 @@ MATCHES = [
     (Matcher(paths=("/etc/**",)), "write", "/tmp/../etc/a", True),
     (Matcher(paths=("/etc/**",)), "write", "//etc/a", True),
     (Matcher(paths=("/etc/**",)), "write", "/tmp/etc/a", False),
+    (Matcher(paths=("/etc/ssl/**",)), "write", "/etc/ssl", True),
+    (Matcher(paths=("/etc/ssl/**",)), "write", "/etc/", True),
+    (Matcher(paths=("/etc/ssl/**",)), "write", "/", True),
+    (Matcher(paths=("/etc/ssl/**",)), "write", "/etc/ss", False),
+    (Matcher(paths=("/srv/*/keys/**",)), "write", "/srv/a", True),
+    (Matcher(paths=("/srv/**/key",)), "write", "/srv/a/b", True),
+    (Matcher(paths=("/srv/*/keys/**",)), "write", "/srv/a/b", False),
     (Matcher(paths=("*.pem",)), "write", "/x/y.pem", True),
     (Matcher(tools=("write",), paths=("*.pem",)), "write", "/x/y.txt", False),
 ]

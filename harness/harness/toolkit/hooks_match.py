@@ -23,7 +23,8 @@ class Matcher:
 
     ``tools`` are canonical names. ``targets`` are URLs with the target's identity. ``paths`` are absolute paths on the
     target that the call reads or writes, without links followed; a command has none. Where they cannot be known,
-    the hook runs.
+    the hook runs; so it does for a directory that may hold what a pattern from the root names, which ``grep`` and its
+    like read below.
     """
 
     tools: tuple[str, ...] = ()
@@ -37,7 +38,19 @@ class Matcher:
             return False
         if not self.paths or occasion.paths is None:
             return True
-        return any(matches(pattern, path, "path") for pattern in self.paths for path in occasion.paths)
+        return any(
+            matches(pattern, path, "path") or _may_hold(path, pattern)
+            for pattern in self.paths
+            for path in occasion.paths
+        )
+
+
+def _may_hold(path: str, pattern: str) -> bool:
+    """Whether a directory of that name may have a file below that matches."""
+    if not pattern.startswith("/"):
+        return False
+    names = pattern.split("/")
+    return path == "/" or any(matches("/".join(names[:end]), path, "path") for end in range(2, len(names)))
 
 
 def _any(patterns: tuple[str, ...], text: str) -> bool:
