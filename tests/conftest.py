@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest_plugins = ["tests.support.noskip", "tests.support.sshd", "tests.support.program", "tests.support.engines"]
+pytest_plugins = [
+    "tests.support.noskip",
+    "tests.support.resources",
+    "tests.support.sshd",
+    "tests.support.program",
+    "tests.support.engines",
+]
 
 
 @pytest.fixture(scope="session")

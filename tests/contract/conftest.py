@@ -30,3 +30,7 @@ async def ctx(place: Place, berths: Berths, backend: str) -> AsyncIterator[Execu
     in_container = backend.partition("+")[0] in BERTHS
     async with berths.context(backend) if in_container else open_context(place, backend) as opened:
         yield opened
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker("contract")

@@ -162,7 +162,7 @@ def _end_what_is_left(home: Path) -> None:
 
 
 @pytest.fixture
-async def open_desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenDesk]:
+async def open_desk(needs_tmux: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenDesk]:
     """Opens desks: ``await open_desk("ssh", width=80)``. Each is closed after the test, the last one first."""
     async with AsyncExitStack() as stack:
         private = Path(tempfile.mkdtemp(prefix="hx", dir="/tmp"))

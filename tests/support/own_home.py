@@ -14,7 +14,7 @@ __all__ = ["here"]
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine, with a home of its own."""
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,27 @@ from harness import ExecutionContext, connect
 from harness.config import Config
 
 
-@dataclass(frozen=True)
+@dataclass
 class Place:
-    """Where the checks run: a server with an account whose home is empty, and directories of our own here."""
+    """Where the checks run: directories of our own here, and a server with an account whose home is empty.
 
-    sshd: SshServer
-    user: str
+    The server and the account are made when they are first asked for.
+    """
+
+    stack: ExitStack
+    directory: Path
+
+    @cached_property
+    def sshd(self) -> SshServer:
+        option = f"SetEnv XDG_STATE_HOME={self.directory}/state" if os.getuid() else "# no options"
+        server = start_sshd(self.directory, option)
+        self.stack.callback(server.stop)
+        return server
+
+    @cached_property
+    def user(self) -> str:
+        """A throw-away account, or the current user when accounts cannot be made."""
+        return self.stack.enter_context(system_user("/bin/bash")).name if os.getuid() == 0 else self.sshd.user
 
     @property
     def target(self) -> str:
@@ -33,7 +49,7 @@ class Place:
 
 @contextmanager
 def a_place() -> Iterator[Place]:
-    """One sshd and one throw-away account for all checks, with the current user when accounts cannot be made."""
+    """One sshd and one account for all checks."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(PrivateDirectory()))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -41,10 +57,7 @@ def a_place() -> Iterator[Place]:
         patch.setenv("XDG_STATE_HOME", str(stack.enter_context(PrivateDirectory())))
         patch.setenv("HOME", str(stack.enter_context(PrivateDirectory())))
         patch.delenv("SSH_AUTH_SOCK", raising=False)
-        server = start_sshd(directory, f"SetEnv XDG_STATE_HOME={directory}/state" if os.getuid() else "# no options")
-        stack.callback(server.stop)
-        user = stack.enter_context(system_user("/bin/bash")).name if os.getuid() == 0 else server.user
-        yield Place(server, user)
+        yield Place(stack, directory)
 
 
 @asynccontextmanager

@@ -48,7 +48,7 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def program(needs_process: None, tmp_path: Path) -> Program:
     """The program, in an empty home."""
     path = shutil.which("harness", path=os.path.dirname(sys.executable))
     assert path is not None, "install the project first: pip install -e ."
@@ -74,7 +74,7 @@ def over_ssh(sshd: SshServer, request: pytest.FixtureRequest) -> Program:
 
 
 @pytest.fixture(params=["local", "ssh"])
-def there(request: pytest.FixtureRequest) -> Iterator[Program]:
+def there(needs_tmux: None, request: pytest.FixtureRequest) -> Iterator[Program]:
     """The program in a tmux server of its own, here and over SSH."""
     program: Program = request.getfixturevalue("program" if request.param == "local" else "over_ssh")
     socket = f"hx-{uuid.uuid4().hex[:8]}"

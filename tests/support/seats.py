@@ -232,7 +232,7 @@ def _opened() -> Iterator[Seats]:
 
 
 @pytest.fixture
-async def seats() -> AsyncIterator[Seats]:
+async def seats(needs_tmux: None) -> AsyncIterator[Seats]:
     """Opens seats: ``seats.take("--tmux", script=[say("hello")])``."""
     with _opened() as opened:
         yield opened

@@ -340,7 +340,7 @@ MakeUser = Callable[..., SystemUser]
 
 
 @pytest.fixture
-def make_sshd(ssh_runtime: Path) -> Iterator[MakeSshd]:
+def make_sshd(needs_ssh: None, ssh_runtime: Path) -> Iterator[MakeSshd]:
     """Start servers with given lines of ``sshd_config``; all are ended after the test."""
     with contextlib.ExitStack() as stack:
 
@@ -361,7 +361,7 @@ def sshd(make_sshd: MakeSshd) -> SshServer:
 
 
 @pytest.fixture
-def make_user() -> Iterator[MakeUser]:
+def make_user(needs_root: None) -> Iterator[MakeUser]:
     """Make accounts of this system: ``make_user(shell="/usr/bin/fish", password="...")``."""
     with contextlib.ExitStack() as stack:
         yield lambda shell="/bin/sh", password="": stack.enter_context(system_user(shell, password))

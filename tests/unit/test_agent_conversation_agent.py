@@ -17,6 +17,8 @@ from harness.agent.sessions import MemoryLog
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.values import JsonObject
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 120.0
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 

@@ -22,6 +22,8 @@ from harness.toolkit.hooks import Registered, event_named
 from harness.toolkit.hooks_command import CommandHook
 from harness.toolkit.permissions.settings import Mode
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 60.0
 WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
 

@@ -20,6 +20,7 @@ def test_usual_variables_and_those_of_trusted_profiles_hold_keys() -> None:
     assert "PATH" not in key_names([theirs])
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_no_command_on_this_machine_inherits_what_is_withheld(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

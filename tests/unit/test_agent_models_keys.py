@@ -45,6 +45,7 @@ async def refusal(source: KeySource, environ: dict[str, str] | None = None) -> s
     return str(caught.value)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_key_is_read_from_the_environment_a_file_and_a_command(tmp_path: Path) -> None:
     path = key_file(tmp_path / "key", f"\n{KEY}\r\n")
     command = CommandKey((sys.executable, "-c", f"print({KEY!r})"))
@@ -106,6 +107,7 @@ async def test_a_variable_that_is_not_set_is_named() -> None:
     assert (await refusal(EnvironmentKey("NONE"))).startswith("the variable NONE is not set")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_gets_its_words_as_they_are_and_no_input() -> None:
     script = "import sys; sys.stdin.read(); print('-'.join(sys.argv[1:]))"
     assert await read_key(CommandKey((sys.executable, "-c", script, "$HOME", "*;words-as-they-are"))) == (
@@ -113,6 +115,7 @@ async def test_a_command_gets_its_words_as_they_are_and_no_input() -> None:
     )
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_fails_says_why_without_what_it_printed() -> None:
     fails = f"import sys; print({KEY!r}); sys.stderr.write('first\\nlocked: token=ghp_{'a1' * 18}\\n'); sys.exit(3)"
     said = await refusal(CommandKey((sys.executable, "-c", fails)))
@@ -122,6 +125,7 @@ async def test_a_command_that_fails_says_why_without_what_it_printed() -> None:
     assert "no such file" in await refusal(CommandKey(("/no/such/program",)))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
     started = time.monotonic()
     sleeps = CommandKey((sys.executable, "-c", "import time; time.sleep(600)"), timeout=0.5)
@@ -129,11 +133,13 @@ async def test_a_command_that_prints_nothing_in_time_is_ended() -> None:
     assert time.monotonic() - started < 300
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_prints_without_end_fills_no_memory() -> None:
     floods = "import sys\nfor _ in range(200): sys.stdout.write('x' * 65536)"
     assert "more than 64 KiB" in await refusal(CommandKey((sys.executable, "-c", floods)))
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     ("program", "said", "hidden"),
     [
@@ -161,6 +167,7 @@ async def test_what_a_command_does_wrong_is_said_in_one_line_without_what_may_be
     assert "\n" not in text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_never_stops_printing_is_ended_with_its_children(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "life")
     endless = f"exec 3<>{tmp_path / 'life'}; yes no key >&1 & yes no key"
@@ -176,6 +183,7 @@ async def test_a_command_that_never_stops_printing_is_ended_with_its_children(tm
         os.close(life)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_leaves_an_agent_behind_is_not_waited_for_beyond_its_end(tmp_path: Path) -> None:
     leaves = (
         "import os, time\n"
@@ -193,6 +201,7 @@ async def test_a_command_that_leaves_an_agent_behind_is_not_waited_for_beyond_it
     os.kill(int(pid), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cancel_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "life")
     starts = f"import subprocess; subprocess.run(['sh', '-c', 'exec 3>{tmp_path / 'life'}; echo x >&3; sleep 600'])"

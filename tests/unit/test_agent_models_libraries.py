@@ -34,6 +34,7 @@ def new_modules(provider: str, when: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "google", "openai-compatible"])
 def test_a_model_whose_libraries_are_loaded_opens_without_loading_more(provider: str) -> None:
     assert new_modules(provider, "before") < new_modules(provider, "never") / 2

@@ -233,6 +233,7 @@ def test_the_models_of_the_template_are_valid(tmp_path: Path) -> None:
     assert [profile.name for profile in load(tmp_path, text).profiles] == ["claude", "gpt", "local"]
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_importing_the_models_loads_no_provider() -> None:
     script = "import sys, harness.agent.models; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

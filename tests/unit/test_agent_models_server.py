@@ -250,6 +250,7 @@ def test_a_bad_history_takes_no_reply_and_a_wrong_key_none_either() -> None:
         assert len(server.refused) == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_program_serves_a_script_with_gates(tmp_path: Path) -> None:
     script = [
         {"pieces": [{"text": "a"}, {"gate": "g"}, {"text": "b"}]},

@@ -67,6 +67,7 @@ async def attacked(
     return desk
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("provider", ["openai", "google"])
 async def test_a_model_that_writes_secrets_everywhere_leaves_none(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ async def test_a_model_that_writes_secrets_everywhere_leaves_none(
     assert MARK in shown(desk)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("answered", "shift"), [(True, 0), (False, 7)])
 async def test_notes_hold_no_half_of_a_secret_that_was_cut(
     answered: bool, shift: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,6 +101,7 @@ async def test_notes_hold_no_half_of_a_secret_that_was_cut(
     assert len(desk.of(Notice)) == (0 if answered else 1)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("kind", ["bad_request", "auth"])
 async def test_what_a_provider_says_holds_no_secret_of_the_environment_and_no_half_of_one(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +129,7 @@ def test_names_and_ids_of_calls_are_cleaned_and_those_of_tools_that_are_known_st
     assert without_secret_names(clean, PatternRedactor(["tool"]).text, ["tool"]).tool_calls[0].tool_name == "tool"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_was_left_running_is_told_without_its_secrets_when_harness_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

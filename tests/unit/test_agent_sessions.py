@@ -200,6 +200,7 @@ def another_process(directory: Path, session_id: str) -> Iterator[subprocess.Pop
             other.kill()
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: SessionStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one")
     with another_process(tmp_path / "sessions", session_id) as other:

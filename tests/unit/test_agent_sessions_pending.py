@@ -90,6 +90,7 @@ def conversation(*calls: tuple[str, object]) -> StoredConversation:
     return StoredConversation(session=summary, messages=(PROMPT, asking(*calls)), turns=(TURN,))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
     assert told.index("no result of this call was kept") < told.index("it never ran")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

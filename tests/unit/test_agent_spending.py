@@ -74,6 +74,7 @@ async def cancelled(desk: AgentDesk, gate: Gate) -> Any:
     return results[0]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("provider", "reported"), [("openai", 0), ("anthropic", 5000)])
 async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
     provider: str, reported: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
             assert (second.status, len(desk.server.asked)) == (("limit", 1) if reported else ("completed", 2))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_answers_that_are_cut_off_are_counted_and_close_no_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ async def test_answers_that_are_cut_off_are_counted_and_close_no_conversation(
     assert len(desk.server.asked) == 4
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_refused_before_an_answer_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [Failure("overloaded", headers={"Retry-After": "0"}), Failure("auth")]
     with anyio.fail_after(LIMIT):
@@ -120,6 +123,7 @@ async def test_what_is_refused_before_an_answer_costs_nothing(tmp_path: Path, mo
     assert (result.status, result.spent) == ("failed", Spent())
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_notes_that_are_cut_off_or_cancelled_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     turns = [say("word " * 2000) for _ in range(5)]
@@ -182,6 +186,7 @@ def test_what_was_sent_may_cost_and_what_was_refused_or_never_sent_does_not(erro
     assert may_cost(error) is costs
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "google"])
 async def test_a_request_whose_connection_ends_before_its_answer_begins_is_counted_by_an_estimate(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -203,6 +208,7 @@ async def resumed(store: SessionStore, session_id: str) -> Spent:
     return spent_in(await store.load(session_id))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +236,7 @@ async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_u
             assert (await desk.agent.turn("go on")).status == "limit"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_answers_of_a_turn_that_never_ended_are_stored_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

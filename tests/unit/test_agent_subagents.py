@@ -143,6 +143,7 @@ async def household(
         assert server.refused == []
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_sub_agent_has_a_conversation_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts = {
         "what is up?": [
@@ -268,6 +269,7 @@ async def test_a_file_gives_no_type_more_than_its_parent_has(tmp_path: Path, mon
     assert "Do as the project says." not in house.scripts.asked["as explore"][0].text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = [Gate(), Gate()]
     scripts = {
@@ -286,6 +288,7 @@ async def test_sub_agents_of_one_answer_work_at_once(tmp_path: Path, monkeypatch
     assert sorted(results) == ["L", "R"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_prompt_shows_what_sub_agents_do_and_not_what_they_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +312,7 @@ async def test_the_prompt_shows_what_sub_agents_do_and_not_what_they_say(
     assert "hidden words" not in shown
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_sub_agent_goes_on_later_and_with_a_later_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +338,7 @@ async def test_a_sub_agent_goes_on_later_and_with_a_later_harness(
     assert "and next?" in asked.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_sub_agent_that_does_not_finish_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = [Answer((Text(f"try {n}"), Call("run_shell", {"command": f"echo {n}", **WHY}))) for n in range(20)]
     scripts = {"go": [Answer((task("forever"),)), say("It gave up.")], "forever": endless}
@@ -347,6 +352,7 @@ async def test_a_sub_agent_that_does_not_finish_says_so(tmp_path: Path, monkeypa
     assert 'resume="' in done.outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cancel_ends_the_sub_agent_and_nothing_begins_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +378,7 @@ async def test_a_cancel_ends_the_sub_agent_and_nothing_begins_after_it(
     assert [one["status"] for one in notes if one["what"] == "turn_ended"] == ["cancelled"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_pause_holds_sub_agents_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     scripts = {
@@ -402,6 +409,7 @@ class Noting(Approver):
         return Reply(Scope.ONCE)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_who_approves_sees_which_agent_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts = {
         "go": [Answer((task("make it"),)), say("ok")],
@@ -415,6 +423,7 @@ async def test_who_approves_sees_which_agent_asks(tmp_path: Path, monkeypatch: p
     assert noting.questions[1].call.agent_id.startswith("general-")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +439,7 @@ async def test_another_model_is_asked_for_by_name_and_only_one_that_is_configure
     assert any("no model 'openai:dear-model' may be asked for; there are: test, other" in text for text in texts)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_agent_below_a_sub_agent_has_the_model_of_that_one_unless_it_asks_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,6 +457,7 @@ async def test_an_agent_below_a_sub_agent_has_the_model_of_that_one_unless_it_as
     assert models == {"go": own, "one": "other-model", "two": "other-model", "three": own, "four": own}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
     cheap = Answer((task("spend"),), usage=Usage(10, 0))
@@ -461,6 +472,7 @@ async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, mo
     assert "session_budget" in result.failure
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_budget_of_a_turn_holds_for_its_sub_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
     scripts = {
@@ -479,6 +491,7 @@ async def test_the_budget_of_a_turn_holds_for_its_sub_agents(tmp_path: Path, mon
 # -- where they may be sent
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_agents_are_sent_only_to_targets_that_the_settings_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

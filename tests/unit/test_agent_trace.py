@@ -191,6 +191,7 @@ async def test_a_slow_disk_holds_nobody_up_and_costs_pieces_first(tmp_path: Path
     assert summary_of(lines).dropped == 6_000 - pieces
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("disk", DISKS)
 async def test_a_full_disk_ends_the_trace_and_nothing_else(
     disk: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -206,6 +206,7 @@ def test_what_is_wanted_and_cannot_be_had_is_an_error() -> None:
     assert not telemetry_options(environ={ENDPOINT: "http://x"}, has_library=False).on
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_nothing_of_it_is_imported_when_it_is_off(tmp_path: Path) -> None:
     script = """
 import anyio, sys
@@ -299,6 +300,7 @@ print("ended")
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.timeout(200)
 def test_without_a_collector_one_line_says_so_and_the_process_ends(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), ENDPOINT: "http://127.0.0.1:1"}

@@ -35,6 +35,7 @@ PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 LIMIT = 60.0
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_turn_calls_tools_and_ends_with_words(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -56,6 +57,7 @@ async def test_a_turn_calls_tools_and_ends_with_words(
     assert result.spent.answers == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_calls_of_one_answer_are_all_answered_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +76,7 @@ async def test_calls_of_one_answer_are_all_answered_in_their_order(
     assert "no_such_tool" in answers[1]["content"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_every_message_is_in_the_log_and_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "ghp_" + "a1B2" * 9
     log = MemoryLog()
@@ -95,6 +98,7 @@ def test_an_argument_that_has_the_name_of_a_secret_is_kept_without_it_also_in_an
     assert kept.args == {"command": "deploy", "env": {"DB_PASSWORD": "[redacted]", "MODE": "x"}}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_a_provider_says_of_a_failure_is_told_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +111,7 @@ async def test_what_a_provider_says_of_a_failure_is_told_without_secrets(
     assert retry.reason.endswith("not [redacted]")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_provider_that_fails_for_a_while_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +127,7 @@ async def test_a_provider_that_fails_for_a_while_is_asked_again(
     assert len(desk.of(ModelRetry)) == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_refused_key_ends_the_turn_and_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +155,7 @@ class FullDisk(MemoryLog):
         raise HarnessError("the conversation could not be kept: no space left on device")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_turn_that_cannot_be_kept_is_not_worked_on_and_the_conversation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +173,7 @@ async def test_a_turn_that_cannot_be_kept_is_not_worked_on_and_the_conversation_
     assert len(desk.server.asked) == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_cancel_stops_an_answer_and_keeps_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     script = [Answer((Text("I begin with the disk. "), gate, Text("never"))), say("fine")]
@@ -185,6 +193,7 @@ async def test_cancel_stops_an_answer_and_keeps_what_was_said(tmp_path: Path, mo
     assert "cancelled this turn" in asked
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_cancel_interrupts_the_command_and_runs_none_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +216,7 @@ async def test_cancel_interrupts_the_command_and_runs_none_of_the_others(
     assert [message["tool_call_id"] for message in answers] == ["a", "b"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_turn_has_a_limit_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = AgentSettings(max_steps=2)
     script = [call("time"), call("time"), say("went on")]
@@ -219,6 +229,7 @@ async def test_a_turn_has_a_limit_of_answers(tmp_path: Path, monkeypatch: pytest
     assert second.text == "went on"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_prompts_wait_for_each_other_and_can_be_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +251,7 @@ async def test_prompts_wait_for_each_other_and_can_be_withdrawn(
     assert [event.text for event in desk.seen if isinstance(event, TurnCompleted)] == ["first", "third"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_while_paused_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [Answer((Call("run_shell", shell("touch begun"), "a"),)), say("done")]
     with anyio.fail_after(LIMIT):
@@ -255,6 +267,7 @@ async def test_while_paused_nothing_begins(tmp_path: Path, monkeypatch: pytest.M
     assert "systemctl stop web" in desk.server.asked[0].text or "systemctl stop web" in desk.server.asked[1].text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_end_of_a_background_job_wakes_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [
         call("run_shell", {**shell("cat fifo"), "wait": False}),

@@ -29,6 +29,8 @@ from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode
 from harness.toolkit.values import CallStatus
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 100.0
 PROVIDERS = ("openai", "anthropic")
 

@@ -159,6 +159,7 @@ def test_every_module_of_the_core_has_a_layer() -> None:
     assert {path.name for path in PACKAGES["harness"].iterdir() if path.is_dir() and path.name[0] != "_"} <= known
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_importing_harness_loads_nothing_heavy() -> None:
     script = "import sys, harness; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -171,6 +172,7 @@ SLOW_AND_SELDOM_USED = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_running_a_command_loads_nothing_that_it_does_not_use(tmp_path: Path) -> None:
     script = """
 import atexit, sys
@@ -187,6 +189,7 @@ harness.cli.main.main(["run", "--", "true"])
     assert loaded & SLOW_AND_SELDOM_USED == set()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_importing_the_testing_package_loads_no_extras() -> None:
     script = "import sys, harness.testing.contract, harness.testing.ssh_server, harness.testing.memory; "
     done = subprocess.run(

@@ -53,6 +53,7 @@ def test_settings_are_parsed_as_ssh_prints_them() -> None:
     }
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_setting_of_the_users_file_that_is_not_honoured_is_found(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("Host web1\n  VerifyHostKeyDNS yes\n  StrictHostKeyChecking no\nHost other\n  IPQoS ef\n")
@@ -63,6 +64,7 @@ async def test_a_setting_of_the_users_file_that_is_not_honoured_is_found(tmp_pat
     assert effective.lost == (f"stricthostkeychecking {effective.host_key_checking}", "verifyhostkeydns true")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_without_openssh_only_the_options_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     config = Config(ssh_options=("StrictHostKeyChecking=no", "VerifyHostKeyDNS=yes"))
@@ -71,6 +73,7 @@ async def test_without_openssh_only_the_options_are_known(tmp_path: Path, monkey
     assert effective.lost == ("stricthostkeychecking no", "verifyhostkeydns yes")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_configuration_that_openssh_refuses_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("NoSuchOption yes\n")

@@ -42,6 +42,7 @@ def test_a_line_says_how_much_how_fast_and_how_long(done: int, whole: int | None
     assert progress_text("f", done, whole, seconds) == text
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("missing", [[], ["rich"]], ids=["rich", "without rich"])
 def test_a_terminal_sees_the_rate_and_the_end(missing: list[str]) -> None:
     with pexpect.spawn(
@@ -53,6 +54,7 @@ def test_a_terminal_sees_the_rate_and_the_end(missing: list[str]) -> None:
         terminal.expect_exact("the end\r\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_nothing_is_shown_where_stderr_is_no_terminal() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "no terminal\n")

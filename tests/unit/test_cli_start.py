@@ -10,6 +10,8 @@ import pytest
 
 import harness
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 PROGRAM = """
 import atexit, os, signal, sys
 from importlib.metadata import EntryPoint

@@ -186,6 +186,7 @@ def test_awk_is_here() -> None:
     assert AWKS
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("awk", AWKS)
 def test_programs_of_awk_that_only_print_change_nothing(awk: str, tmp_path: Path) -> None:
     chance = random.Random(AWKS.index(awk))

@@ -115,6 +115,7 @@ async def listed(asked: Awaitable[object]) -> object:
     return [(entry.name, entry.type) for entry in found] if isinstance(found, list) else found
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", [DASH, BASH], ids=lambda shell: shell.name)
 async def test_a_shell_alone_finds_what_tools_find(shell: Flavour) -> None:
     async with both(shell) as two:
@@ -129,6 +130,7 @@ async def test_a_shell_alone_finds_what_tools_find(shell: Flavour) -> None:
             await search(two.poor, Search("tree", "search"), 10)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", [DASH, BASH], ids=lambda shell: shell.name)
 async def test_a_shell_alone_says_of_one_file_what_tools_say(shell: Flavour) -> None:
     async with both(shell) as two:
@@ -160,6 +162,7 @@ async def find(calls: FileCalls, path: str, *, follow: bool):  # type: ignore[no
     return parse_place((await calls.run(path, find_script(path, follow=follow))).text)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_deeper_than_a_path_may_be_long_and_more_than_one_answer_holds_is_found() -> None:
     async with both(DASH) as two:
         here = os.open(two.home / "tree" / "empty", os.O_RDONLY)

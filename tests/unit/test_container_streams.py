@@ -110,6 +110,7 @@ def shells() -> list[list[str]]:
     return [["dash"], ["busybox", "sh"], ["bash", "--posix"], ["mksh"]]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", shells(), ids=lambda words: words[0])
 @pytest.mark.parametrize(
     "words", [["printf", "%s|", "a b", "", "it's", "-n"], ["printf", "%s|", "\udcff\udc80\n", "é\n"]]
@@ -125,6 +126,7 @@ def test_the_shell_beside_a_program_reports_it_in_every_shell(shell: list[str], 
     assert found.leader is not None
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", shells(), ids=lambda words: words[0])
 def test_a_group_is_ended_and_a_recycled_id_is_left_alone(shell: list[str]) -> None:
     wrapped = wrapped_argv(["sh", "-c", "trap '' TERM; sleep 1000 & echo up; wait"], NONCE)
@@ -147,6 +149,7 @@ def test_a_group_is_ended_and_a_recycled_id_is_left_alone(shell: list[str]) -> N
         assert child.stdout.read() == b""
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", shells(), ids=lambda words: words[0])
 @pytest.mark.parametrize("tree", [True, False])
 def test_what_is_in_a_session_of_its_own_ends_with_the_tree_alone(shell: list[str], tree: bool) -> None:

@@ -84,6 +84,7 @@ def test_a_target_that_stops_answering_is_said_so() -> None:
     assert levels(findings) == {"clock": "ok", "probe": "warn"}
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "busybox"])
 def test_the_probe_runs_in_every_posix_shell(shell: str, tmp_path: object) -> None:
     path = shutil.which(shell)
@@ -111,6 +112,7 @@ def test_login_shell_and_tmux_are_judged(found: Capabilities, wanted: bool, expe
     assert tuple(finding.level for finding in judge_capabilities(found, tmux_wanted=wanted)) == expected
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_traps_of_an_ssh_configuration_are_named_with_their_remedy(tmp_path: object) -> None:
     config = f"{tmp_path}/config"
     with open(config, "w") as file:

@@ -108,6 +108,7 @@ async def test_what_is_said_after_an_unanswered_question_begins_a_line(terminal:
         await shown(operator, b"\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_program_with_a_terminal_asks_there() -> None:
     child = pexpect.spawn(sys.executable, ["-c", PROGRAM], timeout=20, encoding="utf-8")
     child.expect_exact("password: ")
@@ -118,6 +119,7 @@ def test_a_program_with_a_terminal_asks_there() -> None:
     child.close()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_program_without_a_terminal_asks_nobody() -> None:
     code = "from harness.login import current_prompter; assert current_prompter() is None"
     subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True, timeout=20)

@@ -47,7 +47,9 @@ def test_a_command_is_waited_for_as_long_as_asked_or_until_it_is_handed_over(
 
 
 @pytest.fixture
-async def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def execution(
+    needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ExecutionContext]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
     async with connect("local:", cwd=str(tmp_path)) as context:

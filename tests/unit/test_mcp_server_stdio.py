@@ -333,6 +333,7 @@ with claimed_stdio() as wire:
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("source", ["pipe", "file"])
 def test_nothing_but_the_protocol_reaches_standard_output(source: str, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"hello\n")

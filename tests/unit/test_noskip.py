@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 ROOT = Path(__file__).parents[2]
 
 SUITE = """

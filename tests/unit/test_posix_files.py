@@ -26,7 +26,7 @@ from harness.errors import (
 from harness_backends.posix.filestore import LARGE
 from harness_backends.posix.fileversion import version_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = [
     "plain",

@@ -12,6 +12,8 @@ from tests.support.file_targets import BASH, DASH, MKSH, Flavour, open_file_targ
 
 from harness.errors import FileError
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 OWNER, SOMEBODY, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
 NOBODY = 65534

@@ -24,6 +24,8 @@ from tests.support.file_targets import (
 
 from harness.errors import FileError, NoSpace, PermissionDenied
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LABEL = {"security.selinux": b"system_u:object_r:shadow_t:s0\0", "security.SMACK64": b"shadow"}
 CAPABILITY = {"security.capability": bytes.fromhex("0100000200040000000000000000000000000000")}
 OWN = {"user.origin": b"https://example.org/", "user.checked": b"\0\xff"}

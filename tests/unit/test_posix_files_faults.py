@@ -18,7 +18,7 @@ from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour,
 from harness.errors import FileError, FileExists, NoSpace, PermissionDenied, StaleFileError
 from harness_backends.posix.fileversion import Hasher, version_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 
 MIXED = [DASH, BUSYBOX, DASH, DASH]
 RIVALS = [[DASH, DASH, DASH, DASH], [BARE, BARE, BARE], MIXED]

@@ -25,6 +25,7 @@ printf %s "$hxf_locked"
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     ("failures", "words", "code"),
     [(0, "", 0), (1, "File exists", 0), (5, "File exists", 0), (1000, "Input/output error", 1)],

@@ -20,6 +20,7 @@ from harness_backends.posix.fileversion import Hasher, version_of
 from harness_backends.posix.glob import plan_glob
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("content", [b"", b"a", b"123456789", bytes(range(256)) * 300, b"\0" * 70000])
 def test_a_cksum_version_is_what_the_posix_program_computes(content: bytes) -> None:
     crc, size = subprocess.run(["cksum"], input=content, capture_output=True, check=True).stdout.split()
@@ -38,6 +39,7 @@ def test_a_sha256_version_is_the_hash() -> None:
     assert version_of(b"x", "sha256") == f"sha256:{hashlib.sha256(b'x').hexdigest()}"
 
 
+@pytest.mark.usefixtures("needs_process")
 @settings(max_examples=40)
 @given(st.binary(max_size=2000))
 def test_inline_content_survives_the_shell(content: bytes) -> None:

@@ -14,7 +14,7 @@ from tests.support.file_targets import FLAVOURS, FileTarget, Flavour, open_file_
 from harness.backend import WriteMode
 from harness.errors import FileExists, PermissionDenied, StaleFileError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 CONTENTS = {"small": b"new\n", "large": b"new\n" * 40_000}
 USERS = ["this user", "another user"]
 

@@ -22,7 +22,7 @@ from tests.support.file_targets import (
 from harness.errors import FileError, FileNotFound, NotADirectory
 from harness.results import DirEntry
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 
 NAMES = ["a.py", "b.txt", ".hidden.py", "-n", "two words.py", "new\nline.py", "\udcff\udc81.py", "\n", "é.py"]
 

@@ -70,6 +70,7 @@ async def attempts(execution: ExecutionContext, top: Path) -> list[str]:
     return said
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("program", ["stat", "find", "readlink", "sha256sum", "head"])
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_operations_on_files_are_right_or_say_what_is_wrong_at_once(
@@ -89,6 +90,7 @@ async def test_operations_on_files_are_right_or_say_what_is_wrong_at_once(
     assert not [text for text in said if "unpack" in text or "invalid literal" in text or "out of range" in text]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("program", ["id", "uname", "date", "getent", "ls", "tmux"])
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_connecting_works_or_says_what_is_wrong_at_once(
@@ -107,6 +109,7 @@ async def test_connecting_works_or_says_what_is_wrong_at_once(
     assert said == "ran\n" or program in ("id", "ls")  # who owns the directory of the jobs is not known then
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("program", ["find", "head"])
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_a_look_for_files_that_are_kept_back_ends_at_once(
@@ -120,6 +123,7 @@ async def test_a_look_for_files_that_are_kept_back_ends_at_once(
     assert isinstance(found, str) or (program, manner, found) == ("find", "nothing", [])
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("manner", ["rubbish", "flood"])
 async def test_a_search_says_that_the_answer_cannot_be_read(
     manner: str, tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,8 @@ from tests.support.job_targets import open_job_target
 from harness.config import Config
 from harness_backends.posix.state import JobRecord, render_record
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 TIME = 60.0
 LONG_AGO = (1, 1)
 SHELLS = pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])

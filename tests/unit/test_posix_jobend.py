@@ -16,6 +16,8 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target, proces
 from harness.results import Status
 from harness_backends.posix import jobend
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 TIME = 40.0
 STUBBORN = "trap '' HUP INT TERM; echo up; while :; do sleep 1; done"
 

@@ -17,6 +17,8 @@ from harness_backends.posix import jobfollow
 from harness_backends.posix.jobs import PosixJobs
 from harness_backends.posix.shell import HeldShell, Ticket
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 
 @pytest.fixture(params=["dash", "busybox"])
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobTarget]:

@@ -19,7 +19,7 @@ from harness_backends.posix.jobread import parse_parts
 
 
 @pytest.fixture(params=SHELLS)
-async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobTarget]:
+async def target(needs_process: None, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobTarget]:
     async with open_job_target(request.param, tmp_path) as opened:
         yield opened
 

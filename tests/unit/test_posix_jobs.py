@@ -15,6 +15,8 @@ from harness.config import Config
 from harness.errors import FileNotFound, NotADirectory, UnsupportedOperation
 from harness.results import Status
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 TIME = 40.0
 
 

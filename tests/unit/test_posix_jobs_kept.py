@@ -60,6 +60,7 @@ def end(child: subprocess.Popen[str]) -> None:
     child.stdout.close()
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 async def test_a_killed_harness_loses_neither_output_nor_exit_code(tmp_path: Path, shell: str) -> None:
     home = tmp_path / "home"
@@ -78,6 +79,7 @@ async def test_a_killed_harness_loses_neither_output_nor_exit_code(tmp_path: Pat
             assert (result.stdout, result.stderr) == ("one\ntwo\n", "err\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_another_harness_follows_and_kills_a_job(tmp_path: Path) -> None:
     child = start_harness("dash", tmp_path, "echo begun; sleep 91")
     with anyio.fail_after(TIME):
@@ -93,6 +95,7 @@ async def test_another_harness_follows_and_kills_a_job(tmp_path: Path) -> None:
     end(child)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_lost_link_after_dispatch_is_unknown_and_the_job_runs_on(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -117,6 +120,7 @@ async def test_a_lost_link_after_dispatch_is_unknown_and_the_job_runs_on(tmp_pat
             assert (target.home / "count").read_text() == "x\n"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_job_whose_processes_and_keeper_are_gone_is_unknown(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -132,6 +136,7 @@ async def test_a_job_whose_processes_and_keeper_are_gone_is_unknown(tmp_path: Pa
             assert (result.status, result.exit_code, result.stdout) == (Status.UNKNOWN, None, "a\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_recycled_process_id_is_nobody_of_ours(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -153,6 +158,7 @@ async def kept(target: JobTarget, job_id: str) -> Job:
     return next(job for job in await target.jobs.list() if job.job_id == job_id)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_listed_job_tells_what_ran_where_and_when(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -168,6 +174,7 @@ async def test_a_listed_job_tells_what_ran_where_and_when(tmp_path: Path) -> Non
             assert await target.jobs.get(job.job_id) == job
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("job_id", ["999999", "", "x", "../../etc/passwd", "1;true"])
 async def test_an_unknown_job_is_said_to_be_unknown(tmp_path: Path, job_id: str) -> None:
     with anyio.fail_after(TIME):
@@ -176,6 +183,7 @@ async def test_an_unknown_job_is_said_to_be_unknown(tmp_path: Path, job_id: str)
                 await target.jobs.get(job_id)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_secrets_in_the_environment_and_the_input_are_not_kept_in_records(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -185,6 +193,7 @@ async def test_secrets_in_the_environment_and_the_input_are_not_kept_in_records(
                 assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 async def test_cleaning_removes_old_and_big_ended_jobs_only(tmp_path: Path, shell: str) -> None:
     config = Config(jobs_max_age=2 * 86400, jobs_max_bytes=3 << 20)
@@ -203,6 +212,7 @@ async def test_cleaning_removes_old_and_big_ended_jobs_only(tmp_path: Path, shel
             await target.jobs.kill(running.job_id or "")
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 async def test_cleaning_that_takes_long_keeps_nobody_waiting(tmp_path: Path, shell: str) -> None:
     slow = f'find() {{ : >{tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; command find "$@"; }}'
@@ -224,6 +234,7 @@ async def test_cleaning_that_takes_long_keeps_nobody_waiting(tmp_path: Path, she
     assert cleaned == [0]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_jobs_are_cleaned_once_in_ten_minutes_however_many_harnesses_there_are(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         async with open_job_target("dash", tmp_path) as target:
@@ -237,6 +248,7 @@ async def test_jobs_are_cleaned_once_in_ten_minutes_however_many_harnesses_there
             assert await table.clean_if_due() == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp_path: Path, shell: str) -> None:
     out, err, run = tmp_path / "jobs/1.out", tmp_path / "jobs/1.err", tmp_path / "run"
@@ -258,6 +270,7 @@ def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp
     assert list(run.iterdir()) == []
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "state").mkdir(parents=True)
@@ -272,6 +285,7 @@ async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> 
         subprocess.run(["umount", "-l", str(home / "state")], check=True)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 async def test_a_command_in_a_directory_with_a_long_name_is_listed(tmp_path: Path, shell: str) -> None:
     with anyio.fail_after(TIME):

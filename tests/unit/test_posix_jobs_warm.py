@@ -14,6 +14,8 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target
 from harness.errors import FileNotFound, NotADirectory
 from harness.results import Status
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 TIME = 40.0
 
 

@@ -18,6 +18,8 @@ from harness.command import LiveView
 from harness.config import Config
 from harness.errors import OutputDropped
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 2 << 20
 TIME = 60
 SHELLS = ("dash", "bash", "mksh", "busybox")

@@ -13,6 +13,8 @@ from harness import JobNotFound, Status
 from harness.config import Config
 from harness_backends.posix.state import JobRecord, render_record
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 OWN, INNER, OTHER = "0" * 20, "1" * 20, "2" * 20
 SHELLS = pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 RUNNING = (Status.RUNNING, None)

@@ -15,6 +15,7 @@ from harness_backends.posix.probe import parse_probe
 TIME = 20.0
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_the_probe_tells_the_account_and_the_tools(tmp_path: Path, shell: str) -> None:
     with anyio.fail_after(TIME):

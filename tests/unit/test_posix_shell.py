@@ -13,6 +13,8 @@ from harness.target import Target
 from harness_backends.local import LocalTransport
 from harness_backends.posix.shell import open_held_shell
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 
 @pytest.fixture
 def path_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

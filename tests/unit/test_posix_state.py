@@ -102,6 +102,7 @@ async def store_root(home: Path, shell: str = "dash") -> str:
             return store.root
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_the_state_directory_is_made_private(tmp_path: Path, shell: str) -> None:
     os.umask(os.umask(0o022))
@@ -111,6 +112,7 @@ async def test_the_state_directory_is_made_private(tmp_path: Path, shell: str) -
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_directory_that_others_may_read_is_closed(tmp_path: Path) -> None:
     root = tmp_path / "state" / "harness"
     root.mkdir(parents=True)
@@ -119,6 +121,7 @@ async def test_a_directory_that_others_may_read_is_closed(tmp_path: Path) -> Non
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_link_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "harness").symlink_to(tmp_path)
@@ -126,6 +129,7 @@ async def test_a_link_in_the_way_is_refused(tmp_path: Path) -> None:
         await store_root(tmp_path)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_link_below_it_is_refused(tmp_path: Path) -> None:
     root = Path(await store_root(tmp_path))
     (root / "panes").rmdir()
@@ -134,6 +138,7 @@ async def test_a_link_below_it_is_refused(tmp_path: Path) -> None:
         await store_root(tmp_path)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "harness").write_text("")
@@ -141,6 +146,7 @@ async def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
         await store_root(tmp_path)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "state" / "harness"
     root.mkdir(parents=True)
@@ -149,6 +155,7 @@ async def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> N
         await store_root(tmp_path)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_another_users_directory_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "state" / "harness"
     root.mkdir(parents=True)
@@ -161,6 +168,7 @@ async def test_another_users_directory_is_refused(tmp_path: Path) -> None:
         assert await store_root(tmp_path) == str(root)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_ids_are_never_given_twice_to_harnesses_at_work_together(tmp_path: Path, shell: str) -> None:
     ids: list[str] = []
@@ -188,6 +196,7 @@ done
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_an_id_that_is_given_back_while_another_claims_is_no_full_disk(tmp_path: Path, shell: str) -> None:
     script = PROLOGUE + CLAIMS % RELEASE.format(jobs='"$hx_root/jobs"', ids="$hx_ids")
@@ -197,6 +206,7 @@ def test_an_id_that_is_given_back_while_another_claims_is_no_full_disk(tmp_path:
     assert [harness.communicate()[0] for harness in harnesses] == ["", "", ""]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_unused_ids_are_given_back_and_the_used_ones_not_reused(tmp_path: Path) -> None:
     with anyio.fail_after(TIME):
         for expected in range(1, 4):
@@ -208,6 +218,7 @@ async def test_unused_ids_are_given_back_and_the_used_ones_not_reused(tmp_path: 
             assert len(list(jobs.glob("*.exit"))) == expected
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_broken_hint_of_the_last_id_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     root = Path(await store_root(tmp_path / "home"))
@@ -219,6 +230,7 @@ async def test_a_broken_hint_of_the_last_id_costs_nothing_but_time(tmp_path: Pat
                 assert int(await target.store.claim()) > 1
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_without_a_home_the_directory_is_below_tmp() -> None:
     script = 'HOME=/nonexistent; unset XDG_STATE_HOME; eval "$1"; printf %s "$hx_root"'
     text = PROLOGUE.replace("/tmp/harness-", "/tmp/harness-test-")

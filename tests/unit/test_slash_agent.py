@@ -26,6 +26,8 @@ from harness.tasks import background_tasks
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.timed import TimedApproval
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 60.0
 
 

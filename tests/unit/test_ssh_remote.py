@@ -65,6 +65,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_every_login_shell_passes_the_arguments_streams_and_status() -> None:
     for argv in CASES:
         for shell in LOGIN_SHELLS:
@@ -72,6 +73,7 @@ def test_every_login_shell_passes_the_arguments_streams_and_status() -> None:
             assert (done.returncode, done.stdout, done.stderr) == expected(argv)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("inner", INNER_SHELLS)
 @pytest.mark.parametrize("argv", CASES[:6], ids=lambda argv: " ".join(argv)[:12])
 def test_every_sh_passes_the_arguments_streams_and_status(inner: str, argv: list[str], tmp_path: Path) -> None:
@@ -82,6 +84,7 @@ def test_every_sh_passes_the_arguments_streams_and_status(inner: str, argv: list
     assert (done.returncode, done.stdout, done.stderr) == expected(argv)
 
 
+@pytest.mark.usefixtures("needs_process")
 @settings(max_examples=60, deadline=None)
 @given(arguments)
 def test_any_text_arrives_through_the_strangest_shells(words: list[str]) -> None:
@@ -102,12 +105,14 @@ def test_the_command_holds_only_characters_that_mean_the_same_everywhere(words: 
     assert all(body[i + 1 : i + 4].isdigit() for i, char in enumerate(body) if char == "\\")
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_missing_program_is_status_127_with_the_shells_words() -> None:
     done = run("sh", remote_command(["no-such-program-here"], NONCE))
     assert done.returncode == 127
     assert b"no-such-program-here" in done.stderr
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_program_is_started_even_when_a_builtin_has_its_name(tmp_path: Path) -> None:
     (tmp_path / "cd").write_text("#!/bin/sh\necho the program\n")
     (tmp_path / "cd").chmod(0o755)
@@ -115,6 +120,7 @@ def test_a_program_is_started_even_when_a_builtin_has_its_name(tmp_path: Path) -
     assert done.stdout == f"{NONCE}o\nthe program\n".encode()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_nothing_runs_when_nobody_reads_any_more(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     process = subprocess.Popen(
@@ -133,6 +139,7 @@ def test_nothing_runs_when_nobody_reads_any_more(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_shell_that_shows_its_input_does_not_imitate_the_nonce() -> None:
     done = run("sh -v", "\n" + remote_command(["true"], NONCE))
     assert done.stderr.count(NONCE.encode()) == 1
@@ -143,12 +150,14 @@ def test_plain_interactive_commands_stay_readable() -> None:
     assert interactive_command(attach) == r"exec tmux -L harness attach -t \=harness"
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", LOGIN_SHELLS)
 def test_readable_interactive_commands_mean_the_same_in_every_shell(shell: str) -> None:
     assert run(shell, interactive_command(["printf", "%s|", "=ls", "a=b", "-t"])).stdout == b"=ls|a=b|-t|"
     assert run(shell, interactive_command(["echo", "=ls", "-t"])).stdout == b"=ls -t\n"
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", LOGIN_SHELLS)
 def test_interactive_commands_pass_any_argument(shell: str) -> None:
     done = run(shell, interactive_command(["printf", "%s|", *NASTY]))

@@ -46,6 +46,7 @@ def test_a_command_without_options_needs_no_wrapper(command: str) -> None:
     assert compose(Command(command, tty=True), "7", STORE, "bash", "t") == Body()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_wrapper_is_valid_in_its_shell() -> None:
     for options in OPTIONS:
         for shell in PANE_SHELLS:
@@ -81,6 +82,7 @@ def test_no_value_of_the_environment_is_in_an_argument_list() -> None:
     assert [line for line in body.run.splitlines() if "s3cret" in line] == [r"\builtin export TOKEN=s3cret"]
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_the_directory_is_the_commands_alone(pane: PaneShell) -> None:
     before = (await pane.run("pwd")).stdout
     directory = pane.home / ODD
@@ -91,6 +93,7 @@ async def test_the_directory_is_the_commands_alone(pane: PaneShell) -> None:
     await pane.gives("pwd", before)
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("wait", [True, False])
 async def test_a_directory_that_cannot_be_entered_is_an_error_and_nothing_runs(pane: PaneShell, wait: bool) -> None:
     ran = pane.home / "ran"
@@ -102,6 +105,7 @@ async def test_a_directory_that_cannot_be_entered_is_an_error_and_nothing_runs(p
     await pane.gives("echo next", "next\n")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_a_directory_may_be_relative_or_below_the_home(pane: PaneShell) -> None:
     (pane.home / "a b").mkdir(exist_ok=True)
     home = str(pane.home)
@@ -111,6 +115,7 @@ async def test_a_directory_may_be_relative_or_below_the_home(pane: PaneShell) ->
     assert (await run(pane, "pwd", cwd="a b")).stdout == f"{home}/a b\n"
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("shell", PANE_SHELLS)
 def test_a_relative_directory_is_not_looked_for_in_other_places(shell: str) -> None:
     """Neither in ``CDPATH``, nor is ``-`` the directory before."""
@@ -127,18 +132,21 @@ async def test_the_environment_is_the_commands_alone(pane: PaneShell) -> None:
     await pane.gives("printenv ONE_ODD", "", 1)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("data", [b"", b"line\n", b"\x00\xff\r\nno newline", b"x" * 300_000])
 async def test_standard_input_is_given_byte_for_byte(pane: PaneShell, data: bytes) -> None:
     result = await run(pane, "cat", stdin=data, tty=False)
     assert (result.stdout_bytes == data, result.exit_code) == (True, 0)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_separate_streams_are_exact(pane: PaneShell) -> None:
     command = "printf 'a\\r\\nb'; printf 'c\\n' >&2; sh -c 'exit 5'"
     result = await run(pane, command, tty=False)
     assert (result.stdout_bytes, result.stderr_bytes, result.exit_code) == (b"a\r\nb", b"c\n", 5)
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_another_user_runs_the_command_with_its_own_home(pane: PaneShell) -> None:
     if os.getuid():
         return  # the change of users needs root; the text of the wrapper is checked above

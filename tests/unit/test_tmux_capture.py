@@ -126,6 +126,7 @@ def test_any_output_without_a_tag_is_given_exactly(body: list[str], after: list[
     assert extract_tagged("\n".join(lines), "7", command) == expected
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "dash", "fish"])
 async def test_a_real_screen_gives_each_job_its_own_output(shell: str) -> None:
     commands = {
@@ -146,6 +147,7 @@ async def test_a_real_screen_gives_each_job_its_own_output(shell: str) -> None:
             assert expected in (None, found.text)
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("shell", PANE_SHELLS)
 async def test_a_last_line_without_newline_stays_on_the_screen(shell: str) -> None:
     commands = {"printf abc": "abc", "printf 'a\\nb#'": "a\nb#", "echo": "\n"}

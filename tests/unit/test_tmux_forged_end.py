@@ -8,6 +8,8 @@ from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness import Status
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 FORGERY = r"""
 S=$XDG_STATE_HOME/harness
 ID=$(ls -t "$S"/jobs/*.cmd | head -1); ID=${ID##*/}; ID=${ID%.cmd}

@@ -73,7 +73,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module", params=PANE_SHELLS)
-async def plain(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
+async def plain(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
     async with open_pane_shell(request.param) as pane:
         yield pane
 
@@ -112,12 +112,14 @@ async def check_screen(pane: PaneShell) -> None:
     assert re.findall(r".*(?:\bhx[a-z]*\b|133;).*", screen) == [], screen
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize(("shell", "start_up"), CASES)
 async def test_results_are_exact_under_a_users_start_up_file(shell: str, start_up: str) -> None:
     async with open_pane_shell(shell, start_up) as pane:
         await check_battery(pane)
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("shell", PANE_SHELLS)
 @pytest.mark.parametrize(("term", "lang"), [("dumb", "C"), ("xterm", "C.UTF-8"), ("linux", "POSIX")])
 async def test_results_are_exact_with_any_terminal_and_locale(shell: str, term: str, lang: str) -> None:
@@ -132,12 +134,14 @@ async def test_no_plumbing_is_on_the_screen(plain: PaneShell) -> None:
     await check_screen(plain)
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_state_stays_as_for_a_person(posix: PaneShell) -> None:
     await posix.gives("cd /tmp; export FOO=bar; ff() { echo in-ff; }; alias qq='echo qq'", "")
     await posix.gives("pwd; echo $FOO; ff; qq", "/tmp\nbar\nin-ff\nqq\n")
     await posix.gives("cd - >/dev/null", "")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_a_declaration_at_the_top_level_stays(posix: PaneShell) -> None:
     if posix.shell in ("bash", "zsh", "mksh"):
         await posix.gives("typeset -i number=5; typeset word=w", "")
@@ -210,6 +214,7 @@ async def test_what_a_command_does_to_its_shell_spoils_no_later_result(posix: Pa
     await posix.gives("set +u +f +C; stty echo; IFS=' \n\t'; true", "")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_an_error_trap_says_nothing_of_its_own_in_the_next_result() -> None:
     async with open_pane_shell("bash", "trap 'echo ERR' ERR\n") as pane:
         failed = await pane.run("sh -c 'exit 42'")
@@ -218,6 +223,7 @@ async def test_an_error_trap_says_nothing_of_its_own_in_the_next_result() -> Non
         await pane.gives("true", "")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("code", [-1, 1000])
 async def test_a_status_that_is_no_byte_ends_the_command(posix: PaneShell, code: int) -> None:
     result = await posix.run(f"ff() {{ return {code}; }}; ff")
@@ -226,6 +232,7 @@ async def test_a_status_that_is_no_byte_ends_the_command(posix: PaneShell, code:
     await posix.gives("echo next", "next\n")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize(
     ("shell", "history"), [("bash", "history"), ("zsh", "fc -l 1"), ("mksh", "fc -l 1"), ("fish", "history")]
 )
@@ -240,6 +247,7 @@ async def test_the_history_holds_what_people_typed_and_no_plumbing(shell: str, h
         assert "hx" not in shown
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_fish_keeps_its_state_and_status() -> None:
     async with open_pane_shell("fish") as pane:
         await pane.gives("cd /tmp; set -gx FOO bar; function ff; echo in-ff; return 3; end", "")
@@ -252,7 +260,7 @@ SCRIPTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_siz
 
 
 @pytest.fixture(scope="module", params=["bash", "dash"])
-async def echoing(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
+async def echoing(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
     async with open_pane_shell(request.param, LC_ALL="C.UTF-8") as pane:
         yield pane
 
@@ -283,7 +291,7 @@ ABORTED = {
 
 
 @pytest.fixture(scope="module")
-async def zsh() -> AsyncIterator[PaneShell]:
+async def zsh(needs_tmux: None) -> AsyncIterator[PaneShell]:
     async with open_pane_shell("zsh") as opened:
         yield opened
 

@@ -44,7 +44,7 @@ TERMINALS = {"plain": "", "cursor": "\\033[?1h", "keypad": "\\033="}
 
 
 @pytest.fixture
-def socket(tmp_path: Path) -> Iterator[list[str]]:
+def socket(needs_tmux: None, tmp_path: Path) -> Iterator[list[str]]:
     """A tmux server of its own."""
     if shutil.which("tmux") is None:
         pytest.skip("there is no tmux")

@@ -16,7 +16,7 @@ from harness_backends.tmux.tagged import Ended, PaneFacts, parse_ended, parse_fa
 
 
 @pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[str]:
+def tmux(needs_tmux: None, tmp_path: Path) -> Iterator[str]:
     """The command line of a tmux server of its own, with one pane."""
     command = f"{shutil.which('tmux')} -u -L hx-{secrets.token_hex(4)}"
     subprocess.run([*command.split(), "-f", "/dev/null", "new-session", "-d", "cat"], check=True, cwd=tmp_path)
@@ -93,6 +93,7 @@ def test_the_end_of_a_wait_is_read(text: str, expected: Ended | None) -> None:
     assert parse_ended(text) == expected
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_wait_ends_with_its_condition_or_its_time(tmp_path: Path) -> None:
     there = tmp_path / "there"
     assert subprocess.run(["sh", "-c", until_script(f"[ -e {there} ]", 0.2)], timeout=10).returncode == 1

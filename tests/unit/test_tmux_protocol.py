@@ -140,7 +140,7 @@ def test_a_final_semicolon_is_guarded_where_old_versions_need_it(legacy: bool, a
 
 
 @pytest.fixture(scope="module")
-def tmux(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def tmux(needs_tmux: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """A real server; the fixture's value runs one command in it."""
     folder = tmp_path_factory.mktemp("tmux")
     argv = ["tmux", "-u", "-S", str(folder / "socket"), "-f", "/dev/null"]

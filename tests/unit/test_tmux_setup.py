@@ -47,6 +47,7 @@ def run(argv: list[str], text: str, cwd: Path | None = None) -> subprocess.Compl
     return subprocess.run(argv, input=text.encode(), capture_output=True, timeout=30, cwd=cwd)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("argv", POSIX, ids=" ".join)
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 @pytest.mark.parametrize("root", ["/state", f"/home/{ODD}"])
@@ -56,6 +57,7 @@ def test_the_setup_script_is_valid_in_any_shell(argv: list[str], version: TmuxVe
     assert (check.returncode, check.stderr) == (0, b"")
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("argv", POSIX, ids=" ".join)
 def test_the_files_of_a_pane_are_private_and_hold_the_settings(argv: list[str], tmp_path: Path) -> None:
     root = tmp_path / ODD
@@ -69,6 +71,7 @@ def test_the_files_of_a_pane_are_private_and_hold_the_settings(argv: list[str], 
     assert shown.stdout.decode() == f"nonce\nzsh\n{root}/jobs\n{ODD}\n"
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_fish_reads_its_settings(tmp_path: Path) -> None:
     root = tmp_path / ODD
     run(["dash"], pane_files(setup(str(root)), pane("/usr/bin/fish")))
@@ -80,6 +83,7 @@ def test_fish_reads_its_settings(tmp_path: Path) -> None:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
 
 
+@pytest.mark.usefixtures("needs_process")
 @given(st.lists(TEXT, min_size=1, max_size=20))
 @settings(max_examples=20, deadline=None)
 def test_fish_reads_each_quoted_text_as_it_is(texts: list[str]) -> None:
@@ -88,6 +92,7 @@ def test_fish_reads_each_quoted_text_as_it_is(texts: list[str]) -> None:
     assert shown.stdout.decode().split("\0")[:-1] == texts
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("name", [name for name in HOOKS if name not in ("hooks.fish", "fishrc")])
 def test_each_hook_file_is_valid_in_the_shells_that_read_it(name: str) -> None:
     source = hook_sources()[name]
@@ -97,6 +102,7 @@ def test_each_hook_file_is_valid_in_the_shells_that_read_it(name: str) -> None:
         assert (check.returncode, check.stderr) == (0, b""), argv
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("name", ["hooks.fish", "fishrc"])
 def test_each_hook_file_of_fish_is_valid(name: str) -> None:
     assert run(["fish", "--no-config", "--no-execute"], hook_sources()[name]).returncode == 0
@@ -111,6 +117,7 @@ def test_the_typed_hooks_fit_the_smallest_line_buffer(shell: str, tag: bool) -> 
     assert sum(len(line) for line in lines) < 8000
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", PANE_SHELLS)
 def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     kind = "ash" if shell == "busybox" else shell
@@ -124,6 +131,7 @@ def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     assert "n0nce" in shown.stdout.decode().removesuffix(source)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_hook_files_that_found_no_space_are_neither_used_nor_left_for_good(tmp_path: Path) -> None:
     def prepare() -> str:
         script = setup_script(replace(setup(str(tmp_path / "full")), create=False), pane())
@@ -141,6 +149,7 @@ def test_hook_files_that_found_no_space_are_neither_used_nor_left_for_good(tmp_p
         subprocess.run(["umount", "-l", str(tmp_path / "full")], check=True)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("argv", POSIX, ids=" ".join)
 def test_a_control_client_that_is_killed_as_it_starts_leaves_nobody_with_the_turn(
     argv: list[str], tmp_path: Path

@@ -9,6 +9,8 @@ from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness.errors import HarnessError
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 WORDS = "alias builtin cd command eval export local print printf read return set setopt source test trap typeset unset"
 FUNCTIONS = [f"{word}() {{ return 0; }}" for word in WORDS.split()]
 MORE = {

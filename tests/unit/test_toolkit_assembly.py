@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def execution(home: Path) -> AsyncIterator[ExecutionContext]:
+async def execution(needs_process: None, home: Path) -> AsyncIterator[ExecutionContext]:
     """This machine."""
     async with connect("local:") as opened:
         yield opened

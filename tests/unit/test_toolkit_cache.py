@@ -59,6 +59,7 @@ async def test_another_call_or_directory_is_not_answered(call: ToolCall, cwd: st
     assert await cache.get(call, context(ctx.execution, cwd=cwd)) is None
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_another_target_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cache = ResultCache()
@@ -164,7 +165,9 @@ async def test_a_jobs_end_that_is_told_is_believed_and_counts_as_a_change() -> N
 
 
 @pytest.fixture
-async def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def execution(
+    needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ExecutionContext]:
     """The local target, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:

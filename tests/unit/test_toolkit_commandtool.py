@@ -214,6 +214,7 @@ NASTY = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", shells())
 def test_every_word_arrives_as_it_is_in_every_shell(shell: str) -> None:
     argv = [shell, "sh"] if shell == "busybox" else [shell]
@@ -222,6 +223,7 @@ def test_every_word_arrives_as_it_is_in_every_shell(shell: str) -> None:
     assert done.stdout.decode().split("\0")[:-1] == [f":{word}" for word in NASTY]
 
 
+@pytest.mark.usefixtures("needs_process")
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20))
 def test_words_survive_the_shell(found: list[str]) -> None:
     text = " ".join(["printf '%s\\0'", *map(quote_word, found)])
@@ -305,7 +307,9 @@ async def test_the_declared_parameter_is_the_standard_input() -> None:
 
 
 @pytest.fixture
-async def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def execution(
+    needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ExecutionContext]:
     """The local target, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:

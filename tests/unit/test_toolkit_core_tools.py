@@ -147,7 +147,7 @@ async def test_a_command_that_is_not_waited_for_is_a_job_that_goes_on() -> None:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine without a terminal, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:
@@ -258,7 +258,9 @@ def test_bytes_that_are_no_utf_8_are_left_alone(data: bytes) -> None:
 
 
 @pytest.fixture
-async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def terminal(
+    needs_tmux: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ExecutionContext]:
     """This machine with a tmux server of its own."""
     assert shutil.which("tmux"), "these tests need tmux"
     socket = f"hx-{uuid.uuid4().hex[:8]}"

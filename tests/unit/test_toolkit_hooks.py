@@ -227,6 +227,7 @@ async def test_a_relative_path_and_one_of_home_are_made_absolute() -> None:
 # -- commands
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_gets_the_call_redacted_and_its_answer_counts(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     text = f"open({str(seen)!r}, 'w').write(json.dumps([asked, dict(os.environ), os.getcwd()]))"
@@ -257,11 +258,13 @@ async def test_a_command_gets_the_call_redacted_and_its_answer_counts(tmp_path: 
     assert cwd == os.getcwd()
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_text_is_a_command_of_the_shell() -> None:
     box = before(CommandHook('cat > /dev/null; test "$HARNESS_HOOK_TOOL" = write && echo \'{"decision": "allow"}\''))
     assert (await box.call()).status is CallStatus.OK
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_changes_arguments_and_keeps_the_secrets_that_it_was_not_shown(tmp_path: Path) -> None:
     text = "values = asked['call']['arguments'] | {'path': '/tmp/z'}\n"
     text += "print(json.dumps({'decision': 'modify', 'arguments': values}))"
@@ -270,6 +273,7 @@ async def test_a_command_changes_arguments_and_keeps_the_secrets_that_it_was_not
     assert box.tool.written == [Write(path="/tmp/z", text="password=geheim")]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_changes_a_text_around_a_secret_denies(tmp_path: Path) -> None:
     text = "print(json.dumps({'decision': 'modify', 'arguments': {'text': asked['call']['arguments']['text'] + '!'}}))"
     box = before(command(tmp_path, text))
@@ -300,6 +304,7 @@ FAILURES: dict[str, tuple[Callable[[Path], CommandHook], str]] = {
 }
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("make", "reason"), FAILURES.values(), ids=FAILURES)
 async def test_a_command_that_fails_denies(make: Callable[[Path], CommandHook], reason: str, tmp_path: Path) -> None:
     box = before(make(tmp_path))
@@ -310,6 +315,7 @@ async def test_a_command_that_fails_denies(make: Callable[[Path], CommandHook], 
     assert box.tool.written == []
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("make", "reason"), FAILURES.values(), ids=FAILURES)
 async def test_after_a_call_a_failed_command_leaves_the_result(
     make: Callable[[Path], CommandHook], reason: str, tmp_path: Path
@@ -318,12 +324,14 @@ async def test_after_a_call_a_failed_command_leaves_the_result(
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "wrote hello")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_sees_the_result_and_can_replace_it(tmp_path: Path) -> None:
     text = "print(json.dumps({'decision': 'modify', 'result': json.dumps(asked['result'])}))"
     outcome = await after(command(tmp_path, text)).call(text="hunter2")
     assert json.loads(outcome.result.text) == {"text": "wrote [redacted]", "is_error": False, "error_code": ""}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_says_nothing_or_reads_nothing_allows() -> None:
     box = before(CommandHook(("/bin/true",)))
     assert (await box.call(text="x" * (1 << 20))).status is CallStatus.OK
@@ -363,6 +371,7 @@ open({place!r}, "w").write(" ".join(map(str, pids)))
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_that_takes_too_long_is_killed_with_all_its_children(tmp_path: Path) -> None:
     place = tmp_path / "pids"
     text = CHILDREN.format(place=str(place)) + "time.sleep(60)"
@@ -375,6 +384,7 @@ async def test_a_command_that_takes_too_long_is_killed_with_all_its_children(tmp
         await gone(pid)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_a_command_leaves_running_neither_holds_us_up_nor_stays(tmp_path: Path) -> None:
     place = tmp_path / "pids"
     text = CHILDREN.format(place=str(place)) + "print('done')"
@@ -385,6 +395,7 @@ async def test_what_a_command_leaves_running_neither_holds_us_up_nor_stays(tmp_p
         await gone(pid)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cancelled_call_leaves_no_command(tmp_path: Path) -> None:
     place = tmp_path / "pids"
     os.mkfifo(place)
@@ -401,6 +412,7 @@ async def test_a_cancelled_call_leaves_no_command(tmp_path: Path) -> None:
         await gone(pid)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_daemon_that_left_the_group_does_not_hold_us_up_for_long(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -494,6 +506,7 @@ def test_what_is_no_answer_is_refused(stdout: bytes, message: str) -> None:
         answer_of(HookExit(0, stdout, b""))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_answer_after_a_call_that_is_none_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with Hooks([Registered("post_tool", command(tmp_path, "print('yes')"))]) as hooks:
         await hooks.fire(Occasion("post_tool"), REDACTOR)

@@ -100,6 +100,7 @@ def test_a_trusted_project_adds_its_hooks_after_the_users(tmp_path: Path) -> Non
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_documented_hook_and_its_settings_do_what_the_page_says(tmp_path: Path) -> None:
     documented = re.search(r"```toml\n(.*?)```", (DOCS / "hooks.md").read_text(), re.DOTALL)
     assert documented
@@ -113,6 +114,7 @@ async def test_the_documented_hook_and_its_settings_do_what_the_page_says(tmp_pa
     assert (await box.executor.call(ToolCall("write", {"path": "/srv/x"}))).status is CallStatus.OK
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_hooks_of_the_settings_decide_about_calls(tmp_path: Path) -> None:
     answer = '{"decision": "deny", "reason": "not in /etc"}'
     user = f"[[hooks.pre_tool]]\ncommand = '''cat > /dev/null; echo '{answer}' '''\npaths = ['/etc/**']\n"

@@ -145,6 +145,7 @@ async def test_nothing_is_waited_for_when_the_session_ends() -> None:
             await anyio.wait_all_tasks_blocked()
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_many_jobs_end_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     os.mkfifo(tmp_path / "gate")

@@ -314,6 +314,7 @@ anyio.run(main, sys.argv[2])
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_several_processes_write_one_chain(place: Path) -> None:
     argv = [sys.executable, "-c", PROGRAM, str(place)]
     running = [subprocess.Popen([*argv, name], stderr=subprocess.PIPE) for name in "abcd"]

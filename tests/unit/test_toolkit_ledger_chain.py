@@ -73,7 +73,7 @@ def test_arguments_nested_without_end_are_kept_to_a_depth() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(needs_process: None, tmp_path: Path) -> Place:
     """Five calls of a dead process with outcomes: ten records."""
     made = Place(tmp_path / "audit")
     write_as(made, ended_process(), *(entry(f"c{number}") for number in range(5)), outcome=CallStatus.OK)

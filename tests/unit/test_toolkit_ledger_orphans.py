@@ -143,6 +143,7 @@ def test_a_process_lives_when_the_same_one_runs_here(changes: dict[str, object],
     assert ProcessId.from_text(here.to_text()) == here
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_killed_process_that_nobody_waited_for_is_dead() -> None:
     here = this_process()
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
@@ -168,6 +169,7 @@ def memory() -> ExecutionContext:
     return memory_context(MemoryBackend())
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_orphans_that_change_nothing_may_be_run_again_and_others_wait_for_a_person(place: Path) -> None:
     dead = ended_process()
     write_as(place, dead, entry("look", mutating=False), entry("change"))
@@ -184,6 +186,7 @@ async def test_orphans_that_change_nothing_may_be_run_again_and_others_wait_for_
     assert checked(place.directory).is_whole
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     ("status", "exit_code", "group"), [(Status.RUNNING, None, "running"), (Status.COMPLETED, 3, "settled")]
 )
@@ -212,6 +215,7 @@ async def test_a_call_that_only_reads_is_settled_from_its_jobs_record_too(
     assert one.status == ("unknown" if group == "running" else "error")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(place: Place) -> None:
     write_as(place, this_process(), entry("mine"))
     write_as(place, replace(ended_process(), host="elsewhere"), entry("theirs"))
@@ -222,6 +226,7 @@ async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(
     assert lives == {"mine": Life.ALIVE, "theirs": Life.ELSEWHERE}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_orphans_on_other_targets_are_left_for_those(place: Place) -> None:
     write_as(place, ended_process(), entry("c1", backend="ssh://web1"))
     async with open_ledger(place.directory) as ledger:
@@ -241,6 +246,7 @@ async def test_a_call_whose_link_was_lost_is_asked_for_at_the_next_start(place: 
         assert len(await ledger.orphans()) == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_target(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +275,7 @@ async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_tar
     assert checked(place.directory).is_whole
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_job_of_another_tools_call_with_the_same_text_is_not_taken_for_the_calls(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +293,7 @@ async def test_the_job_of_another_tools_call_with_the_same_text_is_not_taken_for
     assert ([one.record["call_id"] for one in found.unclear], found.settled) == (["c2"], ())
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_person_decides_what_came_of_a_call(place: Place) -> None:
     write_as(place, ended_process(), entry("c1"), entry("c2"), entry("c3"))
     async with open_ledger(place.directory) as ledger:
@@ -312,6 +320,7 @@ async def test_nobody_decides_about_a_call_that_runs(place: Place) -> None:
         await ledger.end("c1", CallStatus.OK, "")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_two_that_settle_one_call_leave_one_outcome(place: Place) -> None:
     write_as(place, ended_process(), entry("c1"))
     both = open_ledger(place.directory), open_ledger(place.directory)

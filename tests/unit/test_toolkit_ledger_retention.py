@@ -15,6 +15,8 @@ from harness.toolkit.ledger import Place, Retention, open_ledger, open_store, th
 from harness.toolkit.ledger import retention as subject
 from harness.toolkit.ledger.store import connect
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 DAY = 86400.0
 NOW = float(int(time.time()))
 

@@ -370,6 +370,7 @@ def writer(place: Path, name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_nothing_that_was_acknowledged_is_lost_when_the_writer_is_killed(place: Path) -> None:
     for round_ in range(3):
         with writer(place, f"host{round_}", 150) as process:
@@ -385,6 +386,7 @@ async def test_nothing_that_was_acknowledged_is_lost_when_the_writer_is_killed(p
         assert int(todo.content) >= len(acknowledged) - 1
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_two_processes_write_at_once_and_both_keep_everything(place: Path) -> None:
     processes = [writer(place, name, 25) for name in ("a", "b")]
     numbers = [[int(line) for line in process.communicate(timeout=100)[0].split()] for process in processes]

@@ -15,6 +15,8 @@ from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.notebook import MemoryScope, Place, Todo, TodoStatus
 from harness.toolkit.questions import GivenAnswers
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 QUESTION = {"question": "Which?", "options": ["a", "b"]}
 TODOS = {"todos": [{"content": "look", "status": "in_progress"}]}
 

@@ -185,6 +185,7 @@ async def test_one_that_is_too_long_is_not_kept_and_takes_no_room(
     assert "the whole output of call c1 was not kept" in caplog.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_full_disk_leaves_a_warning_and_no_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -229,6 +230,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_several_processes_share_one_directory(place: Path) -> None:
     commands = [[sys.executable, "-W", "error", "-c", WRITER, str(place), name] for name in "abc"]
     with anyio.fail_after(60):

@@ -106,6 +106,7 @@ class Waits(Approver):
         return Answer(Scope.TOOL)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_waited_behind_a_question_is_looked_at_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("")

@@ -340,6 +340,7 @@ def changes_it_to(path: str) -> Says:
     return Says(lambda question: Answer(Scope.ONCE, call=ToolCall("x", {"path": path})))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_answer_holds_for_what_was_asked_about(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     (tmp_path / "b").write_text("")

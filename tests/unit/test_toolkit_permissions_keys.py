@@ -29,7 +29,7 @@ from harness_tools.panes import SendKeys
 
 
 @pytest.fixture
-async def pane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def pane(needs_tmux: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """A context with a pane of its own."""
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path))

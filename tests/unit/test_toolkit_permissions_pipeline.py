@@ -22,6 +22,8 @@ from harness.toolkit.seams import Hook
 from harness_tools.files import ReadFile, WriteFile
 from harness_tools.shell import RunShell
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 
 @pytest.fixture
 async def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Toolbox]:

@@ -184,6 +184,7 @@ for number in range(20):
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_processes_that_write_at_once_lose_nothing_of_each_other(file: Path) -> None:
     argv = [sys.executable, "-c", ADD, str(file)]
     writers = [subprocess.Popen([*argv, str(number)], stdin=subprocess.PIPE) for number in range(3)]
@@ -203,6 +204,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_lock_that_is_not_given_back_is_an_error_and_no_hang(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     RuleFile(file).add([RULE])
     monkeypatch.setattr("harness.toolkit.permissions.store.LOCK_LIMIT", 0.1)

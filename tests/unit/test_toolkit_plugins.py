@@ -175,6 +175,7 @@ async def test_a_hook_guards_and_one_that_cannot_be_loaded_refuses_everything(pa
     assert "disabled in [tools]" in texts["broken", "Bern"]
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_package_that_is_really_installed_is_found_by_another_process(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

@@ -243,6 +243,7 @@ def help_of(name: str) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
+@pytest.mark.usefixtures("needs_node")
 def test_no_file_option_in_the_help_of_an_installed_program_reads_unseen() -> None:
     installed = [name for name, program in sorted(PROGRAMS.items()) if not program.commands and shutil.which(name)]
     assert len(installed) >= 40

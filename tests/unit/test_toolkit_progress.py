@@ -94,6 +94,7 @@ FLOOD = "yes 0123456789abcdef | head -c 30000000; echo; echo the end"
 FLOOD_SIZE = 30_000_000 + 1 + len("the end\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_live_view_is_told_what_it_is_not_given() -> None:
     got: list[bytes | int] = []
     async with connect("local:") as ctx:
@@ -110,6 +111,7 @@ async def test_a_live_view_is_told_what_it_is_not_given() -> None:
     assert last.endswith(b"\nthe end\n")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_live_view_that_fails_ends_the_command(tmp_path: Path) -> None:
     def fails(data: bytes) -> None:
         raise ZeroDivisionError(data)
@@ -120,6 +122,7 @@ async def test_a_live_view_that_fails_ends_the_command(tmp_path: Path) -> None:
         assert [job.status for job in await ctx.jobs() if str(tmp_path) in job.command] == ["interrupted"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_without_an_end_is_answered_at_its_time() -> None:
     """A minute is much: what ``yes`` writes in two seconds would take several to be shown."""
     shown: list[str] = []

@@ -22,7 +22,9 @@ Writer = Callable[[ToolContext, str], object]
 
 
 @pytest.fixture
-async def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def execution(
+    needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ExecutionContext]:
     """The local target, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:

@@ -161,6 +161,7 @@ async def test_what_was_held_is_part_of_what_a_failed_call_leaves() -> None:
     assert "hunter2" not in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_output_of_a_real_command_that_writes_a_secret_in_two_pieces_is_redacted(tmp_path: Path) -> None:
     half, rest = "ghp_" + "aB3" * 4, "cD4" * 8
     gate = tmp_path / "gate"

@@ -278,6 +278,7 @@ async def test_a_target_that_cannot_say_serves_no_tool_that_needs_something() ->
     assert names(await found.available(memory_context(MemoryBackend()))) == ["c"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_requirements_are_found_on_a_real_target(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     found = Registry([

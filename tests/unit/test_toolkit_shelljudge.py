@@ -183,6 +183,7 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
     assert install_extra("policy") in judged.reason
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     script = (
         "import sys, harness.toolkit.permissions.shelljudge as s, harness.toolkit.permissions.keysjudge\n"

@@ -107,6 +107,7 @@ def run(command: str, shell: str, place: Path, *, prompt: bool) -> bool:
 PROVED = [case for case in ATTACKS if "touches" in case]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("group", sorted({case["group"] for case in PROVED}))
 def test_an_attack_does_in_a_real_shell_what_the_list_says(group: str, tmp_path: Path) -> None:
     """One shell for each command: the first that the list names and this machine has."""

@@ -108,6 +108,7 @@ def run(text: str, shell: str, place: Path) -> list[str]:
     return sorted(f"{file.name}:{file.read_text()}" for file in place.iterdir())
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", HERE)
 def test_what_is_called_read_only_changes_nothing(shell: str, tmp_path: Path) -> None:
     wrong, done = [], 0
@@ -125,5 +126,6 @@ def test_the_shells_that_differ_most_are_here() -> None:
     assert {"bash", "dash", "zsh"} <= set(HERE)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_directory_would_show_a_change(tmp_path: Path) -> None:
     assert run("touch marker", "bash", tmp_path / "1") != run("true", "bash", tmp_path / "2")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SPY = """
 import json, sys
 from pydantic._internal import _model_construction as construction
@@ -30,6 +32,7 @@ def reported(script: str, home: Path) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_importing_the_toolkit_and_all_tools_builds_no_model(tmp_path: Path) -> None:
     found = reported(
         """
@@ -50,6 +53,7 @@ print(json.dumps({"first": first, "early": early, "late": built, "problems": lis
     assert found["problems"] == []
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_ledger_and_the_values_are_loaded_without_models_of_tools(tmp_path: Path) -> None:
     found = reported(
         """

@@ -69,6 +69,7 @@ async def test_the_audit_of_what_a_hook_or_middleware_refuses_does_not_keep_what
     assert (entry.verdict.by, entry.call.arguments, entry.status) == (by, MASKED, CallStatus.DENIED)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_hook_does_not_get_what_is_typed_and_may_send_it_back(tmp_path: Path) -> None:
     program = (
         "import json, sys; given = json.load(sys.stdin); "
@@ -159,6 +160,7 @@ async def test_the_audit_and_the_events_keep_no_input_that_may_be_a_password(
     assert tool.read == [given]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_hook_gets_no_input_and_may_send_the_call_back(tmp_path: Path) -> None:
     program = (
         "import json, sys; given = json.load(sys.stdin); open(sys.argv[1], 'w').write(json.dumps(given)); "

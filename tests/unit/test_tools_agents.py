@@ -40,7 +40,7 @@ from harness_tools.agenttypes import TYPES, USUAL, type_named
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine without a terminal, with its state apart."""
     for name in ("STATE", "DATA", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))

@@ -186,7 +186,7 @@ def test_a_long_list_has_what_runs_and_counts_what_it_leaves_out(count: int) -> 
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
     async with connect("local:", cwd=str(tmp_path)) as opened:

@@ -19,6 +19,8 @@ from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.reads import ReadTracker
 from harness_tools.blocking import first_blocking
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 PATIENCE = 50
 """Seconds: less than the tools' own limit, which is what would end the waiting."""
 

@@ -16,6 +16,8 @@ from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.profiles import load_profile
 from harness.toolkit.reads import ReadTracker
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 E = "\udce9"
 """The byte E9, which is é in Latin-1."""
 

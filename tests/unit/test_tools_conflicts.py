@@ -107,7 +107,7 @@ async def call(made: Toolbox, **arguments: Any) -> CallOutcome:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:
         yield opened

@@ -103,7 +103,7 @@ def test_what_is_no_answer_is_not_taken_for_one(output: bytes) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home directory of its own."""
     found = tmp_path.resolve() / "home"
     found.mkdir()
@@ -262,6 +262,7 @@ async def test_a_trash_that_cannot_be_used_is_not_and_another_one_is(
     assert os.listdir(home / "elsewhere") == []
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_what_is_on_another_file_system_goes_to_a_trash_there(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="harness-trash-", dir="/dev/shm") as name:
         (Path(name) / "file x").write_text("x")
@@ -287,6 +288,7 @@ def test_what_is_on_another_file_system_goes_to_a_trash_there(tmp_path: Path) ->
 SHELLS = ("dash", "bash", "busybox", "mksh")
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: str) -> None:
     """Run as nobody, in a directory where he may do only some things."""
@@ -335,6 +337,7 @@ def test_the_scripts_work_in_every_shell_and_for_a_user_without_rights(shell: st
         locked.chmod(0o755)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_full_disk_is_told_and_no_empty_trash_is_left(tmp_path: Path) -> None:
     disk, fillers = tmp_path / "disk", "{ head -c 1M /dev/zero >filler; } 2>/dev/null"
     disk.mkdir()

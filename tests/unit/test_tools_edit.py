@@ -139,6 +139,7 @@ def patched(before: bytes, text: str) -> bytes:
     return "\n".join(made + old[at:]).encode()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_gnu_patch_makes_the_same_of_a_diff(tmp_path: Path) -> None:
     before = b"".join(b"line %d\n" % number for number in range(60)) + b"no end"
     spans = [*find_spans(before, b"line 3\n", 1), *find_spans(before, b"line 30", 1), *find_spans(before, b"no end", 1)]
@@ -196,7 +197,7 @@ def test_a_hint_is_short_whatever_the_file_holds(data: bytes, text: bytes) -> No
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine without a terminal, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:

@@ -174,6 +174,7 @@ async def test_mistakes_are_told_as_mistakes_of_the_arguments(arguments: dict[st
     assert made.backend.received == []
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_tree_of_many_languages_is_mapped(here: ExecutionContext, tmp_path: Path) -> None:
     root = tmp_path / 'a tree\'s "root"'
     plant(
@@ -235,6 +236,7 @@ async def test_a_tree_of_many_languages_is_mapped(here: ExecutionContext, tmp_pa
     assert "[skipped (3): .hidden/; node_modules/; py/__pycache__/]" in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_without_recursion_only_the_directory_itself_is_read(here: ExecutionContext, tmp_path: Path) -> None:
     plant(tmp_path / "a", {"x.py": "import os\n", "y.go": "package y\n", "b/z.py": "import sys\n"})
     made = box(here)
@@ -244,6 +246,7 @@ async def test_without_recursion_only_the_directory_itself_is_read(here: Executi
     assert [item["file"] for item in data["files"]] == ["y.go"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_module_above_the_directory_says_what_is_local(here: ExecutionContext, tmp_path: Path) -> None:
     files = {
         "go.mod": "module m.example\n",
@@ -254,6 +257,7 @@ async def test_a_module_above_the_directory_says_what_is_local(here: ExecutionCo
     assert [(one["type"], one["files"]) for one in data["files"][0]["imports"]] == [("local", []), ("local", ["b"])]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_map_of_few_files_is_remembered_until_one_of_them_changes(
     here: ExecutionContext, tmp_path: Path
 ) -> None:
@@ -276,6 +280,7 @@ async def test_a_map_of_few_files_is_remembered_until_one_of_them_changes(
     assert [(await call(made, dir=f"{tmp_path}/a")).cached for _ in range(2)] == [False, False]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_no_directory_with_sources_is_told(here: ExecutionContext, tmp_path: Path) -> None:
     made = box(here)
     plant(tmp_path, {"a.py": "", "empty/x.txt": ""})
@@ -290,6 +295,7 @@ async def test_what_is_no_directory_with_sources_is_told(here: ExecutionContext,
     assert (data["total_files"], data["files"], data["packages"]) == (0, [], {})
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_more_files_than_are_looked_at_are_counted(
     here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from harness.toolkit.spawning import SpawnRequest, SpawnResult
 from harness.toolkit.values import Json
 from harness.toolkit.websettings import SearchSettings, WebSettings, place_of
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 HITS = [
     {"title": "Tokio", "url": "https://tokio.rs", "content": "An asynchronous Rust runtime"},
     {"title": "Tutorial", "url": "https://tokio.rs/tokio/tutorial", "content": "Learn it"},

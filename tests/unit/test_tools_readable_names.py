@@ -58,6 +58,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_shown_on_one_line_as_bash_takes_it(name: str) -> None:
     shown = readable_name(name)
@@ -78,6 +79,7 @@ def test_a_line_of_the_target_is_one_line() -> None:
     assert readable_line("a\nb \x1b[1m it's") == "a\\nb \\x1b[1m it's"
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
 async def test_no_tool_lists_a_name_as_it_is(tool: str, arguments: dict[str, Any], tmp_path: Path) -> None:
     top = tmp_path / "top"

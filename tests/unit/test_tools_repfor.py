@@ -93,6 +93,7 @@ def test_an_answer_that_broke_off_is_none(output: bytes) -> None:
     assert read_candidates(output, b"", "") is None
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "mksh"])
 @pytest.mark.parametrize("recursive", [False, True])
 def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recursive: bool) -> None:
@@ -121,6 +122,7 @@ def test_the_script_finds_the_files_of_a_tree(tmp_path: Path, shell: str, recurs
     assert found.texts == ({} if recursive else dict.fromkeys(found.names, b"xx -n Needle yy"))
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 def test_what_may_not_be_read_is_counted_and_the_rest_is_found(shell: str) -> None:
     with tempfile.TemporaryDirectory(prefix="harness-repfor-") as name:
@@ -174,7 +176,7 @@ def test_mistakes_are_mistakes_of_the_arguments(arguments: dict[str, Any], messa
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine without a terminal, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:
@@ -199,7 +201,7 @@ def data_of(outcome: CallOutcome) -> dict[str, Any]:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(needs_process: None, tmp_path: Path) -> Path:
     found = tmp_path / "tree"
     for name, content in {
         "a.go": b"old\r\nold \xe9\nx old",

@@ -45,6 +45,7 @@ def grow(top: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_many_files_are_changed_each_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     top = tmp_path / "tree"

@@ -247,7 +247,7 @@ def test_half_characters_are_replaced_and_counted_when_the_encoding_is_given() -
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     """This machine without a terminal, with its state apart."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as opened:

@@ -140,6 +140,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_an_expression_means_the_same_to_grep_and_here() -> None:
     for pattern in GOOD:
         expression = parse(pattern)
@@ -159,6 +160,7 @@ def test_an_expression_means_the_same_to_grep_and_here() -> None:
         assert [number for number, found in enumerate(ours) if found] == sorted(theirs)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_an_expression_means_the_same_to_rg() -> None:
     for pattern in GOOD:
         expression = parse(pattern)

@@ -13,6 +13,8 @@ from harness_tools.search.entries import entries_script, read_entries
 from harness_tools.search.halves import FEW, LONGEST, MOST, in_halves
 from harness_tools.search.treescripts import TreeQuery, find_expression
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 STRANGE = ["a b", "new\nline", "quo'te", 'dou"ble', "$(touch hurt)", "`x`", "-dash", "*", "[a", "back\\", ".hid", "ü"]
 SHELLS = [("dash", "sh"), ("bash", "sh"), ("zsh", "sh"), ("mksh", "sh")]
 PRINTED = [("-type f", r"-printf 'f%p\0'")]

@@ -42,7 +42,7 @@ PATHS = [*NAMES, *(b"d/" + name for name in NAMES), *(b"b/d/" + name for name in
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(needs_process: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("repository")
     subprocess.run(["git", "init", "-q", str(directory)], check=True, timeout=60)
     (directory / "d").mkdir()
@@ -109,6 +109,7 @@ UNALIKE = [
 ]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("lines", "blocked"), [(ALIKE, ""), (UNALIKE, "1")])
 def test_rg_is_trusted_with_lines_that_are_common(tmp_path: Path, lines: list[str], blocked: str) -> None:
     script = f'cd "$1" || exit; {find_unalike(TreeQuery("."))}printf "<%s>" "${{blocked:+1}}"'
@@ -151,6 +152,7 @@ SIMPLE = [
 RG = "rg --files --hidden --no-config --no-require-git --no-ignore-parent --no-ignore-dot --no-messages -0 .".split()  # noqa: SIM905  # as it is typed
 
 
+@pytest.mark.usefixtures("needs_process")
 @given(st.lists(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=5), max_size=4), st.sampled_from(STARTS))
 @settings(max_examples=100, deadline=None)
 def test_what_rg_is_trusted_with_it_reads_as_git_does(
@@ -185,6 +187,7 @@ def test_no_line_takes_long() -> None:
     assert bytewise("aé\udcff") == "a\xc3\xa9\xff"
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_of_an_ignore_file_that_is_too_long_whole_lines_hold_and_it_is_counted(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     text = "".join(f"name-{number:06}\n" for number in range(IGNORE_LIMIT // 12 + 9))

@@ -166,6 +166,7 @@ PATHS = ("a", "b", "ab", "a/a", "a/b", "b/a", "a/b/a", "a/a/b", "b/b/b", "c", "a
 DIRECTORIES = {"x/" + path for path in ("a/b", "b/b", "c", "a/a", "c/a")}
 
 
+@pytest.mark.usefixtures("needs_process")
 @given(LINES, LINES)
 @settings(max_examples=120, deadline=None)
 def test_ignore_files_mean_what_they_mean_to_git(

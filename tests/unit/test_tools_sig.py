@@ -221,6 +221,7 @@ def test_it_says_of_itself_what_it_touches() -> None:
     assert all(name in tool.description.replace("#", "sharp").lower() for name in ("python", "go", "csharp", "zig"))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_answer_is_an_outline_with_lines() -> None:
     source = b"package p\n\ntype A struct {\n\tB int\n\tc int\n}\n\nfunc (a A) D() {}\nfunc e() {}\n"
     outcome = await ask({"/srv/a.go": source}, file="/srv/a.go")
@@ -233,6 +234,7 @@ async def test_the_answer_is_an_outline_with_lines() -> None:
     assert "left out" not in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_data_has_members_in_their_types() -> None:
     members = b"class C:\n  D = 3\n  e = 4\n  def f(self): pass\n  class G: pass\n"
     source = b"import os\nA = 1\nb: int = 2\n" + members + b"def h(): pass\n"
@@ -273,15 +275,18 @@ async def test_mistakes_are_told_as_mistakes_of_the_arguments(arguments: dict[st
     assert message in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_empty_file_declares_nothing() -> None:
     assert (await ask({"/a.py": b""}, file="/a.py")).result.text == "/a.py (python)\n(no declarations)"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_relative_path_starts_from_the_directory_of_the_call() -> None:
     outcome = await ask({"/home/user/src/a.py": b"def f(): pass\n"}, file="src/a.py")
     assert outcome.result.text.startswith("src/a.py (python)\n1  def f()")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_more_than_fits_is_counted_and_never_cut_in_the_middle() -> None:
     source = "".join(f"def name_of_function_{n:05}(argument): pass\n" for n in range(2_000)).encode()
     outcome = await ask({"/a.py": source}, file="/a.py")
@@ -293,6 +298,7 @@ async def test_more_than_fits_is_counted_and_never_cut_in_the_middle() -> None:
     assert all(line.endswith("(argument)") for line in lines[1:])
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_of_a_huge_file_the_beginning_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sig, "MOST_READ", 1_000)
     source = b"def first(): pass\n" + b"#\n" * 1_000 + b"def last(): pass\n"
@@ -302,6 +308,7 @@ async def test_of_a_huge_file_the_beginning_is_looked_at(monkeypatch: pytest.Mon
     assert "[only the first 1000 of 2035 bytes were looked at]" in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_outline_is_remembered_until_the_file_changes() -> None:
     made = box({})
     first = await asked(made, {"/a.py": b"def f(): pass\n"}, file="/a.py")
@@ -321,6 +328,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_hostile_sources_of_every_language_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [Source(language.name, data) for language in LANGUAGES for data in HOSTILE.values()]
     monkeypatch.setattr(parsing, "PROCESSES", len(sources))
@@ -330,6 +338,7 @@ async def test_hostile_sources_of_every_language_are_bounded(monkeypatch: pytest
     assert all((answer.found is None) == (answer.problem == "hard") for answer in answers)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_file_that_keeps_the_parser_busy_takes_no_other_with_it() -> None:
     bad = Source("shell", b"\0" * 100_000)  # the parser does not even ask whether to go on
     good = Source("shell", b"source x")
@@ -338,18 +347,21 @@ async def test_a_file_that_keeps_the_parser_busy_takes_no_other_with_it() -> Non
     assert [item.module for answer in answers if answer.found for item in answer.found.imports] == ["x"] * 3
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_file_that_takes_all_memory_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "MEMORY", 200 << 20)
     answers = await facts_in([Source("python", b"(" * (1 << 20)), Source("python", b"import x")], 50.0)
     assert [answer.problem for answer in answers] == ["hard", ""]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_when_many_files_end_their_process_the_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "PROCESSES", 1)
     answers = await facts_in([Source("shell", b"\0" * 100_000), Source("shell", b"")], 0.1)
     assert [answer.problem for answer in answers] == ["hard", "late"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_call_that_is_cancelled_leaves_no_process_behind() -> None:
     seconds = 1_000 + random.random()
 
@@ -365,6 +377,7 @@ async def test_a_call_that_is_cancelled_leaves_no_process_behind() -> None:
         await until(lambda: not processes(), 30)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_source_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sig, "PATIENCE", 0.0)
     outcome = await ask({"/a.c": b"(" * 10_000}, file="/a.c")
@@ -372,6 +385,7 @@ async def test_a_source_that_takes_too_long_is_given_up(monkeypatch: pytest.Monk
     assert "Read or search it" in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_was_found_is_the_same_in_a_process_of_its_own() -> None:
     for name in ("shapes.py", "server.go", "shape.hpp", "store.ts"):
         data, language = (DATA / name).read_bytes(), language_of(name)
@@ -417,6 +431,7 @@ def test_a_damaged_source_has_an_outline(name: str, data: st.DataObject) -> None
 # -- without the grammars
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_grammar_that_is_not_installed_is_told_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -427,6 +442,7 @@ async def test_a_grammar_that_is_not_installed_is_told_with_what_installs_it(
     assert outcome.result.text == (f"the parser of rust is not installed beside harness ({install_extra('parsers')})")
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_nothing_of_it_is_loaded_before_it_is_used() -> None:
     script = "import sys, harness_tools.dev; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()

@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     home = tmp_path / "home"
     home.mkdir()
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):

@@ -90,7 +90,9 @@ def fetch(server: WebServer) -> Fetcher:
 
 
 @pytest.fixture
-async def from_target(server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fetcher]:
+async def from_target(
+    needs_process: None, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Fetcher]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -101,6 +103,7 @@ async def from_target(server: WebServer, tmp_path: Path, monkeypatch: pytest.Mon
 # -- what is fetched
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_page_is_markdown_between_marks(fetch: Fetcher) -> None:
     outcome = await fetch("/", prompt="who is greeted?")
     assert outcome.status is CallStatus.OK
@@ -116,6 +119,7 @@ async def test_a_page_is_markdown_between_marks(fetch: Fetcher) -> None:
     assert (data["status"], data["title"], data["content_type"], data["truncated"]) == (200, "Home", "text/html", False)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_each_form_is_what_it_says(fetch: Fetcher) -> None:
     assert "# Hello" not in (await fetch("/", format="text")).result.text
     assert "<h1>Hello</h1>" in (await fetch("/", format="raw")).result.text
@@ -181,6 +185,7 @@ async def test_what_cannot_be_shown_is_an_error_for_the_model(fetch: Fetcher, pa
         assert 2_000 < len(outcome.result.text) < 2_500
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_is_silent_or_never_ends_is_given_up(fetch: Fetcher) -> None:
     silent = await fetch("/silent", wait=0.5)
     assert (silent.status, silent.result.error_code) == (CallStatus.TIMEOUT, "timeout")
@@ -362,6 +367,7 @@ async def test_mistakes_are_told_and_nothing_is_fetched(
     assert fetch.box.policy.requests == []
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_nothing_heavy_is_loaded_before_something_is_fetched() -> None:
     script = "import sys, harness_tools.web as w, harness_tools.agents as a; w.tools(); a.tools(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

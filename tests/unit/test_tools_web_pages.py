@@ -250,6 +250,7 @@ def test_neither_a_url_nor_a_header_leaves_its_word(tail: str, value: str) -> No
 # -- HTML
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_html_becomes_markdown_or_text_with_whole_links(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (
         "<html><head><title>A &amp; B</title><style>p{}</style><script>evil()</script></head><body><h1>Top</h1>"
@@ -266,6 +267,7 @@ async def test_html_becomes_markdown_or_text_with_whole_links(monkeypatch: pytes
     assert not re.search(r"evil|\*\*|<", plain.text)
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     "piece", ["<div>", "<!--", "<a ", "<ul><li>", "<table><tr><td>", "&", "<a b='", "![](data:", "<b"]
 )
@@ -276,6 +278,7 @@ async def test_no_page_keeps_the_converter_busy(piece: str, monkeypatch: pytest.
         assert len(made.text) <= html.LONGEST
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_page_beyond_the_limits_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "MEMORY", 60 << 20)
     with pytest.raises(WebFailure, match="raw"):

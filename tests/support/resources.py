@@ -1,0 +1,202 @@
+"""A pytest plugin: what a test takes of the machine is a mark, which its fixtures set; a test that takes more fails.
+
+A test asks for a resource by a fixture, ``needs_tmux``, its own or one that another of its fixtures asks for. Where the
+resource is not there, the test is left out, and the summary says why. A parameter that names a carrier, such as
+``docker-busybox+tmux``, is such a wish too. What has no wish is ``pure``: it starts no program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import pytest
+
+__all__ = ["RESOURCES", "needs_docker", "needs_node", "needs_podman", "needs_process", "needs_root"]
+__all__ += ["needs_shells", "needs_ssh", "needs_time", "needs_tmux"]
+
+RESOURCES = {
+    "process": "starts programs",
+    "tmux": "starts a tmux server",
+    "ssh": "starts an SSH server on loopback",
+    "docker": "starts a Docker Engine",
+    "podman": "starts Podman",
+    "node": "starts programs of Node.js",
+    "root": "needs to be root: makes accounts, mounts file systems",
+    "shells": "needs another shell than bash and dash",
+    "slow": "takes more than ten seconds",
+}
+CARRIERS = {
+    "local": {"process"},
+    "ssh": {"process", "ssh"},
+    "openssh": {"process", "ssh"},
+    "asyncssh": {"process", "ssh"},
+    "docker": {"process", "docker"},
+    "podman": {"process", "podman"},
+}
+"""What the first word of a parameter that names a carrier takes; ``+tmux`` behind it takes tmux too."""
+CARRIER = re.compile(rf"({'|'.join(CARRIERS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(\+tmux)?")
+SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
+PROGRAMS = {
+    "tmux": "tmux",
+    "sshd": "ssh",
+    "docker": "docker",
+    "dockerd": "docker",
+    "podman": "podman",
+    "node": "node",
+    "npm": "node",
+    "npx": "node",
+}
+
+
+def need(resource: str, *programs: str) -> None:
+    """Leave the test out, with the reason, when a program is not there."""
+    missing = [name for name in programs if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
+    if missing:
+        pytest.skip(f"needs {resource}: there is no {' and no '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def needs_process() -> None:
+    """The test starts programs."""
+
+
+@pytest.fixture(scope="session")
+def needs_tmux(needs_process: None) -> None:
+    """The test starts a tmux server."""
+    need("tmux", "tmux")
+
+
+@pytest.fixture(scope="session")
+def needs_ssh(needs_process: None) -> None:
+    """The test starts an SSH server."""
+    need("ssh", "sshd", "ssh")
+
+
+@pytest.fixture(scope="session")
+def needs_docker(needs_process: None) -> None:
+    """The test starts a Docker Engine; :mod:`tests.support.engines` says where that cannot be."""
+    need("docker", "docker", "dockerd")
+
+
+@pytest.fixture(scope="session")
+def needs_podman(needs_process: None) -> None:
+    """The test starts Podman; :mod:`tests.support.engines` says where that cannot be."""
+    need("podman", "podman")
+
+
+@pytest.fixture(scope="session")
+def needs_node(needs_process: None) -> None:
+    """The test starts programs of Node.js."""
+    need("node", "node", "npm")
+
+
+@pytest.fixture(scope="session")
+def needs_root(needs_process: None) -> None:
+    """The test does what only root may do."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture(scope="session")
+def needs_shells(needs_process: None) -> None:
+    """The test starts other shells than bash and dash; they are installed by scripts/test."""
+
+
+@pytest.fixture(scope="session")
+def needs_time() -> None:
+    """The test takes more than ten seconds."""
+
+
+# -- the marks
+
+
+def carried(values: Iterable[Any]) -> set[str]:
+    """What parameters take that name carriers or shells."""
+    found: set[str] = set()
+    for value in values:
+        carrier = CARRIER.fullmatch(value) if isinstance(value, str) else None
+        if carrier is not None:
+            found |= CARRIERS[carrier[1]] | ({"tmux"} if carrier[2] else set())
+    return found
+
+
+def resources_of(item: pytest.Item) -> set[str]:
+    """The marks of a test: by its fixtures and its parameters."""
+    fixtures = getattr(item, "fixturenames", ())
+    found = {name.removeprefix("needs_") for name in fixtures if name.startswith("needs_")}
+    found = {"slow" if name == "time" else name for name in found}
+    spec = getattr(item, "callspec", None)
+    values = spec.params.values() if spec is not None else ()
+    by_name = carried(values)
+    if "engines" in fixtures and not by_name:
+        by_name = {"process", "docker", "podman"}
+    found |= by_name
+    if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in values):
+        found.add("shells")
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in {**RESOURCES, "pure": "starts no program", "contract": "the contract of a backend"}.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}; set by fixtures, see tests/support/resources.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for name in resources_of(item) or {"pure"}:
+            item.add_marker(name)
+
+
+# -- the guard
+
+
+class Taken:
+    """What the test that runs in this process has taken so far."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, str] = {}
+        sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen":
+            self._started(arguments[1] or [arguments[0]])
+        elif event == "os.posix_spawn":
+            self._started(arguments[1])
+        elif event in ("os.fork", "os.forkpty"):
+            self.resources.setdefault("process", event)
+
+    def _started(self, argv: Any) -> None:
+        first = argv[0] if isinstance(argv, list | tuple) and argv else argv
+        name = os.path.basename(os.fsdecode(first))
+        self.resources.setdefault("process", name)
+        if name in PROGRAMS:
+            self.resources.setdefault(PROGRAMS[name], name)
+
+
+TAKEN = Taken()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "setup":
+        return report
+    more = {name: by for name, by in TAKEN.resources.items() if item.get_closest_marker(name) is None}
+    TAKEN.resources.clear()
+    if more and report.passed:
+        report.outcome = "failed"
+        report.longrepr = f"it took {more} and has no mark for it: ask for the fixture needs_{min(more)}"
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    TAKEN.resources.clear()
