@@ -181,6 +181,7 @@ def tools_in(asked: Asked) -> dict[str, Mapping[str, Any]]:
     return {one["function"]["name"]: one["function"] for one in asked.body["tools"]}
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("profile", ["", "hex"])
 async def test_a_model_at_the_depth_limit_is_not_offered_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
@@ -208,6 +209,7 @@ NAMED = {"": ("task", "explore"), "hex": ("task", "Explore"), "hygge": ("subagen
 """What profiles call the tool that starts agents, and one of the types."""
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("profile", NAMED)
 async def test_a_model_reads_which_types_there_are_and_one_from_a_file_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
@@ -241,6 +243,7 @@ async def test_a_model_reads_which_types_there_are_and_one_from_a_file_works(
     assert f"{directory}/broken.md:3: unknown key 'tols'" in failed.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_file_gives_no_type_more_than_its_parent_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "harness" / "agents"
     declare(directory, "writer", "---\ndescription: d\ntools: write_file, read_file\n---\n")
