@@ -28,6 +28,7 @@ def last_result(asked: Asked) -> str:
     return str([one["content"] for one in asked.body["messages"] if one["role"] == "tool"][-1])
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_model_that_has_lost_an_id_finds_its_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
@@ -63,6 +64,7 @@ async def test_a_model_that_has_lost_an_id_finds_its_job_again(tmp_path: Path, m
     assert "(running)" not in seen[2]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_answers_come_from_the_user_and_not_from_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_relative_directory_is_not_looked_for_in_other_places(shell: str) -> N
         assert entered == f"./{cwd}"
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_the_environment_is_the_commands_alone(pane: PaneShell) -> None:
     result = await run(pane, "printenv ONE_ODD", env={"ONE_ODD": ODD})
     assert (result.stdout, result.exit_code) == (f"{ODD}\n", 0)

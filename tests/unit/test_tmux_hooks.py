@@ -151,6 +151,7 @@ async def test_a_declaration_at_the_top_level_stays(posix: PaneShell) -> None:
         await posix.gives("echo $number", "5\n")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_a_here_document_arrives_with_its_tabs_and_marks(posix: PaneShell) -> None:
     await posix.gives(
         "cat <<'E'\n\ttab ! $x `y` \\\nE\ncat <<-E\n\t$((1+1))\n\tE\necho end # !", "\ttab ! $x `y` \\\n2\nend\n"

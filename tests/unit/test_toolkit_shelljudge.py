@@ -244,9 +244,9 @@ HOSTILE = (
 def test_hostile_texts_take_no_time() -> None:
     for text in HOSTILE:
         for whole in ((text * MAX_LENGTH)[:MAX_LENGTH], (text * 450)[:MAX_LENGTH]):
-            started = time.perf_counter()
+            started = time.process_time()
             judged = judge_command(whole)
-            assert time.perf_counter() - started < 5  # a hang is what this looks for; the slowest takes half a second
+            assert time.process_time() - started < 5  # a hang is what this looks for; the slowest takes half a second
             assert judged.reason
 
 
