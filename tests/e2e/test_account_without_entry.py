@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 NO_ENTRY = 48123
 
 
@@ -28,6 +30,7 @@ def harness(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("options", [[], ["--tmux"]], ids=["plain", "tmux"])
 def test_commands_run(tmp_path: Path, options: list[str]) -> None:
     places = {"HOME": str(tmp_path), "TMUX_TMPDIR": str(tmp_path)}

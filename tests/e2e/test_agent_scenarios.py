@@ -30,6 +30,8 @@ from harness.toolkit.permissions.approver import Approver
 
 __all__ = ["desk", "open_desk"]
 
+pytestmark = pytest.mark.usefixtures("needs_ssh")
+
 LIMIT = 120.0
 
 

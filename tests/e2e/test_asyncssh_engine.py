@@ -108,6 +108,7 @@ def _without_key(server: SshServer, **overrides: object) -> Config:
     return server.config(**{"identity": "", **overrides})
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_second_factor_is_asked_for(tmp_path: Path) -> None:
     async with embedded_ssh_server(home=tmp_path, password="pass", second_factor="123456") as server:
         answers = Answers("pass", "123456")
@@ -306,6 +307,7 @@ async def test_a_closed_port_is_a_connect_error(sshd: SshServer) -> None:
         await echoes(sshd.target, sshd.config())
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_silent_server_is_given_up_after_the_time_limit() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
@@ -403,6 +405,7 @@ async def test_a_frozen_server_is_noticed_by_keep_alives(sshd: SshServer) -> Non
                 os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cut_link_is_a_lost_connection(tmp_path: Path) -> None:
     async with embedded_ssh_server(home=tmp_path, shell="/bin/sh", delay=0.0) as server:
         assert server.link is not None

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 WHERE = Machine("2030-01-02 03:04 UTC", "a CPU", 2, 4.0, "a system", (("tmux", "3.3a"),), (0.1, 0.2))
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_bench_measures_here_and_over_ssh(tmp_path: Path) -> None:
     samples = tmp_path / "samples.json"
     words = ["--quick", "--no-peers", "--rows", "local,ssh-plain", "--json", str(samples)]
@@ -32,6 +33,7 @@ def test_the_bench_measures_here_and_over_ssh(tmp_path: Path) -> None:
     assert "## A command over plain SSH" in done.stdout
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_an_unknown_row_is_refused_with_the_names_of_all() -> None:
     words = [sys.executable, "-m", "tests.bench", "--rows", "nonsense"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)

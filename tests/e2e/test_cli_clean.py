@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.program import Program
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 LONG_AGO = (1, 1)
 
 

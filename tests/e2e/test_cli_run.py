@@ -93,6 +93,7 @@ sys.exit(done.returncode)
 """Runs a program and says its peak in kilobytes. A child's peak begins with its parent's size, so this one is small."""
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("way", [(), ("--tmux",)])
 def test_a_large_standard_input_is_passed_on_and_never_held_whole(program: Program, way: tuple[str, ...]) -> None:
     size = 300_000_000

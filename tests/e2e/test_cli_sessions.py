@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 from tests.support.program import Program
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 
 def sessions_of(there: Program) -> list[str]:
     """What tmux itself says."""

@@ -129,6 +129,7 @@ def test_the_command_line_needs_no_name_for_it(make_way: MakeWay, program: Progr
     assert json.loads(done.stdout)["exit_code"] == 0, done.stderr
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("more", [(), ("--tmux",)])
 def test_a_command_that_is_out_of_time_is_ended_as_its_container_is(
     way: Way, program: Program, more: tuple[str, ...]

@@ -180,6 +180,7 @@ async def test_a_command_that_the_engine_runs_as_another_user_ends_with_its_sess
             assert remaining(one, "4322") == []
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_a_session_here_belongs_to_one_container_whatever_others_are_called(make_way: MakeWay) -> None:
     config = Config(tmux_socket=f"hx-{secrets.token_hex(4)}")
     name = f"hx-{secrets.token_hex(4)}"

@@ -136,6 +136,7 @@ async def test_a_docker_host_behind_ssh_is_entered_as_every_ssh_target(
         assert logins(host) == 1
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_tmux_runs_here_where_the_image_has_none_and_says_so(
     way: Way, host: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def test_the_mirror_is_that_of_the_installed_release(targets: str, expected: Mir
         find_mirror(targets, "x")
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_root_file_system_that_cannot_be_made_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "build-killed" / "root").mkdir(parents=True)
     with pytest.raises(EngineUnavailable, match="debootstrap"):

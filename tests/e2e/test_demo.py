@@ -18,6 +18,8 @@ import pytest
 
 from harness.operate.demo import run_demo
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 DEMO = [str(Path(sys.executable).with_name("harness")), "demo"]
 DETACH = "\x02d"
 
@@ -59,6 +61,7 @@ def survivors(scratch: Path) -> list[str]:
             return left
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_the_demo_tells_what_happens(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(scratch))
     lines: list[str] = []

@@ -18,7 +18,7 @@ LIMIT = 100
 
 
 @pytest.fixture
-def scratch() -> Iterator[Path]:
+def scratch(needs_process: None) -> Iterator[Path]:
     """A home, and a place for temporary files and sockets; short, because socket paths are."""
     with TemporaryDirectory(prefix="hd-", dir="/tmp") as folder:
         (Path(folder) / "tmp").mkdir()

@@ -13,6 +13,8 @@ import pytest
 from harness.config import Config
 from harness.testing.ssh_server import EmbeddedSshServer, embedded_ssh_server
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[EmbeddedSshServer]:

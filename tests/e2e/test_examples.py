@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def home(needs_tmux: None) -> Iterator[Path]:
     """A home of its own, with a tmux server of its own; short, because socket paths are."""
     with TemporaryDirectory(prefix="hx-", dir="/tmp") as folder:
         yield Path(folder)
@@ -86,6 +86,7 @@ def test_model_turn(home: Path) -> None:
     assert "no such file" in block["content"][0]["text"]
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(("path", "said"), [("/srv/x", ""), ("/etc/x", '"reason": "/etc/x is not below /srv"')])
 def test_only_srv(path: str, said: str) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "only_srv.py")]
@@ -133,6 +134,7 @@ def test_check_export(home: Path, text: str, code: int, said: str) -> None:
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_backend() -> None:
     open_backend = runpy.run_path(str(EXAMPLES / "backend.py"))["open_backend"]
     config = harness.Config()

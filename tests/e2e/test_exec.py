@@ -204,6 +204,7 @@ def test_the_time_limit_cancels_the_turn_and_a_reader_that_goes_ends_it(program:
         gate.open()
 
 
+@pytest.mark.usefixtures("needs_ssh")
 @pytest.mark.parametrize("there", ["ssh"], indirect=True)
 def test_over_ssh_in_tmux_it_does_what_an_operator_would(there: Program) -> None:
     """A pane that keeps its state, a sub-agent, and a job that is left running."""

@@ -22,6 +22,8 @@ from harness.mcp.supervise import Supervision
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 
 @dataclass
 class Web:

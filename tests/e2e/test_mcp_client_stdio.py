@@ -22,6 +22,7 @@ from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus, Category, ToolCall
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_tools_of_a_server_are_listed_under_its_name_and_called(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         registry = bench.box.executor.registry
@@ -38,6 +39,7 @@ async def test_tools_of_a_server_are_listed_under_its_name_and_called(tmp_path: 
     assert bench.names() == []
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_servers_word_that_a_tool_only_reads_counts_when_it_is_trusted(tmp_path: Path) -> None:
     async with workbench(
         tmp_path,
@@ -52,6 +54,7 @@ async def test_a_servers_word_that_a_tool_only_reads_counts_when_it_is_trusted(t
         assert (traits.category, traits.parallelizable) == (Category.NETWORK, True)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_wrong_arguments_never_reach_the_server(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
@@ -67,6 +70,7 @@ async def test_wrong_arguments_never_reach_the_server(tmp_path: Path) -> None:
     assert journal.read_text().count("tools/call") == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_blocks_of_each_kind_come_through_or_are_marked(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         content = (await bench.call("raw_blocks")).result.content
@@ -84,6 +88,7 @@ async def test_blocks_of_each_kind_come_through_or_are_marked(tmp_path: Path) ->
         ]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_failures_come_on_their_axis(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         failed = await bench.call("raw_fail")
@@ -98,6 +103,7 @@ async def test_failures_come_on_their_axis(tmp_path: Path) -> None:
         assert (await bench.call("raw_echo", text="on")).result.text == "on"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_is_killed_during_a_call_leaves_it_unknown_and_nothing_is_repeated(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
@@ -114,6 +120,7 @@ async def test_a_server_that_is_killed_during_a_call_leaves_it_unknown_and_nothi
     assert sum('"started"' in line for line in lines) == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_read_only_call_that_was_lost_says_that_it_may_be_repeated(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(read_only=["die"])) as bench:
         outcome = await bench.call("raw_die")
@@ -121,6 +128,7 @@ async def test_a_read_only_call_that_was_lost_says_that_it_may_be_repeated(tmp_p
         assert "it may be called again" in outcome.result.text
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_answer_of_a_server_that_dies_right_after_it_is_kept(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         for _ in range(3):
@@ -129,6 +137,7 @@ async def test_the_answer_of_a_server_that_dies_right_after_it_is_kept(tmp_path:
             assert (await bench.call("raw_die_after_answer", text="last words")).result.text == "last words"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_call_that_hangs_ends_in_its_time_and_the_server_is_told(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal), timeout=0.3)) as bench:
@@ -139,6 +148,7 @@ async def test_a_call_that_hangs_ends_in_its_time_and_the_server_is_told(tmp_pat
         await bench.until(lambda: "notifications/cancelled" in journal.read_text())
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_its_neighbour_goes_on(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
@@ -161,11 +171,13 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_its_neighbour_goe
         assert cancel["params"]["requestId"] == hang["id"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_no_message_is_left_out(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         assert (await bench.call("raw_noise")).result.text == "still here"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_answer_of_a_hundred_megabytes_fails_its_call_alone(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(timeout=60)) as bench:
         outcome = await bench.call("raw_huge", size=100 << 20)
@@ -174,6 +186,7 @@ async def test_an_answer_of_a_hundred_megabytes_fails_its_call_alone(tmp_path: P
         assert (await bench.call("raw_echo", text="on")).result.text == "on"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_writes_only_garbage_is_given_up(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw("--garbage", start_timeout=5)) as bench:
         state = bench.sources.states["raw"]
@@ -181,6 +194,7 @@ async def test_a_server_that_writes_only_garbage_is_given_up(tmp_path: Path) -> 
         assert "not the protocol" in state.reason
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_another_version_of_the_protocol_is_refused_at_once(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--version", "1999-01-01", "--journal", str(journal))) as bench:
@@ -190,6 +204,7 @@ async def test_another_version_of_the_protocol_is_refused_at_once(tmp_path: Path
     assert journal.read_text().count("started") == 1, "it would be no better the second time"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_reads_nothing_more_is_ended_and_started_again(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(timeout=0.5)) as bench:
         assert (await bench.call("raw_deaf")).result.text == "what?"
@@ -199,6 +214,7 @@ async def test_a_server_that_reads_nothing_more_is_ended_and_started_again(tmp_p
         assert (await bench.call("raw_echo", text="heard")).result.text == "heard"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_speaks_only_the_newest_form_of_the_protocol_is_understood(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw("--modern")) as bench:
         assert (await bench.call("raw_echo", text="modern")).result.text == "modern"
@@ -207,6 +223,7 @@ async def test_a_server_that_speaks_only_the_newest_form_of_the_protocol_is_unde
         await bench.until(lambda: bench.names() == ["raw_brand_new", "raw_echo"])
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_progress_is_shown_and_cleaned(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         with bench.box.events.subscribe() as events:
@@ -215,6 +232,7 @@ async def test_progress_is_shown_and_cleaned(tmp_path: Path) -> None:
         assert shown[0] == "1/3 step [2J1\n"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_a_server_asks_its_client_is_declined(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         said = json.loads((await bench.call("raw_ask")).result.text)
@@ -223,6 +241,7 @@ async def test_what_a_server_asks_its_client_is_declined(tmp_path: Path) -> None
         assert "not supported" in said["roots/list"]["message"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_knows_nothing_of_our_environment_but_what_it_is_given(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("from-a-file\n")
@@ -250,6 +269,7 @@ async def test_a_server_knows_nothing_of_our_environment_but_what_it_is_given(tm
     assert seen == {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_ends_with_everything_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pid"
     journal = tmp_path / "journal"
@@ -263,6 +283,7 @@ async def test_a_server_ends_with_everything_it_started(tmp_path: Path) -> None:
     await eventually(lambda: not alive(grandchild) and not alive(server))
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_a_dead_server_started_does_not_outlive_it(tmp_path: Path) -> None:
     pids = tmp_path / "pid"
     async with workbench(tmp_path, raw()) as bench:
@@ -273,6 +294,7 @@ async def test_what_a_dead_server_started_does_not_outlive_it(tmp_path: Path) ->
         assert (await bench.call("raw_echo", text="new")).result.text == "new"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_two_servers_work_at_once_and_their_answers_are_not_mixed(tmp_path: Path) -> None:
     both = [raw(name="one", parallelizable=True), raw(name="two", parallelizable=True)]
     async with workbench(tmp_path, *both) as bench:
@@ -283,6 +305,7 @@ async def test_two_servers_work_at_once_and_their_answers_are_not_mixed(tmp_path
         assert (await bench.call("two_echo", text="alive")).result.text == "alive"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_tools_that_change_replace_the_old_ones_as_a_whole(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         await bench.call("raw_change")
@@ -291,6 +314,7 @@ async def test_tools_that_change_replace_the_old_ones_as_a_whole(tmp_path: Path)
         assert (await bench.call("raw_steps")).result.error_code == "unknown_tool"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_names_that_meet_after_cleaning_stay_apart(tmp_path: Path) -> None:
     odd = ["a.b", "a/b", "a_b", "ü", "x" * 100]
     async with workbench(tmp_path, raw("--tools", "echo", "--extra", *odd)) as bench:
@@ -306,12 +330,14 @@ async def test_names_that_meet_after_cleaning_stay_apart(tmp_path: Path) -> None
                 assert (await bench.call(name)).result.text == own
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_tools_whose_names_cannot_be_told_are_left_out_with_a_word(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw("--tools", "echo", "--extra", "two words", "a\u202eb")) as bench:
         assert bench.names() == ["raw_echo"]
         assert len([notice for notice in bench.notices if "a name that cannot be used" in notice]) == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_name_that_is_taken_is_an_error_that_says_so_and_the_first_tool_stays(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw("--tools", "echo", name="one", lazy=True)) as bench:
         registry = bench.box.executor.registry
@@ -337,6 +363,7 @@ async def test_two_servers_of_one_name_are_refused_before_either_starts(tmp_path
         assert bench.names() == ["raw_echo"]
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_several_registries_have_the_tools_of_one_server(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
@@ -359,6 +386,7 @@ async def test_several_registries_have_the_tools_of_one_server(tmp_path: Path) -
     assert journal.read_text().count("started") == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_pinned_program_starts_and_another_in_its_place_does_not(tmp_path: Path) -> None:
     program = tmp_path / "bin/server"
     program.parent.mkdir()
@@ -381,6 +409,7 @@ async def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
         assert "there is no program 'no-such-program'" in bench.sources.states["x"].reason
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_server_ends_when_harness_ends(tmp_path: Path, number: signal.Signals) -> None:
     """A killed harness closes its pipes, and a server that reads them ends."""

@@ -29,6 +29,7 @@ def record(directory: Path) -> Path:
     return file
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_keeps_dying_is_given_up_and_comes_back_when_asked(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--journal", str(journal))) as bench:
@@ -49,6 +50,7 @@ async def test_a_server_that_keeps_dying_is_given_up_and_comes_back_when_asked(t
         assert starts(journal) == 5
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_call_after_the_window_tries_again_by_itself(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     rules = Supervision(restarts=1, window=0.5, backoff=0.01)
@@ -62,6 +64,7 @@ async def test_a_call_after_the_window_tries_again_by_itself(tmp_path: Path) -> 
         assert starts(journal) == 3
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with workbench(tmp_path, raw("--crash", "--journal", str(journal))) as bench:
@@ -74,12 +77,14 @@ async def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: 
         assert any("is unavailable" in notice for notice in bench.notices)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_never_answers_is_given_up_after_its_time(tmp_path: Path) -> None:
     rules = Supervision(restarts=0)
     async with workbench(tmp_path, raw("--silent", start_timeout=0.5), rules=rules) as bench:
         assert "did not answer within 0.5 s" in bench.sources.states["raw"].reason
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_slow_server_holds_up_neither_the_start_nor_a_lookup_nor_its_neighbour(tmp_path: Path) -> None:
     slow, quick = raw("--slow-start", "30", name="slow", start_timeout=60), raw(name="quick")
     with anyio.fail_after(10):
@@ -90,6 +95,7 @@ async def test_a_slow_server_holds_up_neither_the_start_nor_a_lookup_nor_its_nei
             assert not await bench.sources.wait_listed(0.01)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_known_from_the_last_time_is_listed_at_once_and_calls_wait_for_the_server(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         names = bench.names()
@@ -102,6 +108,7 @@ async def test_what_is_known_from_the_last_time_is_listed_at_once_and_calls_wait
         assert (await bench.call("raw_echo", text="soon")).result.text == "soon"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_lazy_server_that_is_known_starts_with_the_first_call(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     lazy = raw("--journal", str(journal), lazy=True)
@@ -115,6 +122,7 @@ async def test_a_lazy_server_that_is_known_starts_with_the_first_call(tmp_path: 
         assert starts(journal) == 2
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_known_of_a_server_is_not_taken_for_another_command(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()):
         pass
@@ -122,6 +130,7 @@ async def test_what_is_known_of_a_server_is_not_taken_for_another_command(tmp_pa
         assert bench.names() == []
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_server_with_many_tools_in_small_pages_is_listed_and_known(tmp_path: Path) -> None:
     many = raw("--extra", *(f"t{number}" for number in range(1_200)))
     async with workbench(tmp_path, many) as bench:
@@ -132,6 +141,7 @@ async def test_a_server_with_many_tools_in_small_pages_is_listed_and_known(tmp_p
         assert "lists more than 2000 tools" in bench.sources.states["raw"].reason
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("text", ["", "{", '{"version": 9}', '{"version": 1, "tools": [3], "accepted": {}}'])
 async def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     async with workbench(tmp_path, raw()):
@@ -159,6 +169,7 @@ async def assert_disabled(bench: Workbench) -> None:
     assert bench.sources.changed("raw") == ("echo",)
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_tool_whose_description_changes_is_disabled_until_it_is_accepted(tmp_path: Path) -> None:
     async with workbench(tmp_path, pinned()) as bench:
         assert (await bench.call("raw_echo", text="x")).result.text == "x"
@@ -174,6 +185,7 @@ async def test_a_tool_whose_description_changes_is_disabled_until_it_is_accepted
         assert "id_ed25519" in bench.box.executor.registry.lookup("raw_echo").description
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_tool_that_changed_between_two_runs_is_disabled_too(tmp_path: Path) -> None:
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\nexec {raw().reach.command[0].text} {raw().reach.command[1].text}\n")
@@ -194,6 +206,7 @@ async def test_a_tool_that_changed_between_two_runs_is_disabled_too(tmp_path: Pa
         assert (await bench.call("raw_echo", text="fine")).result.text == "fine"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_what_another_harness_accepted_is_not_lost(tmp_path: Path) -> None:
     async with workbench(tmp_path, pinned()) as one:
         await one.call("raw_poison")
@@ -212,6 +225,7 @@ async def test_what_another_harness_accepted_is_not_lost(tmp_path: Path) -> None
         assert (await one.call("raw_echo", text="x")).result.text == "x"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_tool_that_is_added_to_a_pinned_server_is_disabled(tmp_path: Path) -> None:
     async with workbench(tmp_path, pinned()) as bench:
         await bench.call("raw_change")
@@ -221,6 +235,7 @@ async def test_a_tool_that_is_added_to_a_pinned_server_is_disabled(tmp_path: Pat
         assert (await bench.call("raw_echo", text="as before")).result.text == "as before"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_without_pinned_tools_a_change_is_only_told(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw()) as bench:
         await bench.call("raw_poison")
@@ -229,6 +244,7 @@ async def test_without_pinned_tools_a_change_is_only_told(tmp_path: Path) -> Non
         assert (await bench.call("raw_echo", text="x")).result.text == "x"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_with_a_damaged_record_nothing_of_a_pinned_server_counts_as_accepted(tmp_path: Path) -> None:
     async with workbench(tmp_path, pinned()):
         pass
@@ -240,12 +256,14 @@ async def test_with_a_damaged_record_nothing_of_a_pinned_server_counts_as_accept
         assert (await bench.call("raw_echo", text="x")).result.error_code == "tool_changed"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_an_unknown_server_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(), raw(name="off", disabled=True)) as bench:
         with pytest.raises(ConfigError, match=r"there is no server 'off'.*there are: raw"):
             bench.sources.restart("off")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_record_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file is in the way")
     async with workbench(tmp_path, raw()) as bench:
@@ -255,6 +273,7 @@ async def test_a_record_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: 
             await bench.sources.accept("raw")
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_closing_does_not_wait_for_a_server_that_ignores_everything(tmp_path: Path) -> None:
     async with workbench(tmp_path, raw(name="a"), raw(name="b")) as bench:
         await bench.call("a_grandchild", file=str(tmp_path / "a"))

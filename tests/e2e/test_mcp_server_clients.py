@@ -12,6 +12,8 @@ from tests.support.mcp_program import Home
 from tests.support.mcp_raw import Raw, call
 from tests.support.mcp_servers import SERVERS
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 NOTES = f"[mcp.servers.notes]\ncommand = {json.dumps([sys.executable, str(SERVERS / 'raw.py')])}\n"
 FREE = '[permissions]\nmode = "auto"\n'
 ONCE = {"result": {"action": "accept", "content": {"decision": "once"}}}

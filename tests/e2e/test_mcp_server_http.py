@@ -51,6 +51,7 @@ def data_of(result: types.CallToolResult) -> dict[str, Any]:
     return result.structured_content
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_command_runs_with_progress_and_its_result_comes_back(server: HttpProgram) -> None:
     told: list[str] = []
 
@@ -102,6 +103,7 @@ async def test_calls_of_two_clients_at_once_are_not_mixed(server: HttpProgram) -
     assert got == {text: f"{text}\n" for side in ("left", "right") for text in (f"{side}{n}" for n in range(12))}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_grant_of_one_client_is_not_the_others(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -119,6 +121,7 @@ async def test_a_grant_of_one_client_is_not_the_others(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_a_cancelled_call_is_ended_and_the_session_lives_on(server: HttpProgram) -> None:
     async with client_of(server) as client:
         with anyio.fail_after(LIMIT):
@@ -184,6 +187,7 @@ def test_whoever_has_the_token_is_served(server: HttpProgram) -> None:
     assert len(headers["mcp-session-id"]) == 32
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -257,6 +261,7 @@ def test_a_client_that_wants_to_go_on_after_an_event_hears_what_comes_from_now_o
         connection.close()
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_there_are_only_so_many_sessions(tmp_path: Path) -> None:
     from harness.mcp.http_sessions import SESSIONS
 
@@ -272,6 +277,7 @@ async def test_there_are_only_so_many_sessions(tmp_path: Path) -> None:
         assert post(server)[0] == 200
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_token_is_private_and_in_no_argument_log_or_output(tmp_path: Path) -> None:
     home = Home.make(tmp_path / "home", FREE)
     with http_program(home, "-vv") as server:
@@ -294,6 +300,7 @@ def test_the_token_is_private_and_in_no_argument_log_or_output(tmp_path: Path) -
     assert held == [server.token_file]
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_token_may_come_from_a_file_or_the_environment(tmp_path: Path) -> None:
     home = Home.make(tmp_path / "home", FREE)
     own = tmp_path / "own-token"
@@ -307,6 +314,7 @@ def test_the_token_may_come_from_a_file_or_the_environment(tmp_path: Path) -> No
         assert answer.status_code == 200
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("source", ["file", "environment"])
 async def test_a_command_on_this_machine_cannot_show_the_token(tmp_path: Path, source: str) -> None:
     home, own, secret = Home.make(tmp_path / "home", FREE), tmp_path / "own-token", "e" * 20 + "f" * 20
@@ -332,6 +340,7 @@ async def test_a_command_on_this_machine_cannot_show_the_token(tmp_path: Path, s
     assert secret not in result.model_dump_json()
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_a_port_that_is_taken_is_told(server: HttpProgram, tmp_path: Path) -> None:
     home = Home.make(tmp_path / "home", FREE)
     done = subprocess.run(
@@ -342,6 +351,7 @@ def test_a_port_that_is_taken_is_told(server: HttpProgram, tmp_path: Path) -> No
     assert done.stderr.startswith(b"harness: cannot listen on 127.0.0.1:")
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_other_machines_are_let_in_only_when_that_is_asked_for(tmp_path: Path, address: str) -> None:
     home = Home.make(tmp_path / "home", FREE)
@@ -365,6 +375,7 @@ async def until_it_ends(server: HttpProgram) -> None:
         await client.call_tool("run_shell", {"command": "sleep 300.80"})
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_the_end_of_the_server_ends_its_calls_and_streams(tmp_path: Path) -> None:
     with http_program(Home.make(tmp_path / "home", FREE)) as server:
         with pytest.raises((MCPError, httpx2.HTTPError, ExceptionGroup)), anyio.fail_after(LIMIT):

@@ -11,6 +11,8 @@ from tests.support.mcp_http_raw import RawHttp
 from tests.support.mcp_program import Home, HttpProgram, http_program, running
 from tests.support.mcp_raw import call
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 30
 FREE = '[permissions]\nmode = "auto"\n'
 ASKING = "[permissions]\ntimeout = 300\n"

@@ -38,7 +38,7 @@ async def over_http(home: Home) -> AsyncIterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def its_own_warnings() -> Iterator[None]:
+def its_own_warnings(needs_process: None) -> Iterator[None]:
     """What the other client leaves open is not ours to mend."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

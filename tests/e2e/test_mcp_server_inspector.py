@@ -9,6 +9,8 @@ import pytest
 from tests.support.inspector import Inspector, find_inspector
 from tests.support.mcp_program import Home, HttpProgram, http_program
 
+pytestmark = pytest.mark.usefixtures("needs_node")
+
 FREE = '[permissions]\nmode = "auto"\n'
 
 

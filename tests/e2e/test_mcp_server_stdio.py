@@ -23,12 +23,14 @@ from tests.support.mcp_session import subscribe
 
 from harness.extras import install_extra
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 LIMIT = 60
 FREE = '[permissions]\nmode = "auto"\n'
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(needs_tmux: None, tmp_path: Path) -> Iterator[Home]:
     made = Home.make(tmp_path, FREE)
     yield made
     end_tmux(made)
@@ -147,6 +149,7 @@ async def test_the_screen_of_a_pane_is_seen_and_its_changes_are_told(home: Home)
         assert "capture_pane" in [tool.name for tool in (await client.list_tools()).tools]
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_in_a_pane_too_a_long_command_is_handed_over_and_runs_once(tmp_path: Path) -> None:
     home = Home.make(tmp_path, FREE + "[mcp]\nhandoff = 1\n")
     command = "echo x >> runs; echo begun; read answer; echo got $answer"

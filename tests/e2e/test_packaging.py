@@ -82,6 +82,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(home, sdist, wheel)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_declared_requirements_are_enough(installed: Installed) -> None:
     assert "No broken requirements" in installed.python("-m", "pip", "check")
 
@@ -114,6 +115,7 @@ def test_the_sdist_has_what_a_packager_needs(installed: Installed) -> None:
     assert not {name for name in names if name.startswith((".venv", "site/", "dist/"))}
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_packages_import_from_outside_the_checkout(installed: Installed) -> None:
     program = "import harness, harness_backends, harness_tools; print(harness.__file__, harness.__version__)"
     place, version = installed.python("-c", program).split()
@@ -121,6 +123,7 @@ def test_the_packages_import_from_outside_the_checkout(installed: Installed) -> 
     assert f"-{version}-" in installed.wheel.name
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_every_entry_point_names_something_that_exists(installed: Installed) -> None:
     program = """
 from importlib.metadata import distribution
@@ -133,6 +136,7 @@ for point in distribution("harness-ops").entry_points:
     assert all(line.endswith(" True") for line in lines)
 
 
+@pytest.mark.usefixtures("needs_process")
 def test_the_program_starts_without_any_extra(installed: Installed) -> None:
     assert "Usage: harness" in installed.harness("--help")
     assert installed.harness("run", "--", "echo it works").strip() == "it works"

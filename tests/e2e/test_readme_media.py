@@ -11,6 +11,7 @@ import pytest
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize("script", ["readme_media.py", "agent_media.py"])
 def test_the_commands_of_the_documentation_do_what_it_shows(script: str) -> None:
     done = subprocess.run(

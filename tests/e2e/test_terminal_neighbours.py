@@ -17,6 +17,8 @@ from tests.support.plain_tmux import plain_tmux
 from harness import Config, ExecutionContext, connect
 from harness.errors import TerminalError
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 CONTEXTS = 4
 COMMANDS = 25
 

@@ -146,6 +146,7 @@ async def test_a_login_as_another_user_asks_adopts_and_ends(desk: Desk, make_use
     assert subprocess.run(["grep", "-rlF", user.password, str(desk.state)], capture_output=True).stdout == b""
 
 
+@pytest.mark.usefixtures("needs_ssh")
 async def test_ssh_inside_and_a_user_inside_that(open_desk: OpenDesk, make_user: MakeUser) -> None:
     user = make_user("/bin/bash")
     outer = await open_desk()

@@ -16,6 +16,7 @@ SCRIPT = ROOT / "scripts/tool_reference.py"
 EXAMPLES = sorted((ROOT / "docs/examples/tools").glob("*.toml"))
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.timeout(300)
 def test_the_examples_of_the_reference_do_what_it_shows() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, timeout=280)

@@ -19,6 +19,8 @@ from harness.toolkit.jobwatch import watched_jobs
 from harness_tools.background import tools
 from harness_tools.shell import RunShell
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 WAIT = 60
 """Seconds: what is waited for comes in a moment, and on a loaded machine a little later."""
 

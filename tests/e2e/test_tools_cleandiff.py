@@ -47,7 +47,7 @@ def commit(directory: Path, message: str = "x") -> None:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
+async def here(needs_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecutionContext]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
     async with connect("local:") as opened:
@@ -442,6 +442,7 @@ async def test_the_lines_of_files_that_the_policy_keeps_back_are_not_shown(
 APPLETS = ("cat", "env", "find", "head", "printf", "sed", "sh", "sort", "tr")
 
 
+@pytest.mark.usefixtures("needs_process")
 @pytest.mark.parametrize(
     "shell", [("dash",), ("bash", "--posix"), ("mksh",), ("busybox", "ash")], ids=lambda one: one[0]
 )

@@ -23,6 +23,8 @@ from harness_tools.dev.sources import tools
 
 __all__ = ["desk", "open_desk"]
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 MARK = "0123456789abcdef01234567"
 TREE = {
     "go.mod": b"module shop.example/app\n",

@@ -13,6 +13,8 @@ import pytest
 from tests.support.mcp_program import Home, stdio_client_of
 from tests.support.program import Program
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 QUESTION = json.dumps(
     {
         "questions": [

@@ -22,6 +22,8 @@ from harness.toolkit.seams import PermissionRequest, Verdict
 from harness_tools import background, sessions
 from harness_tools.core import tools as core_tools
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 WAIT = 60
 
 
@@ -30,13 +32,15 @@ def all_tools() -> list[Tool[Any]]:
 
 
 @pytest.fixture(params=["local+bash", "local+dash", "ssh+bash", "ssh+dash"])
-async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+async def place(
+    needs_tmux: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Place]:
     async with open_place(request.param, monkeypatch) as opened:
         yield opened
 
 
 @pytest.fixture
-async def here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+async def here(needs_tmux: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     async with open_place("local+bash", monkeypatch) as opened:
         yield opened
 
@@ -256,6 +260,7 @@ async def test_keys_that_wait_are_judged_again_before_they_are_typed(here: Place
     assert "echo first" not in await seen(box, "echo second")
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 async def test_where_somebody_removed_the_logs_of_panes_commands_end_as_they_did_and_it_is_told(
     shell: str, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +283,7 @@ async def test_where_somebody_removed_the_logs_of_panes_commands_end_as_they_did
         assert (again.exit_code, again.stdout) == (4, "still\n"), again
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("kind", ["local+bash", "local+bash+plain"])
 async def test_a_pane_whose_oldest_logs_were_cleaned_away_goes_on_in_its_newest_one(
     kind: str, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,7 @@ BACKENDS = [
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
+def place(needs_process: None) -> Iterator[Place]:
     with a_place() as found:
         yield found
 

@@ -16,7 +16,7 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(needs_process: None, tmp_path: Path) -> Home:
     return Home.make(tmp_path, SETTINGS)
 
 

@@ -20,6 +20,8 @@ from harness_tools.dev.rewriting import tools
 
 __all__ = ["make_way"]
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 PATIENCE = 120
 LINES = 50_000
 

@@ -28,6 +28,8 @@ from harness_tools.search import grephere, tools
 
 __all__ = ["make_way", "open_desk"]
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 Call = tuple[str, dict[str, Any]]
 
 

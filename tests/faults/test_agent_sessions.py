@@ -28,6 +28,8 @@ from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited, Subscription
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 PROGRAM = Path(__file__).with_name("sessions_child.py")
 ROOT = Path(__file__).parents[2]
 KILLS = 8

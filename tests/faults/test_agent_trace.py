@@ -6,6 +6,7 @@ import logging
 import signal
 from pathlib import Path
 
+import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -20,6 +21,7 @@ from harness.agent.trace.summary import summary_of
 from harness.toolkit.redaction import PatternRedactor
 
 
+@pytest.mark.usefixtures("needs_tmux")
 async def test_a_link_that_is_lost_and_comes_back_is_traced_and_counted(far: Place, tmp_path: Path) -> None:
     exporter, reader, path = InMemorySpanExporter(), InMemoryMetricReader(), tmp_path / "trace"
     made = providers_of(exporter, reader, None, {}, processor=SimpleSpanProcessor)

@@ -15,6 +15,8 @@ from tests.faults.rig import Place, lines, opened, usable, within
 from harness import ExecutionContext, Status, connect
 from harness.errors import TerminalError
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 TASKS, EACH = 20, 10
 
 

@@ -16,6 +16,8 @@ from tests.faults.rig import Place, alive, kill, opened, until, usable, within
 
 from harness import Status
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 LINE = "0123456789" * 4
 FLOOD = f"n=0; while :; do n=$((n + 1)); echo $n >{{count}}; yes {LINE} | head -c 200000; done"
 PANES = ("main", "bg-1", "bg-2")

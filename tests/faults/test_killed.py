@@ -13,6 +13,8 @@ from tests.faults.rig import Place, lines, opened, until, usable, within
 
 from harness import Status
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 DELAYS = [0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
 
 

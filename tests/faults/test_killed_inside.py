@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from tests.faults.children import child
 from tests.faults.rig import Place, lines, opened, until
 
 from harness import ExecutionContext, Status
+
+pytestmark = pytest.mark.usefixtures("needs_tmux")
 
 DELAYS = [0.0, 0.003, 0.02, 0.1, 5.5, 5.53, 5.56, 5.6]
 

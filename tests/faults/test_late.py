@@ -20,6 +20,8 @@ from tests.faults.rig import Place, alive, kill, lines, until, within
 from harness import ExecutionContext, Status
 from harness.errors import ConnectionLost, JobNotFound
 
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
 
 class Stopped:
     """The server's ends of all links of the moment."""

@@ -39,7 +39,7 @@ CARRIERS = {
     "podman": {"process", "podman"},
 }
 """What the first word of a parameter that names a carrier takes; ``+tmux`` behind it takes tmux too."""
-CARRIER = re.compile(rf"({'|'.join(CARRIERS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(\+tmux)?")
+CARRIER = re.compile(rf"({'|'.join(CARRIERS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
 PROGRAMS = {
     "tmux": "tmux",
@@ -121,7 +121,7 @@ def carried(values: Iterable[Any]) -> set[str]:
     for value in values:
         carrier = CARRIER.fullmatch(value) if isinstance(value, str) else None
         if carrier is not None:
-            found |= CARRIERS[carrier[1]] | ({"tmux"} if carrier[2] else set())
+            found |= CARRIERS[carrier[1]] | ({"tmux"} if carrier[2] == "tmux" else set())
     return found
 
 
