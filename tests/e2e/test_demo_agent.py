@@ -15,6 +15,9 @@ import pytest
 
 DEMO = [str(Path(sys.executable).with_name("harness")), "demo", "--agent"]
 LIMIT = 100
+MAX_COLUMNS = 80
+"""Of a terminal, and of a page of the documentation."""
+MEDIA = Path(__file__).parents[2] / "docs" / "media"
 
 
 @pytest.fixture
@@ -42,6 +45,7 @@ def test_it_tells_the_same_at_a_terminal_and_without_one_and_leaves_nothing(scra
         output, errors = piped.communicate(timeout=LIMIT)
     assert (piped.returncode, errors, terminal.exitstatus) == (0, "", 0), output
     assert shown == output
+    assert too_long(output) == []
     for text in (
         "The model is scripted",
         "model (scripted): I look at the sizes",
@@ -61,6 +65,15 @@ def test_it_tells_the_same_at_a_terminal_and_without_one_and_leaves_nothing(scra
     while (running := processes_of(scratch)) and time.monotonic() < end:
         time.sleep(0.05)
     assert running == []
+
+
+def test_no_transcript_of_the_documentation_is_wider_than_its_page() -> None:
+    transcripts = {path.name: too_long(path.read_text()) for path in MEDIA.glob("*.txt")}
+    assert transcripts == {"agent-demo.txt": [], "transcript.txt": []}
+
+
+def too_long(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > MAX_COLUMNS]
 
 
 def processes_of(scratch: Path) -> list[str]:

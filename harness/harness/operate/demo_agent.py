@@ -6,6 +6,7 @@ audit, the background job and the news of its end. It is the same each time.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,10 @@ PROMPT = "The logs fill the disk of web1. Find the big ones, have them rotated d
 JOB_TIMEOUT = 60.0
 SHOWN = 6
 """Lines of a result that are shown."""
+MAX_COLUMNS = 80
+"""Width of a terminal, and of a page of the documentation: longer lines are wrapped."""
+CONTINUED = "    "
+"""Begins the rest of a wrapped line, after the line's own blanks."""
 
 
 async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
@@ -59,19 +64,24 @@ async def run_agent_demo(*, keep: bool = False, say: Say = print) -> None:
     from ..agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
+
+    def show(text: str) -> None:
+        say(_wrap(text))
+
     async with open_place() as place:
-        say("The model is scripted: what it says was written beforehand. Everything else is real: an SSH server,")
-        say("a tmux session, the tools, the approvals, the audit.\n")
-        story = _Story(say, place.home)
-        async with _agent(place, say) as agent:
+        show("The model is scripted: what it says was written beforehand.")
+        show("Everything else is real: an SSH server, a tmux session, the tools,")
+        show("the approvals, the audit.\n")
+        story = _Story(show, place.home)
+        async with _agent(place, show) as agent:
             with agent.events.listening(story.heard):
                 await _tell(agent, story)
         _check(place.home)
-        say("\nWith a model of yours: harness --ssh web1 --tmux (harness models says how to configure one).")
+        show("\nWith a model of yours: harness --ssh web1 --tmux (harness models says how to configure one).")
         if keep:
-            say_how_to_attach(place.ctx, say, keep=True)
+            say_how_to_attach(place.ctx, say, keep=True)  # a command to copy: unwrapped
             await wait_for_a_signal()
-    say("Cleaned up: the session, the server and its files are gone.")
+    show("Cleaned up: the session, the server and its files are gone.")
 
 
 async def _tell(agent: Agent, story: _Story) -> None:
@@ -97,6 +107,18 @@ def _check(home: Path) -> None:
 
 
 # -- what is seen
+
+
+def _wrap(text: str) -> str:
+    """Break lines that are longer than a terminal is wide; keep shorter ones unchanged."""
+    return "\n".join(_wrap_line(line) for line in text.split("\n"))
+
+
+def _wrap_line(line: str) -> str:
+    if len(line) <= MAX_COLUMNS:
+        return line
+    indent = line[: len(line) - len(line.lstrip())] + CONTINUED
+    return textwrap.fill(line, MAX_COLUMNS, subsequent_indent=indent, break_on_hyphens=False, tabsize=8)
 
 
 class _Story:
