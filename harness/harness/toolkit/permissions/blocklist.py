@@ -53,7 +53,9 @@ FINDS_SOME = re.compile(
 )
 LINKS = ("-H", "-L", "-P")
 RUNNERS = re.compile(r"(?:python|pypy)[\d.]*|uvx?|pipx|poetry|hatch|pdm")
-OURS = re.compile(r"(?:.*/)?harness(?:\.[\w.]*)?")
+SHELLS = frozenset({".", "source", "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh"})
+"""What runs the script of that name, which pip makes one of ``sh`` where its path is long."""
+OURS = re.compile(r"(?:-[A-Za-z]*m)?(?:.*/)?harness(?:\.[\w.]*|/__main__\.py|/cli/\w+\.py)?")
 
 
 def blocked(argv: Sequence[str], patterns: Iterable[str], paths: Iterable[str] = ()) -> str:
@@ -104,7 +106,9 @@ def _after_harness(argv: Sequence[str]) -> Sequence[str] | None:
     if program == "harness":
         return argv[1:]
     begin = next((number for number, word in enumerate(argv) if OURS.fullmatch(word)), None)
-    return argv[begin + 1 :] if begin is not None and RUNNERS.fullmatch(program) else None
+    if begin is None or not (RUNNERS.fullmatch(program) or argv[0] in SHELLS or program in SHELLS):
+        return None
+    return argv[begin + 1 :]
 
 
 def _decision(argv: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
+from urllib.parse import unquote
 
 from .shelltypes import Word
 
@@ -27,6 +28,10 @@ _HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
 _HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 _BRACE = re.compile(r"(?<!\$)\{(?:(?P<list>[^{}]*,[^{}]*)|[^{},.]+\.\.[^{},]+)\}")
 _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
+_FILE_URL = re.compile(r"(?i)file:(?://[^/]*)?(?P<path>/.*)")
+_LONGEST_LIST = 512
+"""Characters of a word that is looked at as a list of values."""
+_NO_LIST = re.compile(r"[\s(){}$`'\"]")
 _CHAIN = 3
 """Variables in one word, or in the value of one."""
 _BRACES = 6
@@ -151,10 +156,23 @@ def _candidates(text: str) -> Iterable[str]:
         head, _, tail = text.partition(mark)
         if tail:
             yield tail
-        if tail and mark == ":" and head.startswith(("/", "~")):
+        if tail and mark == ":" and head.startswith(("/", "~", "./", "../")):
             yield head  # docker run -v /etc:/e
+    yield from _in_lists(text)
+    if url := _FILE_URL.match(text):
+        yield unquote(url["path"].replace("{", "").replace("}", ""))
     if text.startswith("-"):
         yield from _attached(text)
+
+
+def _in_lists(text: str) -> Iterable[str]:
+    """The values in a list: ``type=bind,src=/etc``, ``f=<FILE;type=text``, ``f=@A,B``."""
+    if len(text) > _LONGEST_LIST or _NO_LIST.search(text) or "=" not in text:
+        return
+    for piece in re.split(r"[,;]", text):
+        value = piece.rpartition("=")[2].lstrip("@<")
+        if value and value != text:
+            yield value
 
 
 def _attached(text: str) -> Iterable[str]:
