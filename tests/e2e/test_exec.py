@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.mcp_servers import SERVERS
 from tests.support.model_server import Answer, Call, Gate, ModelServer, Text, Usage, call, model_server, say
 from tests.support.program import Program, there
 
@@ -99,6 +100,18 @@ def test_what_needs_an_approval_is_denied_and_the_exit_code_says_so(program: Pro
     assert "not allowed" in returned(server, 5)
     audit = program.run("audit", "export").stdout.decode()
     assert "operator (--dangerously-auto-approve)" in audit
+
+
+def test_a_tool_of_an_mcp_server_is_approved_by_the_name_that_models_call(program: Program) -> None:
+    command = json.dumps([sys.executable, str(SERVERS / "raw.py")])
+    script = [call("raw_echo", {"text": "hello"}), say("Done."), call("raw_echo", {"text": "again"}), say("Denied.")]
+    with model_server(script) as server:
+        configure(program, server, f"[mcp.servers.raw]\ncommand = {command}\n")
+        assert program.run("servers", "list", "--check").returncode == 0
+        done = program.run("exec", "--approve", "raw_echo:raw/echo *hello*", "echo it")
+        assert (done.returncode, done.stdout) == (0, b"Done.\n")
+        assert "hello" in returned(server, 1)
+        assert program.run("exec", "echo it").returncode == 126
 
 
 def test_json_is_one_event_in_a_line_and_ends_with_the_result(program: Program) -> None:

@@ -62,6 +62,43 @@ def test_the_servers_are_listed_and_checked(program: Program) -> None:
     assert "raw   ready" in text
 
 
+def test_every_list_and_message_names_a_servers_tool_as_models_do(program: Program) -> None:
+    command = json.dumps([sys.executable, str(SERVERS / "raw.py")])
+    configure(program, more=f"[mcp.servers.raw_fail]\ncommand = {command}\n")
+    before = program.run("tools", "list", "--all")
+    assert b"the tools of servers raw, raw_fail are not known yet: harness servers list --check" in before.stderr
+    may_exist = program.run("permissions", "add", "--allow", "--any", "--tool", "raw_later")
+    assert may_exist.returncode == 0  # the server may have it: it has not said yet
+    shown = {one["name"]: one["tool"] for one in json.loads(program.run("servers", "show", "raw", "--json").stdout)}
+    assert shown["echo"] == "raw_echo"
+    assert program.run("servers", "list", "--check").returncode == 0
+    servers = {one["name"]: one["tool_names"] for one in json.loads(program.run("servers", "list", "--json").stdout)}
+    assert servers["raw"] == [shown[name] for name in shown if shown[name]]
+    for words in (["list"], ["list", "--all"]):
+        listed = {one["name"]: one for one in json.loads(program.run("tools", *words, "--json").stdout)}
+        assert set(servers["raw"] + servers["raw_fail"]) < listed.keys()
+        assert (listed["raw_echo"]["source"], listed["raw_echo"]["offered"]) == ("mcp:raw", True)
+    assert program.run("tools", "list").stderr.count(b"not known yet") == 0
+    assert json.loads(program.run("tools", "schema", "raw_echo").stdout)["name"] == "raw_echo"
+    assert program.run("tools", "call", "raw_echo", '{"text": "hello"}').stdout == b"hello\n"
+
+
+def test_a_wrong_name_is_answered_with_the_name_of_the_servers_tool(program: Program) -> None:
+    configure(program)
+    assert program.run("servers", "list", "--check").returncode == 0
+    nearest = b"did you mean 'raw_echo'?"
+    for words in (
+        ["tools", "call", "echo"],
+        ["tools", "schema", "mcp__raw__echo"],
+        ["permissions", "add", "--allow", "--any", "--tool", "raw_ehco"],
+        ["permissions", "test", "--tool", "echo", "x"],
+    ):
+        done = program.run(*words)
+        assert (words, done.returncode, nearest in done.stderr) == (words, 125, True)
+    assert program.run("permissions", "add", "--deny", "--any", "--tool", "raw_echo").returncode == 0
+    assert program.run("tools", "call", "raw_echo", '{"text": "x"}').returncode == 126
+
+
 def test_a_changed_tool_is_shown_and_accepted(program: Program) -> None:
     wrapper = program.home / "server"
     start = f"#!/bin/sh\nexec {sys.executable} {SERVERS / 'raw.py'}"
@@ -77,9 +114,10 @@ def test_a_changed_tool_is_shown_and_accepted(program: Program) -> None:
     shown = json.loads(program.run("servers", "show", "raw", "--json").stdout)
     assert [tool["name"] for tool in shown if tool["changed"]] == ["echo"]
     assert "id_ed25519" in shown[0]["description"]
-    assert b"echo (changed, waits to be accepted): Do echo." in program.run("servers", "show", "raw").stdout
+    line = b"raw_echo (raw/echo; changed, waits to be accepted): Do echo."
+    assert line in program.run("servers", "show", "raw").stdout
     assert program.run("servers", "accept", "raw", "nothing").returncode == 125
-    done = program.run("servers", "accept", "raw", "echo")
+    done = program.run("servers", "accept", "raw", "raw_echo")
     assert (done.returncode, b"accepted: echo" in done.stderr) == (0, True)
     assert program.run("tools", "call", "raw_echo", '{"text": "x"}').stdout == b"x\n"
     assert b"nothing waited" in program.run("servers", "accept", "raw").stderr

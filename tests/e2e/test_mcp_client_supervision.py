@@ -177,7 +177,7 @@ async def test_a_tool_whose_description_changes_is_disabled_until_it_is_accepted
         await bench.until(lambda: bench.sources.changed("raw") == ("echo",))
         await assert_disabled(bench)
         assert bench.notices == [
-            "the tool echo of server 'raw' is new or was changed; it is disabled until it is accepted"
+            "the tool raw_echo of server 'raw' is new or was changed; it is disabled until it is accepted"
         ]
         assert (await bench.call("raw_steps")).result.text == "done", "the others go on"
         await bench.sources.accept("raw", ["echo"])
@@ -240,7 +240,7 @@ async def test_without_pinned_tools_a_change_is_only_told(tmp_path: Path) -> Non
     async with workbench(tmp_path, raw()) as bench:
         await bench.call("raw_poison")
         await bench.until(lambda: bool(bench.notices))
-        assert bench.notices == ["the tool echo of server 'raw' is new or was changed; it is used as it is now"]
+        assert bench.notices == ["the tool raw_echo of server 'raw' is new or was changed; it is used as it is now"]
         assert (await bench.call("raw_echo", text="x")).result.text == "x"
 
 

@@ -64,6 +64,7 @@ def test_tools_are_found_by_name_and_alias_and_listed_by_name() -> None:
 def test_an_unknown_name_is_answered_with_the_nearest_as_it_is_advertised() -> None:
     assert "did you mean 'read'?" in registry().unknown("open_file").text
     assert "did you mean 'write'?" in registry().unknown("wriet").text
+    assert "did you mean 'tool_search'?" in registry().unknown("search").text
     with pytest.raises(ToolError, match="there is no tool 'zzz'; there are: read, todo"):
         registry().lookup("zzz")
     assert "there are: none" in Registry().unknown("x").text

@@ -155,14 +155,16 @@ def _tools(session: Session, approve: tuple[str, ...]) -> tuple[ToolkitSettings,
     from ..toolkit.assembly import load_toolkit_settings
     from ..toolkit.catalogue import load_catalogue
     from .exec_approval import approval_rule, with_rules
+    from .servers import with_recorded
 
     settings = for_agents(load_toolkit_settings(session.invocation.choices))
     catalogue = load_catalogue(settings.tools)
     for problem in catalogue.problems:
         warn(problem, as_json_document=session.json)
     target = str(session.settings.target)
+    known = with_recorded(session, catalogue.known) if approve else catalogue.known
     try:
-        rules = [approval_rule(text, catalogue.known, target) for text in approve]
+        rules = [approval_rule(text, known, target) for text in approve]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--approve") from None
     return with_rules(settings, rules), catalogue

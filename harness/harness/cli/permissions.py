@@ -13,7 +13,7 @@ from .commands import command, group
 from .exits import FAILED, REFUSED
 from .output import note, print_json, readable, table
 from .runtime import PLAIN, Session, on_target, session_of
-from .servers import servers_of
+from .servers import recorded_tools, servers_of, with_recorded
 from .streams import Interruption
 
 if TYPE_CHECKING:
@@ -151,12 +151,18 @@ def _own_name(session: Session, name: str) -> str:
         if tool := _tool_of(registry, name):
             return tool
         fits = any(matches(name, tool.name) for tool in registry.list())
-        if fits or servers_of(session, tool="" if has_wildcard(name) else name):
+        if fits or (servers_of(session) if has_wildcard(name) else _may_be_a_servers(session, name)):
             return name
+        problem = with_recorded(session, registry).unknown(name).text
     except ConfigError:  # whatever is wrong with other settings
         return name
-    problem = registry.unknown(name).text
     raise HarnessError(f"{problem}; no rule was added", hint="--absent adds it for a tool that is not here today")
+
+
+def _may_be_a_servers(session: Session, name: str) -> bool:
+    """Whether a server has the tool, or has never listed its tools and may have it."""
+    recorded, unlisted = recorded_tools(session)
+    return recorded.get(name) is not None or any(name.startswith(f"{server}_") for server in unlisted)
 
 
 def _tool_of(registry: Registry, name: str) -> str:
@@ -213,8 +219,8 @@ def test_rule(ctx: click.Context, /, tool: str | None, cwd: str | None, subject:
     session, kind = session_of(ctx), _kind(_one_of(ctx, kinds))
     registry = _registry(session)
     known = registry.get(_tool_of(registry, tool)) if tool else None
-    if tool and known is None and not servers_of(session, tool=tool):
-        registry.lookup(tool)  # which raises, and names the nearest
+    if tool and known is None and not _may_be_a_servers(session, tool):
+        with_recorded(session, registry).lookup(tool)  # which raises, and names the nearest
 
     async def work(execution: ExecutionContext, interruption: Interruption) -> int:
         name, policy, context = known.name if known else tool, _policy(session), _context(execution, registry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..mcp.sources import McpSources
     from ..toolkit import Registry
 
-__all__ = ["servers", "servers_of", "with_servers"]
+__all__ = ["recorded_tools", "servers", "servers_of", "with_recorded", "with_servers"]
 
 LIBRARY_VERBOSE = 3
 MARGIN = 5.0
@@ -54,11 +54,12 @@ async def with_servers(
     *,
     fresh: bool = False,
     wait: bool = True,
+    names: tuple[str, ...] | None = None,
 ) -> AsyncIterator[McpSources | None]:
     """Start servers and put their tools into a registry; entered when each has listed them or was given up.
 
     ``fresh``: what is known from an earlier run does not do, and no server waits for its first call. Without ``wait``
-    it is entered at once, and tools come later.
+    it is entered at once, and tools come later. ``names`` are those of all servers, where ``configs`` are only some.
     """
     if not configs:
         yield None
@@ -68,12 +69,57 @@ async def with_servers(
 
     _quiet(session)
     async with open_sources(
-        registry, configs, notice=lambda text: warn(text, as_json_document=session.json)
+        registry, configs, names=names, notice=lambda text: warn(text, as_json_document=session.json)
     ) as sources:
         limit = max(server.start_timeout + server.timeout for server in configs) + MARGIN
         if wait:
             await (sources.wait_settled(limit) if fresh else sources.wait_listed(limit))
         yield sources
+
+
+def recorded_tools(session: Session) -> tuple[Registry, tuple[str, ...]]:
+    """The tools that servers listed in an earlier run, as models see them. No server is started.
+
+    Returns:
+        The tools, and the names of the servers that have no record yet.
+
+    Raises:
+        ConfigError: the settings are wrong.
+    """
+    from ..toolkit import Registry
+
+    configs = servers_of(session)
+    if not configs:
+        return Registry(), ()
+    from ..mcp.client_store import DefinitionStore, state_directory
+    from ..mcp.sources import open_sources
+
+    store, registry, found = DefinitionStore(state_directory(os.environ)), Registry(), list[Registry]()
+    recorded = tuple(replace(server, lazy=True) for server in configs if store.load(server).definitions)
+    names = tuple(server.name for server in configs)
+
+    async def main(interruption: Interruption) -> int:
+        async with open_sources(registry, recorded, names=names, notice=lambda text: None):
+            found.append(registry.filter(lambda tool: True))
+        return 0
+
+    run_async(main)
+    listed = {server.name for server in recorded}
+    return found[0], tuple(name for name in names if name not in listed)
+
+
+def with_recorded(session: Session, registry: Registry) -> Registry:
+    """The tools of a registry, and those that servers listed in an earlier run; a server with a taken name is left out.
+
+    Raises:
+        ConfigError: the settings are wrong.
+    """
+    recorded, _ = recorded_tools(session)
+    whole = registry.filter(lambda tool: True)
+    for source in recorded.sources:
+        with suppress(ValueError):
+            whole.add_source(source, [tool for tool in recorded.list() if recorded.source_of(tool.name) == source])
+    return whole
 
 
 def _quiet(session: Session) -> None:
@@ -95,7 +141,8 @@ def _with_one(session: Session, name: str, work: Callable[[McpSources], Coroutin
 
     async def main(interruption: Interruption) -> int:
         with interruption.reaches():
-            async with with_servers(session, chosen, Registry(), fresh=True) as sources:
+            names = tuple(server.name for server in configs)
+            async with with_servers(session, chosen, Registry(), fresh=True, names=names) as sources:
                 assert sources is not None
                 return await work(sources)
         return 0  # cancelled, for which the caller has a code
@@ -129,7 +176,8 @@ def list_servers(ctx: click.Context, check: bool) -> int:
 
     code = run_async(main) if check else 0
     store = DefinitionStore(state_directory(os.environ))
-    facts = [_facts(server, store.load(server), states.get(server.name)) for server in configs]
+    names = tuple(server.name for server in used)
+    facts = [_facts(server, store.load(server), states.get(server.name), names) for server in configs]
     _show(session, facts, check)
     return code or (FAILED if any(state != "ready" for state in states.values()) else 0)
 
@@ -138,8 +186,9 @@ def _state(state: str, reason: str) -> str:
     return state if state == "ready" or not reason else f"{state}: {reason}"
 
 
-def _facts(server: ServerConfig, known: Known, state: str | None) -> dict[str, Any]:
+def _facts(server: ServerConfig, known: Known, state: str | None, names: tuple[str, ...]) -> dict[str, Any]:
     from ..mcp.client_config import StdioLaunch
+    from ..mcp.client_names import local_name
     from ..mcp.client_store import changed_tools
 
     reach = server.reach
@@ -150,6 +199,7 @@ def _facts(server: ServerConfig, known: Known, state: str | None) -> dict[str, A
         "runs": how,
         "state": "disabled" if server.disabled else state,
         "tools": [definition.name for definition in known.definitions],
+        "tool_names": [local_name(server.name, definition.name, names) for definition in known.definitions],
         "changed": sorted(changed),
         "pinned": bool(isinstance(reach, StdioLaunch) and reach.pin),
         "pin_tools": server.pin_tools,
@@ -184,18 +234,24 @@ def show(ctx: click.Context, name: str) -> int:
 
     async def work(sources: McpSources) -> int:
         _need(sources, name)
-        changed = sources.changed(name)
-        found = [
-            {**definition.as_json(), "changed": definition.name in changed} for definition in sources.definitions(name)
+        changed, names = sources.changed(name), sources.tool_names(name)
+        found: list[dict[str, Any]] = [
+            {"tool": names.get(item.name), **item.as_json(), "changed": item.name in changed}
+            for item in sources.definitions(name)
         ]
         if session.json:
             print_json(found)
         for one in [] if session.json else found:
-            mark = " (changed, waits to be accepted)" if one["changed"] else ""
-            click.echo(f"{readable(str(one['name']))}{mark}: {readable(str(one['description']))}")
+            click.echo(_tool_line(name, one))
         return 0
 
     return _with_one(session, name, work)
+
+
+def _tool_line(server: str, tool: dict[str, Any]) -> str:
+    """The name by which models, rules and ``tools call`` know a tool, then what rules see of it."""
+    marks = [f"{server}/{tool['name']}", *(["changed, waits to be accepted"] if tool["changed"] else [])]
+    return f"{tool['tool'] or 'not offered'} ({readable('; '.join(marks))}): {readable(str(tool['description']))}"
 
 
 @command("accept")
@@ -209,11 +265,14 @@ def accept(ctx: click.Context, name: str, tools: tuple[str, ...]) -> int:
     async def work(sources: McpSources) -> int:
         _need(sources, name)
         changed = sources.changed(name)
-        if unknown := sorted(set(tools) - {item.name for item in sources.definitions(name)}):
-            raise ConfigError(f"server {name!r} has no tool {unknown[0]!r}")
         texts = {item.name: item.description for item in sources.definitions(name)}
-        accepted = {tool: texts[tool] for tool in changed if not tools or tool in tools}
-        await sources.accept(name, tools or None)
+        there = {local: remote for remote, local in sources.tool_names(name).items()}
+        chosen = {tool if tool in texts else there.get(tool, tool) for tool in tools}
+        if unknown := sorted(chosen - texts.keys()):
+            listed = ", ".join(sorted(there)) or "none"
+            raise ConfigError(f"server {name!r} has no tool {unknown[0]!r}", hint=f"there are: {listed}")
+        accepted = {tool: texts[tool] for tool in changed if not chosen or tool in chosen}
+        await sources.accept(name, chosen or None)
         if session.json:
             print_json({"server": name, "accepted": accepted})
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,7 @@ from .commands import command, group
 from .exits import FAILED, HARNESS_FAILED, REFUSED
 from .output import note, print_json, read_stdin, readable, report, table, warn
 from .runtime import Needs, Session, on_target, session_of
-from .servers import servers_of, with_servers
+from .servers import recorded_tools, servers_of, with_recorded, with_servers
 from .streams import Interruption, StreamWriter
 
 if TYPE_CHECKING:
@@ -80,12 +80,14 @@ PROFILE = click.option("--profile", metavar="NAME", help="The tools as this prof
 def list_tools(
     ctx: click.Context, packs: tuple[str, ...], read_only: bool, every: bool, profile: str | None, check: bool
 ) -> int:
-    """List the tools that models are offered: builtin ones, those of other packages, and those your files declare."""
+    """List the tools that models are offered: builtin ones, those of other packages, your files and MCP servers."""
     session = session_of(ctx)
     if every and profile is not None:
         raise click.UsageError("a profile has no other tools: say one of --all and --profile")
     settings, catalogue = _catalogue(session)
     listed = _listed(settings, catalogue, packs, profile, every=every, read_only=read_only)
+    if not packs:
+        listed = _with_servers_tools(session, listed, read_only=read_only)
     if not check:
         _show(session, listed, None)
         return 0
@@ -131,6 +133,24 @@ def _listed(
     names = tuple(sorted({pack for tool in rest for pack in tool.traits.packs}))
     wanted = whole if every or packs else _wanted(settings, catalogue, profile)
     return _Listed(chosen, offered, names, len(rest), faced, every, _not_installed(wanted))
+
+
+def _with_servers_tools(session: Session, listed: _Listed, *, read_only: bool) -> _Listed:
+    """With the tools of MCP servers, under the names by which models call them. No server is started."""
+    found, unlisted = recorded_tools(session)
+    servers = found.read_only() if read_only else found
+    registry, notes = listed.registry.filter(lambda tool: True), list(listed.notes)
+    for source in servers.sources:
+        tools = [tool for tool in servers.list() if servers.source_of(tool.name) == source]
+        try:
+            registry.add_source(source, tools)
+        except ValueError as error:
+            notes.append(f"{source}: its tools are not offered: {error}")
+    if unlisted:
+        what = f"server {unlisted[0]}" if len(unlisted) == 1 else f"servers {', '.join(unlisted)}"
+        notes.append(f"the tools of {what} are not known yet: harness servers list --check asks for them")
+    offered = listed.offered | {tool.name for tool in servers.list()}
+    return replace(listed, registry=registry, offered=offered, notes=tuple(notes))
 
 
 def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
@@ -234,9 +254,10 @@ def schema(ctx: click.Context, provider: str | None, profile: str | None, name: 
     session = session_of(ctx)
     settings, catalogue = _catalogue(session)
     if name == "all":
-        chosen = catalogue.registry if profile is None else offered(settings.tools, catalogue.known, profile)
+        shown = catalogue.registry if profile is None else offered(settings.tools, catalogue.known, profile)
+        chosen = with_recorded(session, shown)
     else:
-        chosen = _reached(settings, catalogue, profile).include(name)
+        chosen = with_recorded(session, _reached(settings, catalogue, profile)).include(name)
     if provider is None:
         definitions: list[Any] = list(chosen.definitions())
     else:
@@ -283,8 +304,8 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
     settings, catalogue = _catalogue(session)
     registry = _reached(settings, catalogue, profile)
     remote = () if registry.get(name) is not None else servers_of(session, tool=name)
-    if not remote:
-        registry.lookup(name)
+    if not remote and registry.get(name) is None:
+        with_recorded(session, registry).lookup(name)  # which raises, and names the nearest
     text = read_stdin().decode("utf-8", "replace") if arguments == "-" else arguments
 
     async def work(target: ExecutionContext, interruption: Interruption) -> int:

@@ -102,6 +102,16 @@ class McpSources:
         """The tools of a server, by their names there, that are disabled because they changed."""
         return tuple(sorted(self._source(name).disabled))
 
+    def tool_names(self, name: str) -> dict[str, str]:
+        """By which name models call each tool of a server: the name there, and the name here.
+
+        Without those that cannot be used.
+
+        Raises:
+            ConfigError: there is no server of that name.
+        """
+        return {tool.remote_name: tool.name for tool in self._source(name).tools}
+
     def definitions(self, name: str) -> tuple[ToolDefinition, ...]:
         """What a server last said of its tools, also of those that are disabled.
 
@@ -204,7 +214,8 @@ class McpSources:
     def _tell_changes(self, source: _Source) -> None:
         for name in sorted(changed_tools(source.known, source.latest)):
             end = "it is disabled until it is accepted" if source.config.pin_tools else "it is used as it is now"
-            self._notice(f"the tool {name} of server {source.config.name!r} is new or was changed; {end}")
+            called = local_name(source.config.name, name, self._names)
+            self._notice(f"the tool {called} of server {source.config.name!r} is new or was changed; {end}")
 
     async def _keep(self, source: _Source, change: Callable[[Known], Known], *, required: bool = True) -> None:
         """Change the record as it is by now, and what we know with it."""
@@ -259,7 +270,7 @@ class McpSources:
                 ArgumentSchema(schema).verify()
                 source.checked.add(definition.digest)
         except SchemaMistake as error:
-            return f"the tool {definition.name} of server {config.name!r} cannot be used: {error}"
+            return f"the tool {name} of server {config.name!r} cannot be used: {error}"
         return RemoteTool(name, definition, schema, source.supervisor, lambda tool: tool in source.disabled)
 
 
@@ -306,6 +317,7 @@ async def open_sources(
     directory: Path | None = None,
     rules: Supervision | None = None,
     notice: Notice = _log,
+    names: Iterable[str] | None = None,
 ) -> AsyncIterator[McpSources]:
     """Start the servers and put their tools into a registry; all have ended, and their tools gone, when this is left.
 
@@ -316,6 +328,7 @@ async def open_sources(
         environ: where values of the settings are found; ``os.environ`` when not given.
         directory: where records of the servers are kept; below the user's state directory when not given.
         notice: takes sentences for people; the log when not given.
+        names: those of all servers, on which the names of tools depend; when not given, those of ``servers``.
 
     Raises:
         ConfigError: two servers have the same name, or the registry has the tools of a server of that name.
@@ -324,7 +337,8 @@ async def open_sources(
     used = [config for config in servers if not config.disabled]
     _check_names(registry, used)
     store = DefinitionStore(directory or state_directory(env))
-    sources = McpSources(store, tuple(config.name for config in used), notice)
+    all_names = tuple(config.name for config in used) if names is None else tuple(names)
+    sources = McpSources(store, all_names, notice)
     async with background_tasks() as tasks:
         with sources.attached(registry):
             for config in used:

@@ -226,7 +226,8 @@ class Registry:
         table = self._table
         from difflib import get_close_matches  # for mistakes only
 
-        close = get_close_matches(name, sorted(table.names), n=1)
+        behind = [known for known in table.names if known.endswith(f"_{name}")]  # without the name of its server
+        close = behind if len(behind) == 1 else get_close_matches(name, sorted(table.names), n=1)
         if close:
             return f"did you mean {table.names[close[0]]!r}?"  # an alias is not advertised
         return f"there are: {', '.join(sorted(table.entries)) or 'none'}"
