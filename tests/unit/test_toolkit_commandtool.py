@@ -273,6 +273,14 @@ async def test_more_data_than_a_client_can_be_sent_is_text_alone() -> None:
     assert "left out" in outcome.result.text
 
 
+async def test_what_the_target_left_out_of_a_long_output_is_told_once() -> None:
+    outcome, _ = await run(show(), Reply("x" * 3_000_000), path="p")
+    [(missing, total)] = re.findall(r"(\d+) of (\d+) bytes left out; job", outcome.result.text)
+    assert (int(total), int(missing)) == (3_000_000, 3_000_000 - outcome.result.text.count("x"))
+    [(missing, total)] = re.findall(r"(\d+) of (\d+) bytes of output left out; job", outcome.result.data["stdout"])
+    assert (int(total), int(missing)) == (3_000_000, 3_000_000 - outcome.result.data["stdout"].count("x"))
+
+
 async def test_a_failure_says_the_code_and_everything_that_was_printed() -> None:
     outcome, _ = await run(show(), Reply("half", "no such disk\n", 2), path="p")
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, "exit_code")

@@ -95,6 +95,8 @@ def test_items_are_dropped_until_the_json_fits_and_is_whole(items: list[int], ro
     assert dropped == 0 or len(render(items[: len(kept) + 1])) > room
 
 
-def test_a_command_whose_output_was_too_long_names_the_job_that_has_it() -> None:
-    done = ShellResult(Status.COMPLETED, 0, b"first\n", truncated=7, job_id="12")
-    assert "[7 bytes of output were left out; job 12 has all of it]" in shell_result(done).text
+async def test_a_command_whose_output_was_too_long_names_the_job_that_has_it() -> None:
+    done = ShellResult("c", Status.COMPLETED, 0, b"first\n", truncated=7, job_id="12")
+    shown = await cut_result(shell_result(done), OutputLimit(), None, "c1")
+    assert shown.text == "exit code: 0\nstdout:\nfirst\n[7 of 33 bytes left out; job 12 has all of it]"
+    assert (await cut_result(shown, OutputLimit(), None, "c1")).text == shown.text

@@ -226,6 +226,6 @@ async def _run_line(command: Subject, ctx: ToolContext) -> ToolResult:
     done = await ctx.execution.run_shell(command.text, pane=command.pane, wait=LINE_TIMEOUT, on_timeout="keep")
     note_job(done, ctx)
     if done.status is Status.UNKNOWN:
-        return shell_result(done)
+        return shell_result(done, ctx=ctx)
     outcome = "runs" if done.exit_code is None else f"ended with exit code {done.exit_code}"
     return ToolResult.of(f"typed: it {outcome} as job {done.job_id}{_LOOK.text}", advice=(_LOOK,))

@@ -13,7 +13,7 @@ from harness.results import ShellResult
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.permissions.targetpaths import at_home
 from harness.toolkit.reads import target_path
-from harness.toolkit.shellresults import note_job, progress_of, shell_result
+from harness.toolkit.shellresults import note_job, progress_of, shell_result_for
 from harness.toolkit.values import Advice
 
 from .texts import Content, Duration, Line, seconds_of
@@ -211,7 +211,7 @@ class RunShell(Tool[_Arguments]):
             on_stderr=progress_of(ctx, "stderr"),
         )
         note_job(done, ctx)
-        return _told(done, waiting)
+        return await _told(done, waiting, ctx)
 
 
 def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
@@ -220,9 +220,10 @@ def _directory(cwd: str | None, ctx: ToolContext) -> str | None:
     return at_home(place, ctx.execution.capabilities.home) if place else None
 
 
-def _told(done: ShellResult, waiting: Waiting) -> ToolResult:
+async def _told(done: ShellResult, waiting: Waiting, ctx: ToolContext) -> ToolResult:
     notices = waiting.notices if waiting.clamped or done.exit_code is None else ()
-    result = replace(shell_result(replace(done, notices=(*done.notices, *notices))), advice=(ENDING,) * len(notices))
+    made = await shell_result_for(replace(done, notices=(*done.notices, *notices)), ctx)
+    result = replace(made, advice=(ENDING,) * len(notices))
     if not waiting.clamped or not isinstance(result.data, dict):
         return result
     return replace(result, data={**result.data, "timeout_clamped": MOST_SECONDS})

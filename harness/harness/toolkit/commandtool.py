@@ -162,7 +162,7 @@ class CommandTool(Tool[Any]):
             on_output=progress_of(ctx),
         )
         note_job(done, ctx)
-        return _with_data(shell_result(done, success=self.spec.success), done, self.spec.success)
+        return _with_data(shell_result(done, success=self.spec.success, ctx=ctx), done, self.spec.success)
 
 
 def _stdin(value: Json) -> str:

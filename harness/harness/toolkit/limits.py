@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from .contract import OutputLimit
 from .seams import Outputs
-from .values import BLOCK_LIMIT, Advice, Block, Text, ToolResult
+from .values import BLOCK_LIMIT, Advice, Block, Omitted, Text, ToolResult
 
-__all__ = ["BLOCK_LIMIT", "cut", "cut_result", "fit_items"]
+__all__ = ["BLOCK_LIMIT", "cut", "cut_ends", "cut_result", "fit_items", "size_of"]
 
 ESCAPE = 64
 """Characters of an escape sequence, at most."""
@@ -23,17 +23,42 @@ LINE_SEARCH = 200
 """How far from the cut a line's end is looked for."""
 
 
-def cut(text: str, limit: OutputLimit, handle: str = "") -> str:
-    """The text, or its head and tail with a line between them that says how much is missing. Pure."""
+def cut(text: str, limit: OutputLimit, handle: str = "", omitted: Omitted | None = None) -> str:
+    """The text, or its head and tail with a line between them that says how much is missing. Pure.
+
+    Args:
+        omitted: what the text lacks already: it is counted with the rest, and told at the end where nothing is cut.
+    """
+    ends = cut_ends(text, limit)
+    if ends is None:
+        return text if omitted is None else f"{text}\n[{_amounts(text, 0, 0, omitted)}]"
+    head, start = ends
+    amounts = _amounts(text, head, start, omitted)
+    notice = f"[... {amounts}{_whole(handle) if omitted is None else ''} ...]"
+    joined = "\n" if head and not text[:head].endswith("\n") else ""
+    return f"{text[:head]}{joined}{notice}" + (f"\n{text[start:]}" if min(limit.tail, limit.characters) else "")
+
+
+def cut_ends(text: str, limit: OutputLimit) -> tuple[int, int] | None:
+    """Where the head ends and the tail starts of a text that is too long; None when it is not. Pure."""
     room = min(limit.characters, BLOCK_LIMIT)
     if len(text) <= room:
-        return text
+        return None
     tail = min(limit.tail, room)
-    head = _head_end(text, room - tail)
-    start = _tail_start(text, len(text) - tail)
-    notice = f"[... {start - head} of {len(text)} characters left out{_whole(handle)} ...]"
-    joined = "\n" if head and not text[:head].endswith("\n") else ""
-    return f"{text[:head]}{joined}{notice}" + (f"\n{text[start:]}" if tail else "")
+    return _head_end(text, room - tail), _tail_start(text, len(text) - tail)
+
+
+def _amounts(text: str, head: int, start: int, omitted: Omitted | None) -> str:
+    """How much of the whole is missing: in characters, or in bytes where the target has counted some. Pure."""
+    if omitted is None:
+        return f"{start - head} of {len(text)} characters left out"
+    missing, total = (size_of(part) + omitted.count for part in (text[head:start], text))
+    return f"{missing} of {total} bytes left out{omitted.whole}"
+
+
+def size_of(text: str) -> int:
+    """The bytes of a text, as programs write it."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _head_end(text: str, end: int) -> int:
@@ -57,6 +82,8 @@ def _unbroken(text: str, at: int) -> tuple[int, int]:
 
 async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | None, call_id: str) -> ToolResult:
     """A result within the limit; what is left out is kept, and ``metadata["full_output"]`` is its handle."""
+    if result.omitted is not None:
+        return await _cut_further(result, result.omitted, limit, outputs, call_id)
     room = min(limit.characters, BLOCK_LIMIT)
     long = [block.text for block in result.content if isinstance(block, Text) and len(block.text) > room]
     if not long:
@@ -68,6 +95,17 @@ async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | 
     whole = Advice(_whole(handle), tools=("read_output",))
     metadata = {**result.metadata, "truncated": True, "full_output": handle}
     return replace(result, content=content, metadata=metadata, advice=(*result.advice, *[whole] * len(long)))
+
+
+async def _cut_further(
+    result: ToolResult, omitted: Omitted, limit: OutputLimit, outputs: Outputs | None, call_id: str
+) -> ToolResult:
+    """A result whose text lacks something already: one notice counts both."""
+    handle = await outputs.keep(call_id, result.text) if outputs is not None else ""
+    others = (block for block in result.content if not isinstance(block, Text))
+    metadata = {**result.metadata, "truncated": True, "full_output": handle}
+    content: tuple[Block, ...] = (Text(cut(result.text, limit, omitted=omitted)), *others)
+    return replace(result, content=content, metadata=metadata, omitted=None)
 
 
 def _whole(handle: str) -> str:

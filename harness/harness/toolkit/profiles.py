@@ -91,6 +91,9 @@ class Face(Generic[A]):
         told: theirs and ours of the arguments that ``more`` makes: what is said of ours is said of theirs.
         render: the result in the profile's form, from its text and its data; None leaves it to the profile.
         limit: how much of the rendered text the model gets; None is as much as of our own.
+        stream: how many characters of each stream of a command are shown, and how many of them from its end; None: the
+            streams share ``limit``.
+        gap: stands where a stream is cut, with the amount for ``{}``; None is as our own tools write it.
         measure: how long a text of our result is in the profile's form, such as JSON; tools that are read on from an
             offset show as much as ``limit`` has room for.
         further: what the description says beyond, of what our tool knows here, such as which skills there are.
@@ -106,6 +109,8 @@ class Face(Generic[A]):
     told: Mapping[str, str] = field(default_factory=dict)
     render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
     limit: OutputLimit | None = None
+    stream: tuple[int, int] | None = None
+    gap: str | None = None
     measure: Callable[[str], int] = len
     further: Callable[[Tool[Any]], str] = lambda tool: ""
     choices: Callable[[Tool[Any]], Mapping[str, Sequence[str]]] = lambda tool: {}
@@ -244,7 +249,8 @@ class FacedCall:
         """How much of the result the model gets."""
         face = self.tool.face
         limit = face.limit or self.tool.own.traits.limit
-        return ShownForm(min(limit.characters, BLOCK_LIMIT), face.measure)
+        form = ShownForm(min(limit.characters, BLOCK_LIMIT), face.measure, limit.tail, face.stream)
+        return form if face.gap is None else replace(form, gap=face.gap)
 
     def shown(self, outcome: CallOutcome, redactor: Redactor) -> CallOutcome:
         """The outcome as the model gets it. What goes on running keeps its data, by which a front end follows it."""

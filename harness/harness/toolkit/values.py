@@ -20,6 +20,7 @@ __all__ = [
     "Image",
     "Json",
     "JsonObject",
+    "Omitted",
     "ShownForm",
     "Subject",
     "SubjectKind",
@@ -117,10 +118,29 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class ShownForm:
-    """How much of a result the model gets: ``room``, as ``measure`` counts a text in the form in which it is shown."""
+    """How much of a result the model gets: ``room``, as ``measure`` counts a text in the form in which it is shown.
+
+    Args:
+        tail: how much of ``room`` is for the end.
+        stream: how many characters of each stream of a command are shown, and how many of them from its end; None:
+            the streams share ``room``.
+        gap: stands where a stream is cut; ``{}`` is the amount.
+    """
 
     room: int = BLOCK_LIMIT
     measure: Callable[[str], int] = len
+    tail: int = BLOCK_LIMIT // 2
+    stream: tuple[int, int] | None = None
+    gap: str = "\n[... {} ...]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """Bytes of an output that the text of a result lacks between its head and its tail, and where they are."""
+
+    count: int
+    whole: str = ""
+    """The end of a sentence: ``; job 12 has all of it``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +159,8 @@ class ToolResult:
     data: Json = None
     metadata: JsonObject = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
+    omitted: Omitted | None = None
+    """What the target kept back already; the notice of the one cut that the model sees counts it, too."""
 
     @classmethod
     def of(

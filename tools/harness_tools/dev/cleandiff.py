@@ -206,7 +206,7 @@ async def _untracked(
     """Each new file as a change, and how many were left out."""
     listed = await _run(ctx, directory, untracked_command(args.file_filter))
     if not listed.ok:
-        return _failure(args, listed) or shell_result(listed)
+        return _failure(args, listed) or shell_result(listed, ctx=ctx)
     if listed.truncated:
         return ToolResult.failure("too_large", "the list of untracked files is too long: give file_filter")
     chosen = _chosen(listed.stdout)
@@ -214,6 +214,6 @@ async def _untracked(
     if chosen.shown:
         done = await _run(ctx, root, new_files_command(chosen.shown, OUTPUT))
         if done.status is not Status.COMPLETED:
-            return shell_result(done)
+            return shell_result(done, ctx=ctx)
         changes += new_files(chosen.shown, done.stdout)
     return changes, chosen.dropped

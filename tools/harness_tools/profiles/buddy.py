@@ -63,7 +63,7 @@ def _dispatched(done: Ran) -> str:
 
 
 def _output(first: str, done: Ran) -> str:
-    out, err = (head(text.removesuffix("\n"), STREAM, MORE) for text in (done.stdout, done.stderr))
+    out, err = (text.removesuffix("\n") for text in (done.stdout, done.stderr))
     return f"{first}\nstdout:\n{out}\nstderr:\n{err}" + "".join(f"\nnotice: {notice}" for notice in done.notices)
 
 
@@ -74,6 +74,9 @@ RUN_SHELL = Face(
     arguments=_Shell,
     fields={"command": "command", "wait": "wait"},
     render=_shell_result,
+    limit=WIDE,
+    stream=(STREAM, 0),
+    gap="...[truncated: {}]",
 )
 
 

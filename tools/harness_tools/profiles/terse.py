@@ -125,6 +125,8 @@ BASH = Face(
     more=_patience,
     told={"timeout": "timeout"},
     render=_output,
+    limit=OutputLimit(LIMIT - AROUND, LIMIT // 2),
+    measure=lambda text: len(json_text(text)),
 )
 
 
