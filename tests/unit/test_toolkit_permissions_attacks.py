@@ -59,3 +59,9 @@ async def test_ordinary_commands_that_only_read_run_unless_they_name_a_secret() 
     assert len(reading) >= 40
     made = desk()
     assert [command for command in reading if not await made.allows("run_shell", command)] == []
+
+
+async def test_more_new_names_than_are_judged_ask() -> None:
+    links = "; ".join(f"ln -s /srv/a{number} b{number}" for number in range(100))
+    made = desk(mode=Mode.AUTO)
+    assert not await made.allows("run_shell", f"{links}; ln -s /etc r; cat r/shadow")

@@ -27,6 +27,8 @@ from .shellpaths import (
     paths_in,
     paths_in_input,
     paths_in_values,
+    renamed,
+    renamings,
     substituted,
 )
 from .shelltext import read_plainly
@@ -38,6 +40,8 @@ from .shown_values import keeps_lines, shows_values
 
 __all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 
+MAX_NAMES = 256
+"""Of names that a text gives; with more it is not judged."""
 MAX_LENGTH = 16 << 10
 """Characters; a longer command is not judged."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -134,8 +138,12 @@ def _judge(text: str, lookups: bool) -> CommandJudgement:
     strange = strange_letter(text)
     if strange:
         doubt = f"it contains a character that is easily taken for another: {strange}"
+    names = renamings(item.argv for item in court.commands)
+    if len(names) > MAX_NAMES:
+        court.unknown.append("it gives more new names than are judged")
+        names = ()
     unsure = next(iter(court.unknown), "") or doubt or _secret_variable(text) or _values_without_names(court)
-    commands = tuple(_settled(item, court, unsure) for item in court.commands)
+    commands = tuple(_settled(item, court, unsure, names) for item in court.commands)
     reason = next(iter(court.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
@@ -156,15 +164,15 @@ def _values_without_names(court: _Court) -> str:
     return f"it shows the environment, and {what} may show a value without its name" if what else ""
 
 
-def _settled(command: SimpleCommand, court: _Court, unsure: str) -> SimpleCommand:
+def _settled(command: SimpleCommand, court: _Court, unsure: str, names: Sequence[tuple[str, str]]) -> SimpleCommand:
     """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
     reason = command.reason or unsure
     directories = court.directories
     if directories.lost and any(not path.startswith(("/", "~")) for path in command.paths):
         reason = reason or "after a cd that is only known at run time, a relative path may be any file"
     content = [path for path in command.paths if path not in command.named]
-    content_paths = directories.of(braced(substituted(content, court.values)))
-    paths = directories.of(braced(substituted(command.paths, court.values)))
+    content_paths = renamed(directories.of(braced(substituted(content, court.values))), names)
+    paths = renamed(directories.of(braced(substituted(command.paths, court.values))), names)
     named = tuple(path for path in paths if path not in content_paths)
     return replace(command, read_only=not reason, reason=reason, paths=paths, named=named)
 

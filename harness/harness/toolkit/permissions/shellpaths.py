@@ -19,6 +19,8 @@ __all__ = [
     "paths_in",
     "paths_in_input",
     "paths_in_values",
+    "renamed",
+    "renamings",
     "substituted",
 ]
 
@@ -47,6 +49,7 @@ _UNPACKS = re.compile(
 _PACKED = frozenset({"gz", "z", "Z", "bz2", "bz", "xz", "lzma", "zst", "lz4", "lz", "tgz", "tbz2", "txz"})
 _PLACES = frozenset({"-C", "--chdir", "--directory", "--git-dir", "--work-tree"})
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
+_GIVES_NAMES = frozenset({"ln", "mv", "cp", "install", "rsync", "mount"})
 _INTO = {**dict.fromkeys(("cp", "mv", "ln", "install", "gcp", "gmv", "gln", "ginstall"), "t"), "wget": "P"}
 """The option of a program whose value is the directory that gets new entries."""
 
@@ -111,6 +114,41 @@ def substituted(paths: Iterable[str], values: Mapping[str, Sequence[str]]) -> tu
             for path in tuple(found)
             if (match := _VARIABLE.search(path))
             for value in values.get(match["name"] or match["braced"], ())
+        )
+        found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
+    return tuple(found)
+
+
+def renamings(commands: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """The names that commands of one text give to what is there: pairs of the new name and the old one. Pure.
+
+    Those of ``ln``, ``mv``, ``cp``, ``install``, ``rsync`` and ``mount``. A destination may be a directory, which gets
+    a name below it.
+    """
+    found: dict[tuple[str, str], None] = {}
+    for argv in commands:
+        if not argv or posixpath.basename(argv[0]) not in _GIVES_NAMES:
+            continue
+        operands = [word.rstrip("/") or "/" for word in argv[1:] if word and not word.startswith("-")]
+        *sources, into = operands if len(operands) > 1 else (*operands, ".")
+        for old in sources if operands else ():
+            names = dict.fromkeys((into, posixpath.join(into, posixpath.basename(old))))
+            for new in names:  # a link is followed from where it is
+                olds = (old, posixpath.join(posixpath.dirname(new), old))
+                found |= dict.fromkeys((posixpath.normpath(new), one) for one in olds)
+    return tuple(found)
+
+
+def renamed(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The paths, and what they are by the names that things had before. Pure."""
+    found = dict.fromkeys(paths)
+    for _ in range(_CHAIN if names else 0):
+        plain = [posixpath.normpath(path) for path in found]
+        more = (
+            old.rstrip("/") + path[len(new) :] or "/"
+            for path in plain
+            for new, old in names
+            if path == new or path.startswith(f"{new}/")
         )
         found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
     return tuple(found)
