@@ -108,6 +108,8 @@ class LocalProcess(Process):
 class LocalTransport(Transport):
     """Starts processes on this machine."""
 
+    shares_sockets = False
+
     def __init__(self, target: Target) -> None:
         self.target = target
 

@@ -7,6 +7,7 @@ that the container runs on, and starts its own client program through it.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
@@ -90,6 +91,13 @@ class Transport(ABC):
     max_channels: int | None = None
     """How many processes may be open at once, or None when nothing limits it (sshd's MaxSessions does)."""
 
+    shares_sockets: bool = True
+    """Whether programs there may reach a tmux server of another target, as through ``sudo``, ``nsenter`` or ``chroot``.
+
+    The terminal then uses a tmux server of the target's own: see :meth:`tmux_socket`. A transport to a machine of its
+    own sets False.
+    """
+
     renewals: int = 0
     """How often it was lost and made anew, which it tells the log ``harness_backends.links`` each time."""
 
@@ -102,6 +110,25 @@ class Transport(ABC):
     def identity(self) -> str:
         """What is entered, when the target's words may mean another one tomorrow, or elsewhere: a container's id."""
         return ""
+
+    def tmux_socket(self, name: str) -> str:
+        """Return the name of the target's tmux server, as in ``tmux -L``.
+
+        A server starts its panes where it was started itself. So a target that may reach the server of another one has
+        its own: no command runs as the other's user, or in the other's place.
+
+        Args:
+            name: the setting ``tmux_socket``.
+
+        Returns:
+            The name itself, or with the scheme and a digest of the target after it.
+        """
+        if not self.shares_sockets:
+            return name
+        hops = self.target.hops[1:] or self.target.hops  # a host has its own sockets, by whatever name it is reached
+        words = "+".join(str(hop) for hop in hops) + f"\n{self.identity}"
+        digest = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()
+        return f"{name}-{self.target.last.scheme}-{digest[:8]}"
 
     @abstractmethod
     async def open_process(self, argv: Sequence[str]) -> Process:

@@ -33,6 +33,7 @@ HURRY = 3.0
 """Seconds that a start may still take when nobody waits for it any more."""
 STALL = 60.0
 """Seconds that an engine may be silent while it copies."""
+TMUX_DIRECTORY = "/tmp"  # noqa: S108  # where tmux keeps its sockets, in tmux-UID
 KILL_ATTEMPTS = 5
 KILL_PAUSE = 0.2
 
@@ -69,6 +70,11 @@ async def finish(start: Callable[[], Awaitable[T]], hurry: float, target: Target
     return results[0]
 
 
+def _holds_sockets(path: str) -> bool:
+    """Whether tmux servers that other containers or the host can reach have their sockets at a mounted path."""
+    return f"{TMUX_DIRECTORY}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{TMUX_DIRECTORY}/tmux-")
+
+
 class ContainerTransport(Transport):
     """Programs in the container that had the target's name when this was made; never in another one."""
 
@@ -81,6 +87,7 @@ class ContainerTransport(Transport):
         self._base = base
         self._user = user or target.last.user or ""
         self.max_channels = base.max_channels if base is not None else None
+        self.shares_sockets = any(_holds_sockets(path) for path in info.mounts)
 
     async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
         nonce = inside.new_nonce()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 
 from harness.backend import Backend, Capabilities, Files, Jobs
@@ -65,6 +66,7 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
         ConnectError: the target cannot be entered, or has no safe place for job records.
         ConnectionLost: the link broke.
     """
+    config = replace(config, tmux_socket=transport.tmux_socket(config.tmux_socket))
     async with AsyncExitStack() as stack:
         shell = await stack.enter_async_context(open_held_shell(transport))
         shell.define(state.PROLOGUE)

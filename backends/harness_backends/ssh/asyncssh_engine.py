@@ -45,6 +45,8 @@ class AsyncsshTransport(Transport):
     ``notices`` are sentences about settings of the user's that this engine does not honour.
     """
 
+    shares_sockets = False
+
     def __init__(self, target: Target, config: Config) -> None:
         self.target = target
         self.max_channels = config.max_channels or DEFAULT_CHANNELS

@@ -28,6 +28,8 @@ LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
 class RenewingTransport(Transport):
     """Starts programs through the present connection, and logs in again when that has gone."""
 
+    shares_sockets = False
+
     def __init__(self, target: Target, log_in: LogIn) -> None:
         self.target = target
         self._log_in = log_in

@@ -49,6 +49,8 @@ BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 class OpenSSHTransport(Transport):
     """Starts programs through a control master; logs in again when it has gone, before the next program."""
 
+    shares_sockets = False
+
     def __init__(self, master: Master, lease: MuxConnection) -> None:
         self.target = master.target
         self._master = master

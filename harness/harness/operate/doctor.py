@@ -57,7 +57,7 @@ async def _examine_backend(backend: Backend, settings: Settings, *, clean: bool)
     found = backend.capabilities
     findings = judge_capabilities(found, tmux_wanted=settings.tmux is not False)
     before = time.time()
-    facts = parse_facts(await _probe(backend, settings.config.tmux_socket))
+    facts = parse_facts(await _probe(backend, backend.transport.tmux_socket(settings.config.tmux_socket)))
     middle = before if "end" not in facts else (before + time.time()) / 2
     engine = is_container(settings.target)
     findings += judge_facts(facts, uid=found.uid, local_time=middle, by_engine=engine)
