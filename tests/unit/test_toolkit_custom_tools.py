@@ -87,6 +87,7 @@ async def results(execution: ExecutionContext, settings: ToolkitSettings, **opti
         return {name: (await executor.call(ToolCall(name))).result.text.strip() for name in names}
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_tools_from_elsewhere_are_called_under_their_own_names_in_every_profile() -> None:
     wanted = {"weather": "sunny", "greet": "hi", "own": "done"}
     async with connect("local:") as execution:

@@ -54,6 +54,7 @@ def wrong_amounts(text: str, size: int) -> str:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("needs_process")
 async def test_what_is_left_out_of_a_commands_output_is_told_once_and_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ CHANGES: dict[str, dict[str, Json]] = {
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("needs_process")
 async def test_a_long_file_can_be_read_on_and_then_be_changed_in_every_profile_with_tools_for_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
