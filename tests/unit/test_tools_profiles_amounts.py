@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from tests.support.profile_steps import open_unasking
 
 from harness import connect
-from harness.toolkit import Executor, ToolCall
+from harness.toolkit import Executor, Json, ToolCall, ToolResult
 from harness.toolkit.profiles import FacedTool, profile_names
 
 AMOUNTS = re.compile(r"(\d+) of (\d+) (?:characters|bytes|bytes of output) left out")
@@ -69,3 +70,60 @@ async def test_what_is_left_out_of_a_commands_output_is_told_once_and_of_the_who
                     if wrong := wrong_amounts(result.text, size):
                         found.append(f"{profile}, {kind}: {wrong}")
     assert found == []
+
+
+SEARCHES: dict[str, dict[str, Json]] = {
+    "glob": {"pattern": "**/*", "path": "."},
+    "grep": {"pattern": "needle", "path": "."},
+    "ls": {"path": "."},
+    "checkfor": {"search": "needle", "directories": ["."], "dir": ["."]},
+    "stump": {"dir": "."},
+}
+FILES = 1_200
+NAME = "a-file-with-a-rather-long-name-{:04d}.txt"
+
+
+def wrong_items(result: ToolResult, total: int) -> str:
+    """What is wrong with the number of the items that a search left out; empty when nothing is."""
+    shown = len(set(re.findall(r"name-\d{4}", result.text)))
+    if result.text.startswith("{"):
+        value = json.loads(result.text)
+        told = [(int(value.get("dropped") or value["stats"]["dropped"]), total)] if "left_out" not in value else []
+    else:
+        told = [(int(missing), int(of or total)) for missing, of in ITEMS.findall(result.text)]
+    if len(told) != 1 or AMOUNTS.search(result.text):
+        return f"not told once: {told} {result.text[-300:]!r}"
+    return "" if told[0] == (total - shown, total) else f"{told[0]}, and {shown} are shown of {total}"
+
+
+ITEMS = re.compile(r"(\d+) (?:entries )?more (?:of (\d+) [a-z]+ )?(?:names )?(?:are )?not shown|(?!)")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("needs_process")
+async def test_what_a_search_leaves_out_is_told_once_as_items_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = tmp_path / "place"
+    place.mkdir()
+    for number in range(FILES):
+        (place / NAME.format(number)).write_text("a needle, and more\n")
+    found, tried = list[str](), set[str]()
+    async with connect("local:") as execution, open_unasking() as toolkit:
+        for profile in ("none", *profile_names()):
+            async with toolkit.executor(execution, profile=profile, cwd=str(place)) as executor:
+                for tool in executor.registry.list():
+                    if tool.own.name not in SEARCHES:
+                        continue
+                    names = tool.face.names if isinstance(tool, FacedTool) else {}
+                    given = {names.get(name, name): value for name, value in SEARCHES[tool.own.name].items()}
+                    known = dict(tool.schema)["properties"]
+                    assert isinstance(known, dict)
+                    given = {name: value for name, value in given.items() if name in known}
+                    result = (await executor.call(ToolCall(tool.name, given))).result
+                    tried.add(tool.own.name)
+                    if wrong := wrong_items(result, FILES):
+                        found.append(f"{profile}, {tool.name}: {wrong}")
+    assert found == []
+    assert tried == set(SEARCHES)

@@ -21,6 +21,8 @@ from .terse_rewriting import REWRITING_FACES
 
 __all__ = ["profile"]
 
+ITEMS = OutputLimit(20_000, 0)
+"""Of a search, as lines: as JSON it is longer, and nothing of it has to be left out again."""
 LINES = 2_000
 SLICE = 30_000
 """Bytes that are read from a byte on, at most."""
@@ -157,6 +159,7 @@ CHECKFOR = Face(
     arguments=_Checkfor,
     fields={name: name for name in _Checkfor.model_fields},
     render=_matches,
+    limit=ITEMS,
 )
 
 
@@ -188,6 +191,7 @@ STUMP = Face(
     arguments=_Stump,
     fields={name: name for name in _Stump.model_fields},
     render=_tree,
+    limit=ITEMS,
 )
 
 

@@ -11,6 +11,7 @@ from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.values import ShownForm
 
 from ..texts import Line, SomeContent, readable_name
 from .checkscripts import Place, check_script, look_here, read_places
@@ -18,7 +19,7 @@ from .contents import FILE_BYTES
 from .frames import plain
 from .grepresults import clipped
 from .literals import Hit, Literal, find_hits
-from .notes import LIMIT, plural, shown_path
+from .notes import LIMIT, count_fitting, plural, shown_path
 from .target import absolute, ask, can_search
 from .treescripts import NO_ENGINE
 from .words import PathText, Word
@@ -93,7 +94,7 @@ class Checkfor(Tool[_Arguments]):
         for place in places:
             await _leave_out_secrets(ctx, place)
         found = await to_thread.run_sync(_in_files, args, literal, places)
-        return _result(args, places, found)
+        return _result(args, places, found, ctx.shown)
 
 
 async def _looked(args: _Arguments, ctx: ToolContext, literal: Literal) -> list[Place]:
@@ -143,12 +144,19 @@ def _in_files(args: _Arguments, literal: Literal, places: list[Place]) -> list[_
     return found
 
 
-def _result(args: _Arguments, places: list[Place], found: list[_InFile]) -> ToolResult:
-    total = sum(len(one.hits) for one in found)
-    shown, left = [], args.max_results
+def _first_hits(found: list[_InFile], most: int) -> list[_InFile]:
+    shown: list[_InFile] = []
     for one in found:
-        shown.append(replace(one, hits=one.hits[:left]))
-        left -= len(shown[-1].hits)
+        shown.append(replace(one, hits=one.hits[:most]))
+        most -= len(shown[-1].hits)
+    return shown
+
+
+def _result(args: _Arguments, places: list[Place], found: list[_InFile], form: ShownForm) -> ToolResult:
+    total = sum(len(one.hits) for one in found)
+    shown = _first_hits(found, args.max_results)
+    texts = ["\n".join(_lines(readable_name(one.shown), hit)) for one in shown for hit in one.hits]
+    shown = _first_hits(shown, count_fitting(texts, form))
     dropped = total - sum(len(one.hits) for one in shown)
     lines = [line for one in shown for hit in one.hits for line in _lines(readable_name(one.shown), hit)]
     notes = _notes(args, places, found)

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.values import ShownForm
 
 from ..texts import Line, readable_name
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
-from .notes import LIMIT, plural, shown_path, tree_data, tree_notes
+from .notes import LIMIT, count_fitting, plural, shown_path, tree_data, tree_notes
 from .patterns import PathPattern
 from .target import absolute
 from .treescripts import TreeQuery
@@ -100,7 +101,7 @@ class Glob(Tool[_Arguments]):
         if not (pattern.anywhere and listing.engine == "find" and query.hidden == args.include_hidden):
             found = [entry for entry in listing.entries if pattern.matches(entry.path)]
             ignored = sum(pattern.matches(entry.path) for entry in listing.ignored)
-        return _result(args, listing, _sorted(found, args.sort), ignored)
+        return _result(args, listing, _sorted(found, args.sort), ignored, ctx.shown)
 
 
 def _sorted(entries: list[Entry], sort: str) -> list[Entry]:
@@ -108,8 +109,9 @@ def _sorted(entries: list[Entry], sort: str) -> list[Entry]:
     return by_name if sort == "name" else sorted(by_name, key=lambda entry: -(entry.mtime or 0))
 
 
-def _result(args: _Arguments, listing: Listing, found: list[Entry], ignored: int) -> ToolResult:
-    shown = [shown_path(args.directory, entry.path) for entry in found[: args.max_results]]
+def _result(args: _Arguments, listing: Listing, found: list[Entry], ignored: int, form: ShownForm) -> ToolResult:
+    wanted = [shown_path(args.directory, entry.path) for entry in found[: args.max_results]]
+    shown = wanted[: count_fitting(map(readable_name, wanted), form)]
     dropped = len(found) - len(shown)
     notes = tree_notes(listing.tree, ignored)
     if dropped:

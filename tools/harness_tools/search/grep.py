@@ -128,7 +128,7 @@ class Grep(Tool[_Arguments]):
             return found
         if found.tree.refusal:
             return refusal_of(found.tree.refusal, args.path)
-        return grep_result(found, query, base=args.path, pattern=args.pattern, mode=args.output_mode)
+        return grep_result(found, query, base=args.path, pattern=args.pattern, mode=args.output_mode, form=ctx.shown)
 
 
 async def _found(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | ToolResult:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.toolkit import Json, ToolResult
+from harness.toolkit.values import ShownForm
 
 from ..texts import readable_name
 from .frames import text_of
@@ -13,7 +14,7 @@ from .greplines import Counted, Line
 from .grepping import Found
 from .grepscripts import GrepQuery
 from .linear import Matcher
-from .notes import plural, shown_path
+from .notes import count_fitting, plural, shown_path
 from .treescripts import EXCLUDED
 
 __all__ = ["Mode", "clipped", "grep_result"]
@@ -22,6 +23,8 @@ Mode = Literal["content", "files_with_matches", "count"]
 SHOWN = 500
 """Bytes of a line that are shown."""
 MARK = "[...]"
+SEPARATOR = "--"
+"""Between lines that do not follow each other; no line is shown as that, each has its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,21 @@ class _Part:
     shown: int
 
 
-def grep_result(found: Found, query: GrepQuery, *, base: str, pattern: str, mode: Mode) -> ToolResult:
-    """The result of a search that was not refused."""
+def grep_result(
+    found: Found, query: GrepQuery, *, base: str, pattern: str, mode: Mode, form: ShownForm | None = None
+) -> ToolResult:
+    """The result of a search that was not refused: as much as there is room for in ``form``."""
     total = sum(file.count for file in found.files)
     part = _lines(found, query, base) if mode == "content" else _files(found, query, base, mode)
+    fitted = _fitted(part, form or ShownForm(), mode)
+    way = ", or raise max_results" if fitted is part else ""
+    part = fitted
     whole = total if mode == "content" else len(found.files)
     dropped = max(whole - part.shown, 0)
     notes = _notes(found, query)
     if dropped:
         what = plural(whole, "match") if mode == "content" else plural(whole, "file")
-        notes.insert(0, f"{dropped} more of {what} are not shown; narrow the search, or raise max_results")
+        notes.insert(0, f"{dropped} more of {what} are not shown; narrow the search{way}")
     if not found.files:
         notes.insert(0, f"no match for {pattern} in {base}")
     data: dict[str, Json] = {
@@ -58,6 +66,17 @@ def grep_result(found: Found, query: GrepQuery, *, base: str, pattern: str, mode
     }
     text = "\n".join([*part.texts, *(f"[{note}]" for note in notes)])
     return ToolResult.of(text, data=data, metadata={"count": total, "matches": total})
+
+
+def _fitted(part: _Part, form: ShownForm, mode: Mode) -> _Part:
+    """As much of it as there is room for."""
+    count = count_fitting(part.texts, form)
+    if count == len(part.texts):
+        return part
+    if mode != "content":
+        return _Part(part.texts[:count], part.data[:count], count)
+    data = part.data[: sum(text != SEPARATOR for text in part.texts[:count])]
+    return _Part(part.texts[:count], data, sum(isinstance(one, dict) and bool(one["match"]) for one in data))
 
 
 def _name(found: Found, base: str, file: Counted) -> str:
@@ -86,7 +105,7 @@ def _lines(found: Found, query: GrepQuery, base: str) -> _Part:
         for before, line in zip([None, *lines], lines, strict=False):
             text = clipped(line.text, matcher if line.is_match else None, is_cut=line.is_cut)
             if (query.before or query.after) and texts and (before is None or before.number + 1 < line.number):
-                texts.append("--")
+                texts.append(SEPARATOR)
             texts.append(f"{shown}{':' if line.is_match else '-'}{line.number}{':' if line.is_match else '-'}{text}")
             data.append({"path": name, "line": line.number, "text": text, "match": line.is_match})
     return _Part(texts, data, query.most - left)

@@ -10,11 +10,12 @@ from pydantic import AliasChoices, Field
 from harness.errors import NotADirectory
 from harness.results import DirEntry, FileStat
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.values import ShownForm
 
 from ..texts import readable_name
 from .entries import Entry, Kind, known_size, list_tree, owner_of
 from .frames import refusal_of
-from .notes import LIMIT, plural
+from .notes import LIMIT, count_fitting, plural
 from .target import absolute, can_search
 from .treescripts import TreeQuery
 from .words import PathText
@@ -64,12 +65,12 @@ class Ls(Tool[_Arguments]):
             if listing.tree.refusal not in ("", "special"):
                 return refusal_of(listing.tree.refusal, args.path)
             found = listing.entries if not listing.tree.refusal else [await _itself(ctx, path)]
-            return _result(args, found, is_file=bool(listing.is_file or listing.tree.refusal))
+            return _result(args, found, ctx.shown, is_file=bool(listing.is_file or listing.tree.refusal))
         try:
             names = await ctx.execution.list_dir(path)
         except NotADirectory:
-            return _result(args, [await _itself(ctx, path)], is_file=True)
-        return _result(args, [_of_name(entry) for entry in names], is_file=False)
+            return _result(args, [await _itself(ctx, path)], ctx.shown, is_file=True)
+        return _result(args, [_of_name(entry) for entry in names], ctx.shown, is_file=False)
 
 
 async def _itself(ctx: ToolContext, path: str) -> Entry:
@@ -85,11 +86,12 @@ def _of_stat(stat: FileStat, path: str) -> Entry:
     return Entry(posixpath.basename(path), kind, known_size(stat), int(stat.mtime), f"{stat.mode:o}", owner_of(stat))
 
 
-def _result(args: _Arguments, found: list[Entry], *, is_file: bool) -> ToolResult:
+def _result(args: _Arguments, found: list[Entry], form: ShownForm, *, is_file: bool) -> ToolResult:
     visible = [entry for entry in found if args.all or is_file or not entry.path.startswith(".")]
     hidden = len(found) - len(visible)
     ordered = sorted(visible, key=lambda entry: entry.path)
     kept = ordered[:MOST]
+    kept = kept[: count_fitting((_line(entry, long=args.long) for entry in kept), form)]
     notes = [f"{plural(hidden, 'name')} with a dot in front not shown"] if hidden else []
     if len(ordered) > len(kept):
         notes.insert(0, f"{len(ordered) - len(kept)} more of {plural(len(ordered), 'entry')} not shown; use glob")

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from harness.toolkit import Json, OutputLimit
+from harness.toolkit.values import ShownForm
 
 from .frames import Tree
 
-__all__ = ["LIMIT", "plural", "shown_path", "skipped_note", "tree_data", "tree_notes"]
+__all__ = ["LIMIT", "count_fitting", "plural", "shown_path", "skipped_note", "tree_data", "tree_notes"]
 
 LIMIT = OutputLimit(30_000, 1_500)
 """Of a long result the notes at its end are shown, too: they say what is missing."""
 NAMED = 100
 """Directories that are named in the data."""
+
+
+def count_fitting(texts: Iterable[str], form: ShownForm) -> int:
+    """How many of the texts, on lines of their own, can be shown with notes behind them; one at least.
+
+    The rest is then counted with what is left out for other reasons, and nothing is cut afterwards.
+    """
+    room = min(LIMIT.characters, form.room)
+    room -= min(LIMIT.tail, room // 5)
+    count = 0
+    for text in texts:
+        room -= form.measure(text) + 1
+        if room < 0 and count:
+            break
+        count += 1
+    return count
 
 
 def plural(count: int, what: str) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pydantic import AliasChoices, Field
 
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.values import ShownForm
 
 from ..texts import readable_name
 from .entries import Entry, Listing, list_tree
 from .frames import refusal_of
-from .notes import LIMIT, plural, tree_data, tree_notes
+from .notes import LIMIT, count_fitting, plural, tree_data, tree_notes
 from .target import absolute
 from .treescripts import TreeQuery
 from .words import PathText, Word
@@ -65,7 +66,7 @@ class Stump(Tool[_Arguments]):
         listing = await list_tree(ctx, query, "fdl")
         if listing.tree.refusal or listing.is_file:
             return refusal_of(listing.tree.refusal or "directory", args.dir)
-        return _result(args, listing, _filtered(args, listing))
+        return _result(args, listing, _filtered(args, listing), ctx.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,11 @@ def _ending(text: str) -> str:
     return text if text.startswith(".") else f".{text}"
 
 
-def _result(args: _Arguments, listing: Listing, shown: _Shown) -> ToolResult:
-    kept = shown.entries[: args.max_entries]
+def _result(args: _Arguments, listing: Listing, shown: _Shown, form: ShownForm) -> ToolResult:
+    left_out = frozenset(listing.tree.skipped)
+    lines = [_line(entry, left_out, size=args.show_size) for entry in shown.entries[: args.max_entries]]
+    lines = lines[: count_fitting(lines, form)]
+    kept = shown.entries[: len(lines)]
     dropped = len(shown.entries) - len(kept)
     stats: dict[str, Json] = {
         "dirs": sum(entry.kind == "d" for entry in shown.entries),
@@ -117,8 +121,6 @@ def _result(args: _Arguments, listing: Listing, shown: _Shown) -> ToolResult:
         "engine": listing.engine,
         **tree_data(listing.tree, len(listing.ignored)),
     }
-    left_out = frozenset(listing.tree.skipped)
-    lines = [_line(entry, left_out, size=args.show_size) for entry in kept]
     summary = ", ".join([plural(_number(stats["dirs"]), "directory"), plural(_number(stats["files"]), "file")])
     notes = tree_notes(listing.tree, len(listing.ignored))
     if dropped:
