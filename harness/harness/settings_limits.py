@@ -19,8 +19,8 @@ TIMES: Mapping[str, tuple[float, float]] = {
     "timeout": (0.1, FOREVER),
 }
 """Seconds."""
-DURATIONS = frozenset(TIMES)
-SIZES = frozenset({"job_log_limit", "jobs_max_bytes"})
+DURATIONS = frozenset({*TIMES, "tools.cache_max_age"})
+SIZES = frozenset({"job_log_limit", "jobs_max_bytes", "tools.cache_max_bytes"})
 RANGES: Mapping[str, tuple[int, int]] = {
     "width": (20, 10_000),
     "height": (5, 10_000),
@@ -50,6 +50,7 @@ UNITS: Mapping[str, str] = {
     "height": "rows",
     "history_limit": "lines",
     "keepalive_interval": "s",
+    "tools.cache_max_results": "results",
 }
 """The unit of each setting that is a number of something."""
 _TIME_UNITS = ((DAY, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))

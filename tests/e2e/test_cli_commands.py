@@ -121,7 +121,21 @@ def test_config_show_names_the_depth_of_agents_and_what_decided_it(program: Prog
         path.write_text(text)
         document = json.loads(program.run("--json", "config", "show").stdout)
         assert document["settings"]["tools.max_agent_depth"] == {"value": value, "origin": origin}
-        assert f"tools.max_agent_depth  {value}" in program.run("config", "show").stdout.decode()
+        assert f"tools.max_agent_depth {value} " in " ".join(program.run("config", "show").stdout.decode().split())
+
+
+def test_config_show_has_the_limits_of_the_cache_with_their_units(program: Program) -> None:
+    folder = program.home / "config" / "harness"
+    folder.mkdir(parents=True)
+    path = folder / "config.toml"
+    path.write_text('[tools]\ncache_max_age = "2m"\n')
+    found = json.loads(program.run("--json", "config", "show").stdout)["settings"]
+    assert found["tools.cache_max_age"] == {"value": 120.0, "unit": "s", "origin": str(path)}
+    assert found["tools.cache_max_bytes"] == {"value": 16 << 20, "unit": "bytes", "origin": "default"}
+    shown = " ".join(program.run("config", "show").stdout.decode().split())
+    assert "tools.cache_max_age 2m " in shown
+    assert "tools.cache_max_bytes 16MiB default" in shown
+    assert "tools.cache_max_results 100 results default" in shown
 
 
 def test_init_writes_private_settings_and_replaces_nothing(program: Program) -> None:

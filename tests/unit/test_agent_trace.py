@@ -113,6 +113,16 @@ async def test_a_trace_of_a_conversation_has_every_event_request_and_answer(
     assert "== turn 1" not in "\n".join(replayed(turns_of(lines)[1:]))
 
 
+async def test_the_summary_counts_the_calls_that_the_cache_answered(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    async with open_trace(path, REDACTOR) as trace:
+        for cached in (False, True, True):
+            outcome = CallOutcome(ToolCall("read_file", {}), ToolResult.of("x"), CallStatus.OK, cached=cached)
+            trace.heard(ToolCallCompleted(outcome=outcome))
+    figures = summary_of(read_trace(path)).tools["read_file"]
+    assert (figures.calls, figures.cached) == (3, 2)
+
+
 # -- the file
 
 

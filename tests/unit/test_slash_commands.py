@@ -213,6 +213,7 @@ async def test_status_says_where_commands_run_and_what_may_run(desk: Desk) -> No
     said = await desk.type("/status")
     assert re.search(r"^target: +local: no terminal", said, re.MULTILINE)
     assert re.search(r"^approvals: +ask$", said, re.MULTILINE)
+    assert re.search(r"^cache: +0 of 0 reading calls answered from it; 0 results, 0 bytes$", said, re.MULTILINE)
     await desk.type("/approve 15m")
     assert re.search(r"^approvals: +all approved for 15 min$", await desk.type("/status"), re.MULTILINE)
 

@@ -65,9 +65,13 @@ def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
                 secrets=["x"],
                 profile="hex",
                 max_agent_depth=1,
+                cache_max_results=7,
+                cache_max_bytes="2MiB",
+                cache_max_age="30s",
             ),
             table(trusted=False, exclude=["run_shell", "time"], read_only=True),
             table(packs=["dev"], extra_packs=["web"], partial_read_counts=True, disabled=["b"], max_agent_depth=3),
+            table(cache_max_age=9),
         ]
     )
     assert found == ToolSettings(
@@ -79,6 +83,9 @@ def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
         read_only=True,
         disabled=("a", "b"),
         cache=False,
+        cache_max_results=7,
+        cache_max_bytes=2 << 20,
+        cache_max_age=9.0,
         partial_read_counts=True,
         secrets=("x",),
     )
@@ -93,6 +100,10 @@ def test_later_files_count_and_what_is_kept_out_adds_up() -> None:
         ({"max_agent_depth": -1}, "file.toml: tools.max_agent_depth: "),
         ({"max_agent_depth": 11}, "file.toml: tools.max_agent_depth: "),
         ({"max_agent_depth": "2"}, "file.toml: tools.max_agent_depth: "),
+        ({"cache_max_results": 0}, "file.toml: tools.cache_max_results: "),
+        ({"cache_max_bytes": "much"}, "file.toml: tools.cache_max_bytes: "),
+        ({"cache_max_age": True}, "file.toml: tools.cache_max_age: "),
+        ({"cache_max_age": "2d"}, "file.toml: tools.cache_max_age: "),
     ],
 )
 def test_a_wrong_setting_names_the_file_and_the_key(values: dict[str, Any], message: str) -> None:
@@ -322,6 +333,25 @@ async def test_sessions_share_what_is_remembered_and_not_what_they_have_read(
             target = toolkit.results._targets[execution.identity]
             assert target.jobs == {"9"}
         assert toolkit.problems == ()
+
+
+async def test_the_limits_of_the_cache_are_the_settings_or_the_programs(
+    execution: ExecutionContext, home: Path
+) -> None:
+    settings = ToolkitSettings(tools=ToolSettings(cache_max_results=2, cache_max_age=1.5))
+    async with open_toolkit(settings) as toolkit:
+        assert (toolkit.results.stats.capacity, toolkit.results.stats.max_bytes) == (2, 16 << 20)
+        assert toolkit.settings.tools.cache_max_age == 1.5
+    async with open_toolkit(settings, cache_max_results=1, cache_max_bytes=4096, cache_max_age=60) as toolkit:
+        assert toolkit.settings.tools.cache_max_age == 60
+        for name in "ab":
+            (home / name).write_text("x" * 100)
+        async with toolkit.executor(execution) as executor:
+            calls = [ToolCall("read_file", {"path": str(home / name)}) for name in "aab"]
+            assert [(await executor.call(one)).cached for one in calls] == [False, True, False]
+        stats = toolkit.results.stats
+        assert (stats.hits, stats.misses, stats.evictions, stats.size, stats.max_bytes) == (1, 2, 1, 1, 4096)
+        assert 100 <= stats.bytes < 4096
 
 
 async def test_the_cache_can_be_switched_off(execution: ExecutionContext, home: Path) -> None:

@@ -96,6 +96,23 @@ async def test_what_was_used_longest_ago_makes_room() -> None:
     assert (stats.hits, stats.misses, stats.evictions, stats.size, stats.capacity) == (3, 4, 1, 2, 2)
 
 
+async def test_its_bytes_are_counted_and_bounded() -> None:
+    cache, ctx = ResultCache(max_bytes=10), context()
+    calls = [ToolCall("read", {"path": name}) for name in "abcd"]
+    assert cache.stats.hit_rate == 0
+    await remember(cache, ctx, calls[0], ToolResult.of("123456"))
+    await remember(cache, ctx, calls[1], ToolResult.of("äöü4"))  # seven bytes: the first one makes room
+    assert (cache.stats.size, cache.stats.bytes, cache.stats.evictions) == (1, 7, 1)
+    await remember(cache, ctx, calls[2], ToolResult.of("x" * 11))  # it would not fit, and costs no other its place
+    assert (cache.stats.size, cache.stats.bytes, cache.stats.evictions) == (1, 7, 1)
+    await remember(cache, ctx, calls[3], ToolResult.of("abc", data="d"))
+    assert (cache.stats.size, cache.stats.bytes) == (1, 6)
+    assert await cache.get(calls[3], ctx) is not None
+    assert cache.stats.hit_rate == 1 / 5
+    cache.clear()
+    assert (cache.stats.bytes, cache.stats.hits) == (0, 1)
+
+
 async def test_it_can_be_cleared_and_switched_off_and_on() -> None:
     cache, ctx = ResultCache(), context()
     await remember(cache, ctx)

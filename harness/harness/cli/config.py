@@ -21,6 +21,8 @@ __all__ = ["config", "init"]
 
 HIDDEN = "***"
 AGENT_DEPTH = "tools.max_agent_depth"
+CACHE = ("cache_max_results", "cache_max_bytes", "cache_max_age")
+"""Settings of ``[tools]`` that are shown as they are."""
 
 
 @command("show")
@@ -31,6 +33,8 @@ def show(ctx: click.Context) -> None:
     origins = dict(session.settings.origins)
     values = _values(session.settings)
     values[AGENT_DEPTH], origins[AGENT_DEPTH] = _agent_depth(session.invocation.choices)
+    for name, (value, origin) in _cache_limits(session.invocation.choices).items():
+        values[name], origins[name] = value, origin
     if session.json:
         document = {name: _documented(name, value, origins[name]) for name, value in values.items()}
         named = dict(session.settings.targets)
@@ -71,6 +75,20 @@ def _agent_depth(choices: Choices) -> tuple[int, str]:
     if settings.max_agent_depth is not None:
         return depth, next(one.origin for one in reversed(tables) if "max_agent_depth" in one.values)
     return depth, DEFAULT_ORIGIN if depth == MAX_AGENT_DEPTH else f"profile {settings.profile}"
+
+
+def _cache_limits(choices: Choices) -> dict[str, tuple[object, str]]:
+    """The limits of the results that are remembered, and where each was set.
+
+    Raises:
+        ConfigError: the ``[tools]`` table is wrong.
+    """
+    from ..toolkit.toolsettings import tool_settings_of
+
+    tables = load_tables("tools", choices)
+    settings = tool_settings_of(tables)
+    set_in = {name: table.origin for table in tables for name in table.values}
+    return {f"tools.{name}": (getattr(settings, name), set_in.get(name, DEFAULT_ORIGIN)) for name in CACHE}
 
 
 def _documented(name: str, value: object, origin: str) -> dict[str, object]:

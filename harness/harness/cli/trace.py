@@ -62,9 +62,9 @@ def _print_summary(found: TraceSummary) -> None:
     if found.tools:
         click.echo()
     table(
-        ("TOOL", "CALLS", "ERRORS", "SECONDS", "SLOWEST"),
+        ("TOOL", "CALLS", "ERRORS", "CACHED", "SECONDS", "SLOWEST"),
         [
-            (name, str(one.calls), str(one.errors), f"{one.seconds:.2f}", f"{one.slowest:.2f}")
+            (name, str(one.calls), str(one.errors), str(one.cached), f"{one.seconds:.2f}", f"{one.slowest:.2f}")
             for name, one in sorted(found.tools.items(), key=lambda item: -item[1].seconds)
         ],
     )

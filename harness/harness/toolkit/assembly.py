@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -235,6 +236,9 @@ async def open_toolkit(
     tool_sources: Iterable[ToolSource] = (),
     variables: Mapping[str, str] | None = None,
     max_agent_depth: int | None = None,
+    cache_max_results: int | None = None,
+    cache_max_bytes: int | None = None,
+    cache_max_age: float | None = None,
 ) -> AsyncIterator[Toolkit]:
     """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
 
@@ -248,6 +252,10 @@ async def open_toolkit(
             variables of this process, are taken out of everything.
         max_agent_depth: agents at this depth start no others; a person's agent is at depth 0. None leaves it to the
             settings, and these to the profile.
+        cache_max_results: results of calls that change nothing that are remembered at most, to be given again; None
+            leaves this and the next two to the settings. ``Toolkit.results.stats`` has the figures.
+        cache_max_bytes: bytes that these hold together at most.
+        cache_max_age: seconds for which each of them holds at most.
 
     Raises:
         ConfigError: the settings or ``profile`` name what is not there, or the name of a source or a tool is taken.
@@ -257,14 +265,17 @@ async def open_toolkit(
     settings = settings or ToolkitSettings()
     if profile is not None:
         settings = replace(settings, tools=replace(settings.tools, profile=profile))
-    if max_agent_depth is not None:
-        settings = replace(settings, tools=replace(settings.tools, max_agent_depth=max_agent_depth))
+    given = {
+        "max_agent_depth": max_agent_depth,
+        "cache_max_results": cache_max_results,
+        "cache_max_bytes": cache_max_bytes,
+        "cache_max_age": cache_max_age,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings = replace(settings, tools=replace(settings.tools, **changes))
     known = await _catalogue(catalogue, settings.tools, tuple(tool_sources), profile)
     hooks = await to_thread.run_sync(lambda: load_hooks(find(HOOKS, disabled=settings.tools.disabled)))
     problems = (*known.problems, *(f"{one.plugin.source}: {one.reason}" for one in hooks.failures))
-    results = ResultCache()
-    if not settings.tools.cache:
-        results.disable()
     async with AsyncExitStack() as files:
         yield Toolkit(
             settings=settings,
@@ -274,7 +285,7 @@ async def open_toolkit(
             redactor=PatternRedactor.with_environment(
                 {**os.environ, **(variables or {})}, secrets=settings.web.secrets, patterns=settings.tools.secrets
             ),
-            results=results,
+            results=_results(settings.tools),
             reads=ReadTracker(settings.tools.partial_read_counts),
             rules=RuleFile(rule_file_path()),
             outputs=OutputStore(),
@@ -282,6 +293,13 @@ async def open_toolkit(
             problems=problems,
             notebook=SqliteNotebook(),
         )
+
+
+def _results(settings: ToolSettings) -> ResultCache:
+    results = ResultCache(settings.cache_max_results, settings.cache_max_age, max_bytes=settings.cache_max_bytes)
+    if not settings.cache:
+        results.disable()
+    return results
 
 
 async def _catalogue(

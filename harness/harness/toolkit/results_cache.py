@@ -26,12 +26,13 @@ from ..results import FileContent, FileStat, Status
 from .context import ToolContext
 from .events import Event, JobExited, JobStarted
 from .seams import Results
-from .values import Json, JsonObject, ToolCall, ToolResult
+from .values import Json, JsonObject, Text, ToolCall, ToolResult
 
-__all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]
+__all__ = ["CAPACITY", "MAX_BYTES", "TIME_LIMIT", "CacheStats", "ResultCache", "depends_on", "stamp_of"]
 
 CAPACITY = 100
 TIME_LIMIT = 300.0
+MAX_BYTES = 16 << 20
 DEPENDS = "depends"
 DEPENDS_LIMIT = 8
 """Files that a result may name: each costs a round trip before it is given again, so more are not worth it."""
@@ -42,13 +43,25 @@ JOBS_LOOK = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counts since the start: ``evictions`` are results that had to make room for others."""
+    """Counts since the start, and what is kept now.
+
+    ``evictions`` are results that had to make room for others, ``size`` are the results that are kept, ``bytes`` what
+    these hold, and ``capacity`` and ``max_bytes`` how much of it there may be.
+    """
 
     hits: int = 0
     misses: int = 0
     evictions: int = 0
     size: int = 0
     capacity: int = CAPACITY
+    bytes: int = 0
+    max_bytes: int = MAX_BYTES
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the calls that could be answered without running them, from 0 to 1; 0 before the first call."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
 
 
 def depends_on(*files: FileContent | FileStat) -> JsonObject:
@@ -83,6 +96,15 @@ class _Kept:
     expires: float
     generation: int
     depends: tuple[tuple[str, str], ...]
+    bytes: int
+
+
+def _bytes_of(result: ToolResult) -> int:
+    """What a result holds, about: its content and its data."""
+    blocks = (one.text.encode(errors="replace") if isinstance(one, Text) else one.data for one in result.content)
+    content = sum(map(len, blocks))
+    data = 0 if result.data is None else len(json.dumps(result.data, default=str))
+    return content + data
 
 
 @dataclass(slots=True)
@@ -100,6 +122,7 @@ class ResultCache(Results):
     Args:
         capacity: results that are kept.
         time_limit: seconds for which a result holds at most.
+        max_bytes: bytes that the results hold together; a larger one is not kept.
         clock: seconds, never going back.
     """
 
@@ -108,14 +131,16 @@ class ResultCache(Results):
         capacity: int = CAPACITY,
         time_limit: float = TIME_LIMIT,
         *,
+        max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._time_limit = time_limit
         self._clock = clock
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
         self._pending: OrderedDict[str, int] = OrderedDict()
         self._targets: dict[str, _Target] = {}
-        self._stats = CacheStats(capacity=capacity)
+        self._stats = CacheStats(capacity=capacity, max_bytes=max_bytes)
         self._enabled = True
 
     # -- for people
@@ -132,12 +157,13 @@ class ResultCache(Results):
     def clear(self) -> None:
         """Forget everything; the counts stay."""
         self._kept.clear()
+        self._bytes = 0
         self._pending.clear()
 
     @property
     def stats(self) -> CacheStats:
         """The counts."""
-        return replace(self._stats, size=len(self._kept))
+        return replace(self._stats, size=len(self._kept), bytes=self._bytes)
 
     # -- for the pipeline
 
@@ -161,12 +187,24 @@ class ResultCache(Results):
             return
         if depends is None or (ctx.execution.has_terminal and not depends):
             return
-        key = _key(call, ctx)
-        self._kept.pop(key, None)
-        self._kept[key] = _Kept(result, self._clock() + self._time_limit, began, tuple(depends))
-        while len(self._kept) > self._stats.capacity:
-            self._kept.popitem(last=False)
+        self._keep(
+            _key(call, ctx),
+            _Kept(result, self._clock() + self._time_limit, began, tuple(depends), _bytes_of(result)),
+        )
+
+    def _keep(self, key: str, kept: _Kept) -> None:
+        self._drop(key)
+        if kept.bytes > self._stats.max_bytes:
+            return
+        self._kept[key] = kept
+        self._bytes += kept.bytes
+        while len(self._kept) > self._stats.capacity or self._bytes > self._stats.max_bytes:
+            self._drop(next(iter(self._kept)))
             self._stats = replace(self._stats, evictions=self._stats.evictions + 1)
+
+    def _drop(self, key: str) -> None:
+        dropped = self._kept.pop(key, None)
+        self._bytes -= dropped.bytes if dropped is not None else 0
 
     def changed(self, backend: str) -> None:
         """See :class:`Results`."""
@@ -207,7 +245,7 @@ class ResultCache(Results):
             return None
         holds = kept.generation == target.generation and self._clock() < kept.expires
         if not holds or not await _unchanged(kept.depends, ctx.execution):
-            self._kept.pop(key, None)
+            self._drop(key)
             return None
         if kept.generation != target.generation:  # changed while we asked
             return None

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ..command import parse_duration
 from ..errors import ConfigError
 from ..settings import SettingsTable
+from ..settings_schema import parse_size
 from .presets import opt_in
 from .registry import Registry
+from .results_cache import CAPACITY, MAX_BYTES, TIME_LIMIT
 
 __all__ = ["MAX_AGENT_DEPTH", "NO_PROFILE", "ToolSettings", "tool_settings_of"]
 
@@ -43,6 +46,12 @@ class ToolSettings:
     """Packages, or sources such as ``plugin:my-package:weather``, whose plugins are not imported."""
     cache: bool = True
     """Results of calls that change nothing are remembered."""
+    cache_max_results: int = CAPACITY
+    """So many at most; those that were not used longest make room."""
+    cache_max_bytes: int = MAX_BYTES
+    """And so many bytes together."""
+    cache_max_age: float = TIME_LIMIT
+    """Seconds for which each holds at most."""
     partial_read_counts: bool = False
     """A file of which a part was read may be replaced as a whole."""
     profile: str = ""
@@ -78,6 +87,14 @@ class ToolSettings:
         return chosen.set_aside(lambda tool: not opt_in(tool) or not extra.isdisjoint(tool.traits.packs))
 
 
+def _read_size(value: object) -> object:
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def _read_duration(value: object) -> object:
+    return parse_duration(value) if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
@@ -88,6 +105,9 @@ class _Table(BaseModel):
     read_only: bool | None = None
     disabled: list[str] | None = None
     cache: bool | None = None
+    cache_max_results: int | None = Field(None, ge=1, le=100_000)
+    cache_max_bytes: Annotated[int | None, BeforeValidator(_read_size)] = Field(None, ge=1 << 10, le=1 << 40)
+    cache_max_age: Annotated[float | None, BeforeValidator(_read_duration)] = Field(None, ge=1, le=86400)
     partial_read_counts: bool | None = None
     profile: str | None = None
     max_agent_depth: int | None = Field(None, ge=0, le=10)

@@ -14,10 +14,11 @@ __all__ = ["ContextStep", "ToolFigures", "TraceSummary", "context_steps", "summa
 
 @dataclass(slots=True)
 class ToolFigures:
-    """The calls of one tool. ``seconds`` are all of them together."""
+    """The calls of one tool. ``seconds`` are all of them together; ``cached`` calls got a result from the cache."""
 
     calls: int = 0
     errors: int = 0
+    cached: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
 
@@ -121,6 +122,7 @@ def _tools(summary: TraceSummary, lines: Sequence[Line]) -> None:
         seconds = max(0.0, number(outcome, "seconds") - number(outcome, "waited"))
         figures.calls += 1
         figures.errors += result.get("is_error") is True
+        figures.cached += outcome.get("cached") is True
         figures.seconds = round(figures.seconds + seconds, 6)
         figures.slowest = max(figures.slowest, seconds)
 

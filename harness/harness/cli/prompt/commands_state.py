@@ -15,6 +15,7 @@ from .commands_safety import approval_state
 if TYPE_CHECKING:
     from ...agent.agent import Agent, AgentState
     from ...toolkit import Tool
+    from ...toolkit.assembly import Toolkit
     from .context import PromptContext
 
 __all__ = ["Context", "Status", "Tools", "percent", "tokens"]
@@ -50,11 +51,21 @@ class Status(SlashCommand):
         facts = [*_target_facts(context), *_agent_facts(context)]
         running = [job for job in asked_for(await context.execution.jobs()) if job.status is JobStatus.RUNNING]
         facts.append(("jobs", f"{len(running)} running (/ps)" if running else "none runs"))
+        facts.append(("cache", _cache_fact(context.toolkit)))
         facts.append(("approvals", approval_state(context.timed)))
         facts.append(("mode", context.toolkit.settings.permissions.mode.value))
         context.output.say(*(f"{name + ':':11}{value}" for name, value in facts if value))
         for problem in context.toolkit.problems:
             context.output.warn(problem)
+
+
+def _cache_fact(toolkit: Toolkit) -> str:
+    if not toolkit.settings.tools.cache:
+        return "off"
+    stats = toolkit.results.stats
+    asked = stats.hits + stats.misses
+    answered = f"{stats.hits} of {asked} reading calls answered from it{percent(stats.hits, asked)}"
+    return f"{answered}; {stats.size} results, {stats.bytes:,} bytes"
 
 
 def _target_facts(context: PromptContext) -> list[tuple[str, str]]:
