@@ -43,6 +43,8 @@ BLOCKED = [
     'for d in /tmp/x /; do rm -rf "$d"; done',
     "find / -delete",
     "find / -xdev -type f -delete",
+    "find / -delete -name x",
+    "find / -exec rm -rf {} + -name x",
     "find / -name '*' -exec rm -rf {} +",
     "find // -depth -execdir rm -f {} \\;",
     "secret-tool lookup service x",

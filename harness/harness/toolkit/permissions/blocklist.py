@@ -153,9 +153,12 @@ def _find_roots(argv: Sequence[str]) -> Sequence[str]:
 
 def _deletes_all(argv: Sequence[str]) -> bool:
     """``find`` deletes whatever it finds, and finds everything."""
-    runs = {posixpath.basename(after) for word, after in pairwise(argv) if word in ("-exec", "-execdir")}
-    tests = [after for word, after in pairwise(argv) if FINDS_SOME.fullmatch(word) and after.strip("*/")]
-    return ("-delete" in argv or not DELETES.isdisjoint(runs)) and not tests
+    for word, after in pairwise((*argv, "")):
+        if FINDS_SOME.fullmatch(word) and after.strip("*/"):
+            return False  # a test behind what deletes keeps nothing
+        if word == "-delete" or (word in ("-exec", "-execdir") and posixpath.basename(after) in DELETES):
+            return True
+    return False
 
 
 def _is_root(word: str) -> bool:

@@ -32,12 +32,14 @@ _TESTS = frozenset(
 )
 _FLAGS = frozenset({"-xdev", "-mount", "-print", "-print0", "-empty", "-daystart", "-readable"})
 _RUNS = frozenset({"-exec", "-execdir"})
+_ACTIONS = frozenset({*_RUNS, "-print", "-print0"})
 
 
 def found_file(words: Sequence[Word]) -> Word:
     """What stands for a file that ``find`` with these words finds: a path below what it searches, never an option.
 
-    When it finds plain files of a kind that holds no secrets, and follows no links, it counts as a known file.
+    When its tests, which stand before what it does, find plain files of a kind that holds no secrets, and it follows
+    no links, it counts as a known file.
     """
     return Word("{}", "{}", known=False, lead="./", pattern=_finds_plain_files(words))
 
@@ -59,14 +61,18 @@ def _roots(words: Sequence[Word]) -> list[Word]:
 def _finds_plain_files(words: Sequence[Word]) -> bool:
     rest = iter(words[1 + len(_roots(words)) :])
     given: list[tuple[str, str]] = []
+    before: list[tuple[str, str]] | None = None
     for word in rest:
         if not word.known:
             return False
+        if before is None and word.text in _ACTIONS:
+            before = list(given)  # a test behind an action does not keep it from what it is for
         if word.text in _RUNS:
             any(end.text in (";", "+") for end in rest)  # goes on behind it
         elif word.text in _TESTS and (value := next(rest, None)) is not None and value.known:
             given.append((word.text, value.text))
         elif word.text not in _FLAGS:
             return False
-    named = any(test in ("-name", "-iname") and _PLAIN_NAMES.fullmatch(value) for test, value in given)
-    return named and ("-type", "f") in given
+    tests = given if before is None else before
+    named = any(test in ("-name", "-iname") and _PLAIN_NAMES.fullmatch(value) for test, value in tests)
+    return named and ("-type", "f") in tests

@@ -163,9 +163,11 @@ def _joined(words: Sequence[Word]) -> Word:
 
 def _tail(options: Options, given: Input) -> Word:
     """What xargs adds: any words, or the paths that a ``find`` prints."""
-    if options.has("-0", "--null") and not options.has("-a", "--arg-file") and lists_null_separated(given.source):
+    if options.has("-a", "--arg-file", "-d", "--delimiter"):  # it reads something else, or splits it elsewhere
+        return _UNKNOWN_TAIL
+    if options.has("-0", "--null") and lists_null_separated(given.source):
         return found_file(given.source)
-    if lists_plain_words(given.source) and not options.has("-a", "--arg-file", "-d", "--delimiter"):
+    if lists_plain_words(given.source):
         return Word("what it reads", "what it reads", known=False, lead="0", spread=True, plain=True)
     return _UNKNOWN_TAIL
 
