@@ -298,6 +298,30 @@ async def test_a_batch_without_requests_is_not_answered_and_a_cancelled_request_
         assert [one["id"] for one in await client.hear()] == [2]
 
 
+@pytest.mark.parametrize("request_id", ["", "None", 0])
+async def test_no_id_of_a_request_is_taken_for_that_of_the_handshake(request_id: str | int) -> None:
+    async with opened() as (client, incoming, outgoing):
+        await negotiated(client, incoming, outgoing, "2025-03-26")
+        client.say(line(id=request_id, method="ping") + b"\n")
+        await incoming.receive()
+        await outgoing.send(answer_to(request_id))
+        await client.hear()
+        client.say(b"[" + PING + b"]\n")
+        assert (await incoming.receive()).message.id == 1
+
+
+async def test_a_refused_handshake_is_none() -> None:
+    async with opened() as (client, incoming, outgoing):
+        await negotiated(client, incoming, outgoing, "2025-03-26")
+        client.say(line(id=8, method="ping") + b"\n" + line(id=8, method="initialize") + b"\n")
+        await incoming.receive()
+        assert (await client.hear())["error"]["code"] == -32600
+        await outgoing.send(answer_to(8))
+        await client.hear()
+        client.say(b"[" + PING + b"]\n")
+        assert (await incoming.receive()).message.id == 1
+
+
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
 async def test_a_batch_is_refused_where_the_revision_has_none(revision: str) -> None:
     async with opened() as (client, incoming, outgoing):

@@ -116,8 +116,8 @@ class _Conversation:
 
     answering: Answering = field(default_factory=Answering)
     batches: Batches = field(default_factory=Batches)
-    handshake: str = ""
-    """The id of the request that negotiates the revision."""
+    handshake: str | None = None
+    """The id of the request that negotiates the revision, while it has no answer."""
     revision: str = ""
 
 
@@ -184,12 +184,12 @@ class _Reader:
             return message
         if not isinstance(message, types.JSONRPCRequest):
             return SessionMessage(message)
-        if message.method == "initialize":
-            if in_batch:
-                return refusal(INVALID_REQUEST, "initialize is not part of a batch", message.id)
-            self.conversation.handshake = str(message.id)
+        if in_batch and message.method == "initialize":
+            return refusal(INVALID_REQUEST, "initialize is not part of a batch", message.id)
         if not self.conversation.answering.begin(str(message.id)):
             return refusal(INVALID_REQUEST, TAKEN, message.id)
+        if message.method == "initialize":
+            self.conversation.handshake = str(message.id)
         return SessionMessage(message, self._until_cancelled(str(message.id)))
 
     def _until_cancelled(self, request_id: str) -> ServerMessageMetadata:
@@ -228,7 +228,7 @@ def _line_of(item: SessionMessage, conversation: _Conversation) -> bytes:
     request_id = str(message.id)
     conversation.answering.end(request_id)
     if request_id == conversation.handshake and isinstance(message, types.JSONRPCResponse):
-        conversation.handshake = ""
+        conversation.handshake = None
         conversation.revision = str(message.result.get("protocolVersion", ""))
     in_batch, batch = conversation.batches.answered(request_id, message)
     if not in_batch:
