@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -207,6 +208,13 @@ async def test_truncation_cuts_further_and_keeps_the_whole() -> None:
     outcome = await inside.executor.call(say("x" * 100))
     assert "[... 80 of 100 characters left out; the whole is output:" in outcome.result.text
     assert outcome.result.metadata["truncated"] is True
+
+
+async def test_truncation_of_what_was_cut_before_counts_the_whole_once() -> None:
+    inside = box(Truncation(OutputLimit(2_000, 1_000)))
+    outcome = await inside.executor.call(say("x" * 100_000))
+    assert re.findall(r"(\d+) of (\d+) characters left out", outcome.result.text) == [("98000", "100000")]
+    assert outcome.result.text.count("x") == 2_000
 
 
 # -- rate and cost

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
+import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.results import ShellResult, Status
 from harness.toolkit import Image, OutputLimit, Text, ToolResult
-from harness.toolkit.limits import BLOCK_LIMIT, cut, cut_result, fit_items
+from harness.toolkit.limits import BLOCK_LIMIT, cut, cut_result, fit_items, size_of
 from harness.toolkit.shellresults import shell_result
+from harness.toolkit.values import Omitted
 
 NOTICE = re.compile(r"\[\.\.\. (\d+) of (\d+) characters left out(?:; the whole is (\S+))? \.\.\.\]")
 LIMITS = st.integers(0, 200).flatmap(lambda room: st.builds(OutputLimit, st.just(room), st.integers(0, room + 5)))
@@ -100,3 +103,34 @@ async def test_a_command_whose_output_was_too_long_names_the_job_that_has_it() -
     shown = await cut_result(shell_result(done), OutputLimit(), None, "c1")
     assert shown.text == "exit code: 0\nstdout:\nfirst\n[7 of 33 bytes left out; job 12 has all of it]"
     assert (await cut_result(shown, OutputLimit(), None, "c1")).text == shown.text
+
+
+@given(TEXTS, LIMITS, LIMITS, st.integers(0, 50))
+def test_a_second_cut_counts_from_the_whole_and_is_told_with_the_first(
+    text: str, first: OutputLimit, second: OutputLimit, kept_back: int
+) -> None:
+    async def cut_twice() -> tuple[ToolResult, ToolResult]:
+        result = ToolResult.of(text)
+        if kept_back:
+            result = replace(result, omitted=Omitted(kept_back, "; job 1 has all of it"))
+        once = await cut_result(result, first, None, "c1")
+        return once, await cut_result(once, second, None, "c1")
+
+    once, twice = anyio.run(cut_twice)
+    if once.cut is None or twice.text == once.text:
+        return
+    [(missing, total, unit)] = re.findall(r"\[\.\.\. (\d+) of (\d+) (\w+) left out", twice.text)
+    notice = re.search(r"\[\.\.\. \d[^\n]* \.\.\.\]", twice.text)
+    assert notice is not None
+    head, tail = twice.text[: notice.start()], twice.text[notice.end() :].removeprefix("\n")
+    assert text.startswith(head.removesuffix("\n"))
+    assert text.endswith(tail)
+    head = head if text.startswith(head) else head.removesuffix("\n")
+    shown, whole = (len, len(text)) if unit == "characters" else (size_of, size_of(text) + kept_back)
+    assert (int(total), int(missing)) == (whole, whole - shown(head) - shown(tail))
+
+
+async def test_two_texts_are_cut_again_without_a_count_of_both() -> None:
+    result = ToolResult((Text("x" * 500), Text("y" * 500)))
+    once = await cut_result(result, OutputLimit(100, 50), None, "c1")
+    assert (once.cut, len(NOTICE.findall(once.text))) == (None, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -269,6 +270,24 @@ def test_a_profile_offers_its_own_tools_over_ours_alone_and_others_as_they_are()
     [as_it_is] = Profile("p", (FACE,)).over(other).list()
     assert (as_it_is.name, as_it_is.own) == ("put", as_it_is)
     assert Profile("p", (replace(FACE, tool="store"),)).over(registry).list() == [], "a tool has one name"
+
+
+async def test_that_a_text_was_cut_is_told_once_however_long_it_is() -> None:
+    face = replace(FACE, render=lambda args, result: Shown(result.text) if result.data else None)
+    for size in (20_000, 300_000):
+        for result in (
+            ToolResult.of("0" * size, data=True),
+            ToolResult.of("0" * size),
+            ToolResult.failure("x", "0" * size),
+        ):
+            seen = (
+                await save(box(PutTool(result), replace(FACE, render=lambda args, result: None)), filePath="/a")
+            ).result
+            [(missing, total)] = re.findall(r"(\d+) of (\d+) characters left out", seen.text)
+            around = len("Error: ") if result.is_error else 0
+            assert 0 <= int(total) - size <= around
+            assert int(total) - int(missing) == 15_000
+            assert seen.text.count("left out") == 1
 
 
 def test_nobody_else_can_take_a_name_that_stands_behind_a_face() -> None:

@@ -9,15 +9,16 @@ from typing import TypeVar
 
 from .contract import OutputLimit
 from .seams import Outputs
-from .values import BLOCK_LIMIT, Advice, Block, Omitted, Text, ToolResult
+from .values import BLOCK_LIMIT, Advice, Block, Cut, Omitted, Text, ToolResult
 
-__all__ = ["BLOCK_LIMIT", "cut", "cut_ends", "cut_result", "fit_items", "size_of"]
+__all__ = ["BLOCK_LIMIT", "cut", "cut_again", "cut_ends", "cut_result", "fit_items", "size_of"]
 
 ESCAPE = 64
 """Characters of an escape sequence, at most."""
 _ESCAPE = re.compile(
     rf"\x1b(?:\[[0-?]{{0,{ESCAPE}}}[ -/]?[@-~]?|[\]PX^_][^\x07\x1b\n]{{0,{ESCAPE}}}(?:\x07|\x1b\\)?|[ -/]?.)?"
 )
+_NOTICE = re.compile(r"\[\.\.\. \d+ of \d+ (?:characters|bytes) left out[^\n]* \.\.\.\]")
 Item = TypeVar("Item")
 LINE_SEARCH = 200
 """How far from the cut a line's end is looked for."""
@@ -80,11 +81,45 @@ def _unbroken(text: str, at: int) -> tuple[int, int]:
     return (escape, match.end()) if match and match.end() > at else (at, at)
 
 
+def cut_again(text: str, limit: OutputLimit, before: Cut) -> str:
+    """A text that was cut before, with less of its head and tail and one notice for both cuts. Pure."""
+    end = len(text) - before.tail
+    notice = text[before.head : end].strip("\n")
+    if end < before.head or not _NOTICE.fullmatch(notice):  # it was changed since
+        return cut(text, limit)
+    room = min(limit.characters, BLOCK_LIMIT)
+    tail = min(limit.tail, room, before.tail)
+    head = min(room - tail, before.head)
+    if (head, tail) == (before.head, before.tail):
+        return text
+    head = head if head == before.head else _head_end(text, head)
+    start = end if tail == before.tail else _tail_start(text, len(text) - tail)
+    kept = text[:head] + text[start:]
+    missing = before.total - (len(kept) if before.unit == "characters" else size_of(kept))
+    whole = before.whole if before.whole in notice else ""  # a profile may have left it out
+    joined = "\n" if head and not text[:head].endswith("\n") else ""
+    gap = f"{joined}[... {missing} of {before.total} {before.unit} left out{whole} ...]"
+    return f"{text[:head]}{gap}" + (f"\n{text[start:]}" if tail else "")
+
+
+def _how_cut(text: str, limit: OutputLimit, handle: str, omitted: Omitted | None) -> Cut | None:
+    """What :func:`cut` does to a text."""
+    head, start = cut_ends(text, limit) or (len(text), len(text))
+    if head == start:
+        return None
+    tail = len(text) - start if min(limit.tail, limit.characters) else 0
+    if omitted is None:
+        return Cut(head, tail, len(text), whole=_whole(handle))
+    return Cut(head, tail, size_of(text) + omitted.count, "bytes", omitted.whole)
+
+
 async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | None, call_id: str) -> ToolResult:
     """A result within the limit; what is left out is kept, and ``metadata["full_output"]`` is its handle."""
     if result.omitted is not None:
         return await _cut_further(result, result.omitted, limit, outputs, call_id)
     room = min(limit.characters, BLOCK_LIMIT)
+    if result.cut is not None and len(result.text) > room:
+        return replace(result, content=_with_text(result, cut_again(result.text, limit, result.cut)), cut=None)
     long = [block.text for block in result.content if isinstance(block, Text) and len(block.text) > room]
     if not long:
         return result
@@ -94,7 +129,9 @@ async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | 
     )
     whole = Advice(_whole(handle), tools=("read_output",))
     metadata = {**result.metadata, "truncated": True, "full_output": handle}
-    return replace(result, content=content, metadata=metadata, advice=(*result.advice, *[whole] * len(long)))
+    texts = [block.text for block in result.content if isinstance(block, Text)]
+    how = _how_cut(texts[0], limit, handle, None) if len(texts) == 1 else None
+    return replace(result, content=content, metadata=metadata, advice=(*result.advice, *[whole] * len(long)), cut=how)
 
 
 async def _cut_further(
@@ -102,10 +139,15 @@ async def _cut_further(
 ) -> ToolResult:
     """A result whose text lacks something already: one notice counts both."""
     handle = await outputs.keep(call_id, result.text) if outputs is not None else ""
-    others = (block for block in result.content if not isinstance(block, Text))
     metadata = {**result.metadata, "truncated": True, "full_output": handle}
-    content: tuple[Block, ...] = (Text(cut(result.text, limit, omitted=omitted)), *others)
-    return replace(result, content=content, metadata=metadata, omitted=None)
+    content = _with_text(result, cut(result.text, limit, omitted=omitted))
+    how = _how_cut(result.text, limit, "", omitted)
+    return replace(result, content=content, metadata=metadata, omitted=None, cut=how)
+
+
+def _with_text(result: ToolResult, text: str) -> tuple[Block, ...]:
+    others = (block for block in result.content if not isinstance(block, Text))
+    return (Text(text), *others)
 
 
 def _whole(handle: str) -> str:

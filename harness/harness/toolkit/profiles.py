@@ -33,7 +33,7 @@ from ..errors import ConfigError, ToolError
 from .advising import Names
 from .arguments import with_choices
 from .contract import OutputLimit, Tool, Traits
-from .limits import BLOCK_LIMIT, cut
+from .limits import BLOCK_LIMIT, cut, cut_again
 from .registry import Registry, is_builtin
 from .values import (
     Block,
@@ -192,10 +192,15 @@ class FacedTool(Tool[A]):
         """A result in the profile's form. ``args`` is None when they were wrong."""
         result = self._names.told(result)
         found = self._rendered(args, result) if args is not None else None
-        if found is None:
-            said = self.failed(_in_words_of(self.face, result.text)) if result.is_error else result.text
-            found = Shown(said, is_error=result.is_error)
         limit = self.face.limit or self._own.traits.limit
+        if found is None:
+            text = result.text if result.cut is None else cut_again(result.text, limit, result.cut)
+            said = self.failed(_in_words_of(self.face, text)) if result.is_error else text
+            found = Shown(said, is_error=result.is_error)
+            if result.cut is not None:
+                return found
+        if result.cut is not None and found.text == result.text:
+            return replace(found, text=cut_again(found.text, limit, result.cut))
         return found if found.data is not None else replace(found, text=cut(found.text, limit))
 
     def _rendered(self, args: A, result: ToolResult) -> Shown | None:

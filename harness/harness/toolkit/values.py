@@ -17,6 +17,7 @@ __all__ = [
     "CallOutcome",
     "CallStatus",
     "Category",
+    "Cut",
     "Image",
     "Json",
     "JsonObject",
@@ -144,6 +145,25 @@ class Omitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """How the text of a result was cut, so that a further cut counts from the whole.
+
+    Args:
+        head: characters of the text before the notice.
+        tail: characters after it.
+        total: of the whole, in ``unit``.
+        unit: ``characters`` or ``bytes``.
+        whole: the end of the notice, which says where the whole is.
+    """
+
+    head: int
+    tail: int
+    total: int
+    unit: Literal["characters", "bytes"] = "characters"
+    whole: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool hands to the model.
 
@@ -161,6 +181,9 @@ class ToolResult:
     advice: tuple[Advice, ...] = ()
     omitted: Omitted | None = None
     """What the target kept back already; the notice of the one cut that the model sees counts it, too."""
+
+    cut: Cut | None = None
+    """How its only text was cut."""
 
     @classmethod
     def of(
