@@ -106,6 +106,37 @@ async def accepted(attacker: Attacker) -> list[str]:
     return [line for line in lines if line not in ("", "hx")]
 
 
+# -- lines of several lines
+
+
+SEVERAL = {
+    "bash": "\x16\n",
+    "bash-vi": "\x16\n",
+    "zsh": "\x1b\r",
+    "zsh-vi": "\x1bo",
+    "fish": "\x1b\r",
+    "fish-vi": "\x1bo",
+    "mksh": "\x16\n",
+}
+"""What makes a second line in the line that a shell's editor holds."""
+
+
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("name", SEVERAL)
+async def test_a_line_of_several_lines_is_emptied_whole(open_desk: OpenDesk, name: str, above: bool) -> None:
+    """Clearing one line of them would run the others in front of the next command."""
+    attacker = await opened(open_desk, name)
+    attacker.operator = await attacker.desk.operator(150, 40)
+    for typed in (f"{TOUCH}", SEVERAL[name], f"{TOUCH} ", SEVERAL[name], "echo x"):
+        attacker.operator.type(typed)
+        await anyio.sleep(0.6)  # a line editor tells Escape from Alt by the time between two keys
+    if above:
+        attacker.operator.type("\x1b[A")
+        await anyio.sleep(0.6)
+    await settled(attacker)
+    assert not attacker.made
+
+
 # -- what is typed in pieces
 
 

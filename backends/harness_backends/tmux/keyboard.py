@@ -33,6 +33,8 @@ BUSY = "busy:"
 CLEAR = "\x15\x05\x15"
 """C-u C-e C-u: empties the line that the shell reads. The first ends what a person has typed of a sequence, as C-x: C-e
 would open an editor then."""
+EMPTY = "\x1b[7733~"
+"""A key that no keyboard has. The hooks of zsh and fish bind it to what empties the editor, of all its lines."""
 INTERRUPT = "\x03"
 """C-c."""
 _VI_KINDS = frozenset({"bash", "zsh", "mksh"})
@@ -96,14 +98,15 @@ def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder:
 
 
 def clear_line(kind: str) -> str:
-    """What empties the line of a shell of this kind, with the cursor anywhere in it.
+    """What empties the editor of a shell of this kind, with the cursor anywhere in what it holds.
 
     In emacs mode the additions do nothing that the end of it does not undo: ``M-0 D`` types no D, and fish has no
-    ``M-S``. In vi mode they delete the whole line and go to insert mode. busybox loses what follows an Escape.
+    ``M-S``. In vi mode they delete the whole line and go to insert mode. busybox loses what follows an Escape. One line
+    of several is all that C-u means to zsh and fish; bash and mksh hold several lines as one.
     """
     if kind == "fish":
-        return "\x15\x1bS\x1b[F\x15"
-    return "\x15\x1b0Di\x05\x15" if kind in _VI_KINDS else CLEAR
+        return f"\x15{EMPTY}\x1bS\x1b[F\x15"
+    return f"\x15{EMPTY if kind == 'zsh' else ''}\x1b0Di\x05\x15" if kind in _VI_KINDS else CLEAR
 
 
 @dataclass(frozen=True, slots=True)

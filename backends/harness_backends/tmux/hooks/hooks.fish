@@ -1,4 +1,5 @@
 # The shell's part of the prompt markers, for fish. Set before: hxdir, hxn, hxt (see hooks.sh).
+# hxkeys binds a key that no keyboard has, which empties the editor: its own keys empty one line of several.
 # builtin names a word that no function can have; so do set, test, string, read, eval, return and if.
 set -g hxi 0
 set -g hxl 0
@@ -113,8 +114,15 @@ and builtin functions -c fish_prompt hxuserprompt
 or function hxuserprompt
 builtin printf '> '
 end
+function hxkeys
+for mode in default insert visual replace replace_one
+builtin bind -M $mode \e\[7733~ 'builtin commandline -r ""' 2>/dev/null
+end
+end
+hxkeys
 function fish_prompt
 set -l s $status
+hxkeys
 if builtin test $hxi != 0
 set -g hxx $s
 hxend

@@ -12,6 +12,7 @@
 # but not into functions when it is told so: there one line, "+ hxd", is left.
 # hxsp, as many blanks as the pane is wide but one, begins a new line for the prompt unless the cursor is at the beginning
 # of one: what a command wrote last stays on the screen. zsh and fish do so themselves.
+# hxempty, bound to a key that no keyboard has, empties the editor of zsh: its own keys empty one line of several.
 # After a syntax error in $( bash 5.2 writes before the start of a buffer, until it meets another error: eval ")".
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
 hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxF= hxo= hxu= hxw= hxW= hxsp= hxS= hxX= hxv= hxtr=
@@ -92,7 +93,14 @@ PROMPT=$hxw
 \builtin typeset -g +x hxw PROMPT PROMPT2 PS1 PS2
 fi
 hxal
+hxkeys
 }
+hxempty() { BUFFER=; }
+hxkeys() {
+\builtin zle -N hxempty
+for 1 in main emacs viins vicmd; do \builtin bindkey -M $1 "\\e[7733~" hxempty; done
+} 2>/dev/null
+hxkeys
 hxpr() { :; }
 [[ ${(t)zshaddhistory_functions-} == *readonly* ]] || zshaddhistory_functions+=(hxza)
 hxza() { \builtin setopt localoptions noerrexit noerrreturn; [[ $1 != " hx"* ]]; }
