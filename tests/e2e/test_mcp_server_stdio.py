@@ -280,9 +280,10 @@ def test_a_stray_print_cannot_reach_the_protocol(home: Home) -> None:
     package = home.path / "site"
     package.mkdir()
     (package / "sitecustomize.py").write_text(
-        "import threading, os, sys, time\n"
+        "import threading, os, time\n"
+        "protocol = os.fstat(1)\n"
         "def noise():\n"
-        "    while not sys.modules.get('harness.mcp.server_main'):\n"
+        "    while os.path.samestat(os.fstat(1), protocol):\n"
         "        time.sleep(0.01)\n"
         "    for _ in range(200):\n"
         "        print('stray print', flush=True); os.write(1, b'stray write\\n'); time.sleep(0.005)\n"

@@ -31,7 +31,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module", params=PANE_SHELLS)
-async def pane(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
+async def pane(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
     async with open_pane_shell(request.param) as opened:
         yield opened
 
