@@ -99,6 +99,11 @@ def test_own_hooks(home: Path) -> None:
     assert run(home, "own_hooks.py") == ["denied /etc/shadow", "ok /etc/passwd", "the end"]
 
 
+def test_own_stores(home: Path) -> None:
+    assert run(home, "own_stores.py") == ["['restart nginx']", "m1 (session): nginx serves port 8080"]
+    assert not (home / ".local/state/harness/notebook").exists()
+
+
 def test_set_option_tool(home: Path) -> None:
     asked = f"asked: write example.conf (that is {home}/example.conf)"
     assert run(home, "set_option_tool.py") == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from anyio import to_thread
 
 from harness import ExecutionContext, connect
-from harness.errors import ConfigError
+from harness.errors import ConfigError, HarnessError
 from harness.settings import SettingsTable
 from harness.toolkit import CallStatus, ToolCall, presets
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
@@ -23,6 +23,8 @@ from harness.toolkit.events import JobExited, JobStarted, Subscription
 from harness.toolkit.hooks import Answer as HookAnswer
 from harness.toolkit.hooks import Hooks
 from harness.toolkit.middleware import DenyList
+from harness.toolkit.notebook import Todo
+from harness.toolkit.notebook_sqlite import SqliteNotebook
 from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
@@ -333,6 +335,48 @@ async def test_sessions_share_what_is_remembered_and_not_what_they_have_read(
             target = toolkit.results._targets[execution.identity]
             assert target.jobs == {"9"}
         assert toolkit.problems == ()
+
+
+class TodosInMemory:
+    """A store of to-do lists; ``broken`` says why it cannot be written. It is empty, and so false, at first."""
+
+    def __init__(self, broken: str = "") -> None:
+        self.lists: dict[str, Sequence[Todo]] = {}
+        self.broken = broken
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    async def todos(self, session_id: str) -> Sequence[Todo]:
+        return list(self.lists.get(session_id, []))
+
+    async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        if self.broken:
+            raise HarnessError(self.broken)
+        self.lists[session_id] = todos
+
+
+WRITE_TODO = ToolCall("todo_write", {"todos": [{"content": "look", "status": "pending"}]})
+
+
+async def test_one_store_of_the_program_leaves_the_other_as_it_is(execution: ExecutionContext, home: Path) -> None:
+    store = TodosInMemory()
+    async with open_toolkit(todo_store=store) as toolkit, toolkit.executor(execution, session_id="s") as executor:
+        assert (await executor.call(WRITE_TODO)).status is CallStatus.OK
+        assert (await executor.call(ToolCall("remember", {"content": "a port", "why": "test"}))).status is CallStatus.OK
+        assert toolkit.notebook is not None
+        assert await toolkit.notebook.todos("s") == (Todo("look"),)
+    assert await SqliteNotebook().todos("s") == ()
+    assert [one.content for one in await SqliteNotebook().memories()] == ["a port"]
+    assert store.lists == {"s": [Todo("look")]}
+
+
+async def test_a_store_that_fails_is_an_error_of_the_tool(execution: ExecutionContext, home: Path) -> None:
+    store = TodosInMemory(broken="the database of the team is read-only")
+    async with open_toolkit(todo_store=store) as toolkit, toolkit.executor(execution) as executor:
+        outcome = await executor.call(WRITE_TODO)
+    assert outcome.result.is_error
+    assert "the database of the team is read-only" in outcome.result.text
 
 
 async def test_the_limits_of_the_cache_are_the_settings_or_the_programs(

@@ -35,7 +35,7 @@ from .hooks_settings import hooks_of
 from .jobwatch import watched_jobs
 from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
 from .middleware import NoMarks
-from .notebook import Notebook
+from .notebook import MemoryStore, Notebook, StoreNotebook, TodoStore
 from .notebook_sqlite import SqliteNotebook
 from .outputs import OutputStore
 from .permissions.approver import Approver
@@ -239,6 +239,8 @@ async def open_toolkit(
     cache_max_results: int | None = None,
     cache_max_bytes: int | None = None,
     cache_max_age: float | None = None,
+    todo_store: TodoStore | None = None,
+    memory_store: MemoryStore | None = None,
 ) -> AsyncIterator[Toolkit]:
     """Open what all sessions share: the tools, the ledger, the rules, and what is remembered.
 
@@ -256,6 +258,8 @@ async def open_toolkit(
             leaves this and the next two to the settings. ``Toolkit.results.stats`` has the figures.
         cache_max_bytes: bytes that these hold together at most.
         cache_max_age: seconds for which each of them holds at most.
+        todo_store: keeps the to-do lists of sessions; the default is the notebook in the user's state directory.
+        memory_store: keeps memories; the default is the same notebook.
 
     Raises:
         ConfigError: the settings or ``profile`` name what is not there, or the name of a source or a tool is taken.
@@ -291,8 +295,17 @@ async def open_toolkit(
             outputs=OutputStore(),
             hooks=tuple(hook for _, hook in hooks.found),
             problems=problems,
-            notebook=SqliteNotebook(),
+            notebook=_notebook(todo_store, memory_store),
         )
+
+
+def _notebook(todo_store: TodoStore | None, memory_store: MemoryStore | None) -> Notebook:
+    if todo_store is None and memory_store is None:
+        return SqliteNotebook()
+    default = SqliteNotebook()  # which opens its files when it is used
+    return StoreNotebook(
+        todo_store if todo_store is not None else default, memory_store if memory_store is not None else default
+    )
 
 
 def _results(settings: ToolSettings) -> ResultCache:

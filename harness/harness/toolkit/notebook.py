@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HarnessError
 from .values import Json
@@ -23,11 +23,14 @@ __all__ = [
     "MEMORY_LIMIT",
     "Memory",
     "MemoryScope",
+    "MemoryStore",
     "Notebook",
     "NotebookFull",
     "Place",
+    "StoreNotebook",
     "Todo",
     "TodoStatus",
+    "TodoStore",
     "memory_json",
     "memory_number",
     "memory_text",
@@ -100,6 +103,46 @@ class NotebookFull(HarnessError):
     """There are as many memories in that place as it may hold; one must be forgotten first."""
 
 
+class TodoStore(Protocol):
+    """Keeps the to-do lists of sessions; for ``open_toolkit(todo_store=...)``.
+
+    A method raises :class:`~harness.errors.HarnessError` when the store cannot be read or written; the tool then fails
+    with its message. Methods of one store may be awaited at the same time, for several sessions.
+    """
+
+    async def todos(self, session_id: str) -> Sequence[Todo]:
+        """Return the list of a session, in its order; empty when there is none."""
+
+    async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        """Replace the list of a session; an empty one clears it."""
+
+
+class MemoryStore(Protocol):
+    """Keeps memories; for ``open_toolkit(memory_store=...)``.
+
+    The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The store
+    keeps the memories of places apart; a :class:`Place` is a value that can be a key. Errors and concurrency are as in
+    :class:`TodoStore`.
+    """
+
+    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+        """Keep a memory with a number that no other has, or return the one with the same place and content.
+
+        Raises:
+            NotebookFull: the place holds no more.
+        """
+
+    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+        """Remove the memory of that number, if it is in that place; without ``place`` wherever it is.
+
+        Returns:
+            The memory that was removed, or None if there was none.
+        """
+
+    async def memories(self, places: Sequence[Place] | None = None) -> Sequence[Memory]:
+        """Return the memories of these places, or without ``places`` all there are, the oldest first."""
+
+
 class Notebook(ABC):
     """Keeps them. What was written when a method returned is not lost, whatever becomes of this process.
 
@@ -129,6 +172,34 @@ class Notebook(ABC):
     @abstractmethod
     async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
         """The memories of these places, or all there are, oldest first."""
+
+
+class StoreNotebook(Notebook):
+    """A notebook of two stores, each of which a program may have replaced by its own."""
+
+    def __init__(self, todo_store: TodoStore, memory_store: MemoryStore) -> None:
+        self._todos = todo_store
+        self._memories = memory_store
+
+    async def todos(self, session_id: str) -> tuple[Todo, ...]:
+        """See :class:`TodoStore`."""
+        return tuple(await self._todos.todos(session_id))
+
+    async def set_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        """See :class:`TodoStore`."""
+        await self._todos.set_todos(session_id, todos)
+
+    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+        """See :class:`MemoryStore`."""
+        return await self._memories.remember(place, content, author=author)
+
+    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+        """See :class:`MemoryStore`."""
+        return await self._memories.forget(number, place)
+
+    async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
+        """See :class:`MemoryStore`."""
+        return tuple(await self._memories.memories(places))
 
 
 def place_of(scope: MemoryScope, ctx: ToolContext) -> Place:

@@ -28,7 +28,7 @@ from .events import Event, JobExited, JobStarted
 from .seams import Results
 from .values import Json, JsonObject, Text, ToolCall, ToolResult
 
-__all__ = ["CAPACITY", "MAX_BYTES", "TIME_LIMIT", "CacheStats", "ResultCache", "depends_on", "stamp_of"]
+__all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]
 
 CAPACITY = 100
 TIME_LIMIT = 300.0
