@@ -280,9 +280,7 @@ async def test_that_a_text_was_cut_is_told_once_however_long_it_is() -> None:
             ToolResult.of("0" * size),
             ToolResult.failure("x", "0" * size),
         ):
-            seen = (
-                await save(box(PutTool(result), replace(FACE, render=lambda args, result: None)), filePath="/a")
-            ).result
+            seen = (await save(box(PutTool(result), face), filePath="/a")).result
             [(missing, total)] = re.findall(r"(\d+) of (\d+) characters left out", seen.text)
             around = len("Error: ") if result.is_error else 0
             assert 0 <= int(total) - size <= around
