@@ -120,9 +120,9 @@ class TodoStore(Protocol):
 class MemoryStore(Protocol):
     """Keeps memories; for ``open_toolkit(memory_store=...)``.
 
-    The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The store
-    keeps the memories of places apart; a :class:`Place` is a value that can be a key. Errors and concurrency are as in
-    :class:`TodoStore`.
+    The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The
+    store keeps the memories of places apart; a :class:`Place` is a value that can be a key. Errors and concurrency are
+    as in :class:`TodoStore`.
     """
 
     async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
