@@ -206,11 +206,21 @@ def test_what_is_decided_otherwise_than_expected_is_said(program: Program) -> No
     ]
 
 
+def test_a_byte_that_is_no_text_is_part_of_a_command(program: Program) -> None:
+    done = program.run("permissions", "test", "-", stdin=b'"echo \\udcff"\n"df"')
+    assert [json.loads(line)["decision"] for line in done.stdout.decode(errors="replace").splitlines()] == [
+        "ask",
+        "allow",
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
         (b"df -h", "line 2 of standard input is not JSON"),
         (b"[1]", "line 2 of standard input is neither a JSON string nor an object with a 'command'"),
+        (b'"\\ud800"', "line 2 of standard input holds half of a character"),
+        (b'{"command": "echo \\ud800"}', "line 2 of standard input holds half of a character"),
         (b'{"command": 1}', "line 2 of standard input is neither"),
         (b'{"command": "x", "decision": "maybe"}', "line 2 of standard input expects a decision that is none of"),
         (b'"' + b"x" * (1 << 20) + b"xx", "a line of standard input is longer than 1048576 bytes"),

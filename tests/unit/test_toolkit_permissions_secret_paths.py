@@ -28,11 +28,16 @@ SECRET = """
 /etc/ceph/ceph.client.admin.keyring /home/ann/.authinfo /var/lib/rancher/k3s/server/node-token
 /etc/gitlab-runner/config.toml /srv/client_secret_1.json /home/ann/.mozilla/firefox/x/key4.db
 /home/ann/Library/Keychains/login.keychain-db
+/home/ann/.claude/.credentials.json /home/ann/.codex/auth.json /home/ann/.config/git/credentials /srv/vault_pass.txt
+/etc/ansible/vault_pass /home/ann/.config/filezilla/sitemanager.xml /var/lib/jenkins/credentials.xml
+/home/ann/.Xauthority /etc/borg/passphrase /srv/backup.passphrase /var/lib/sss/secrets/secrets.ldb
+/var/lib/tor/web/hs_ed25519_secret_key /var/lib/docker/containers/0a1b/config.v2.json /home/ann/.viminfo
 """
 PLAIN = """
 /srv/example.env /srv/.env.dist /usr/lib/x/y.env /srv/environment /srv/app.environment.ts
 /usr/share/keyrings/debian.keyring /home/ann/.ssh/id_rsa.pub /home/ann/.ssh/known_hosts.old
 /etc/ssl/certs/x.pem.1 /srv/notes.bak /srv/history.txt /etc/NetworkManager/NetworkManager.conf /etc/ppp/options
+/home/ann/.claude/settings.json /home/ann/.codex/config.toml /var/lib/tor/web/hostname /etc/tor/torrc
 /srv/keys.txt /home/ann/.cargo/config.toml /srv/main.tf /etc/strongswan.conf /srv/wireguard.md /srv/passwd.bak
 /srv/rsa.py /srv/server.crt /srv/server.csr.bak /srv/~ /srv/.bak
 """

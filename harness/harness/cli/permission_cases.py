@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,6 +17,8 @@ from ..errors import HarnessError
 __all__ = ["PermissionCase", "read_cases"]
 
 MAX_LINE_BYTES = 1 << 20
+_HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""A surrogate that does not stand for a byte, as those of ``surrogateescape`` do."""
 DECISIONS = ("allow", "ask", "deny")
 
 
@@ -65,9 +68,11 @@ def _case(line: bytes, number: int) -> PermissionCase:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise _not_a_case(number, "is not JSON") from None
+    command = value.get("command") if isinstance(value, dict) else value
+    if isinstance(command, str) and _HALF_CHARACTER.search(command):
+        raise _not_a_case(number, "holds half of a character, which no command can have")
     if isinstance(value, str):
         return PermissionCase(value)
-    command = value.get("command") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(command, str):
         raise _not_a_case(number, "is neither a JSON string nor an object with a 'command'")
     expected = value.get("decision", "")

@@ -48,8 +48,12 @@ SECRETS = (
     *("**/gitlab-secrets.json", "**/jenkins/secrets/**", "**/.password-store/**", "**/.local/share/keyrings/**"),
     *("**/Library/Keychains/**", "**/.mozilla/firefox/*/key4.db", "**/.mozilla/firefox/*/logins.json"),
     *("**/.mozilla/firefox/*/cookies.sqlite", "**/google-chrome/**/Login Data", "**/google-chrome/**/Cookies"),
+    *("**/.claude/.credentials.json", "**/.codex/auth.json", "**/.config/git/credentials", "**/vault_pass*"),
+    *("**/filezilla/sitemanager.xml", "**/filezilla/recentservers.xml", "**/jenkins/credentials.xml", ".Xauthority"),
+    *("**/borg/passphrase", "*.passphrase", "/var/lib/sss/secrets/**", "/var/lib/tor/**/*_secret_key"),
+    *("**/docker/containers/*/config.v2.json", "**/.config/restic/password*"),
     # what was typed, and what programs hold
-    *(".*_history", ".zhistory", ".histfile", "fish_history", "/proc/*/environ", "/proc/*/task/*/environ"),
+    *(".*_history", ".zhistory", ".histfile", "fish_history", ".viminfo", "/proc/*/environ", "/proc/*/task/*/environ"),
     *("/proc/*/mem", "/proc/kcore", "/dev/mem", "/dev/kmem"),
 )
 """What is a secret by its path; ``!`` takes an earlier one back. A copy under such a name (``id_rsa.bak``) is one."""
