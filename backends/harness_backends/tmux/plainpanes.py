@@ -130,11 +130,19 @@ class PlainPanes:
         for number in range(1, self.tmux.setup.config.max_panes + 1):
             row = rows.get(f"bg-{number}")
             if row is None:
-                return await self.create(f"bg-{number}", cwd or (default.cwd if default else None))
+                return await self.create(f"bg-{number}", cwd or (await self._directory(default) if default else None))
             known = self._take(row)
             if not row.busy and not known.pane.jobs and not known.pane.lock.statistics().locked:
                 return known
         raise PaneBusy("every background pane is busy", target=self.tmux.transport.target)
+
+    async def _directory(self, row: PaneRow) -> str | None:
+        """Where the shell of a pane is. Until it has begun tmux tells where its own server was started."""
+        setup = self.tmux.setup
+        if setup.here:  # what tmux tells is of another machine
+            return None
+        begun = await self.tmux.shell.call(f"[ -s {shlex.quote(setup.pane_dir(row.uid))}/pid ]")
+        return row.cwd if begun.exit_code == 0 else None
 
     async def create(self, name: str, cwd: str | None) -> PlainPane:
         """A new window with one managed pane.
