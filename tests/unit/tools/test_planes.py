@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools/harness_tools"
+TOOLS = Path(__file__).resolve().parents[3] / "tools/harness_tools"
 MODULES = sorted(path.relative_to(TOOLS).as_posix() for path in TOOLS.rglob("*.py"))
 LOCAL_MODULES = {
     "asyncio", "ctypes", "fcntl", "fileinput", "glob", "io", "mmap", "multiprocessing", "os", "pathlib", "pexpect",

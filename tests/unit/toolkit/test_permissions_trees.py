@@ -22,7 +22,7 @@ from harness.toolkit.permissions.shelltrees import Trees, feeds, listed, trees_o
 
 __all__ = ["here"]
 
-LIST = tomllib.loads((Path(__file__).parents[1] / "data/shell_attacks.toml").read_text(encoding="utf-8"))["tree"]
+LIST = tomllib.loads((Path(__file__).parents[2] / "data/shell_attacks.toml").read_text(encoding="utf-8"))["tree"]
 ASKING = [command for entry in LIST if entry["asks"] for command in entry["commands"]]
 RUNNING = [command for entry in LIST if not entry["asks"] for command in entry["commands"]]
 

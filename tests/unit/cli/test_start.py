@@ -35,7 +35,7 @@ EntryPoint("harness", {entry!r}, "console_scripts").load()()
 
 def entry_point() -> str:
     """What the installed program calls."""
-    lines = (Path(__file__).parents[2] / "pyproject.toml").read_text().splitlines()
+    lines = (Path(__file__).parents[3] / "pyproject.toml").read_text().splitlines()
     return lines[lines.index("[project.scripts]") + 1].partition(" = ")[2].strip('"')
 
 

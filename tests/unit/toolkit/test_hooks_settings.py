@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.toolbox import toolbox
-from tests.unit.test_toolkit_hooks import WriteTool
+from tests.unit.toolkit.test_hooks import WriteTool
 
 from harness.errors import ConfigError
 from harness.settings import load_tables
@@ -97,7 +97,7 @@ def test_a_trusted_project_adds_its_hooks_after_the_users(tmp_path: Path) -> Non
     assert [one.handler for one in loaded(tmp_path, user, PROJECT)] == [CommandHook("false"), CommandHook("true")]
 
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.mark.usefixtures("needs_process")

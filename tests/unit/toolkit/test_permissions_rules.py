@@ -393,7 +393,7 @@ def test_no_file_is_the_default() -> None:
 
 
 def test_the_settings_of_the_documentation_mean_what_it_says() -> None:
-    page = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/permissions.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     settings = settings_of([SettingsTable("page", tomllib.loads(text)["permissions"])])
     index = RuleIndex(settings.rules)

@@ -85,7 +85,7 @@ def test_every_command_that_was_promised_is_there() -> None:
 
 
 def test_every_command_is_documented_as_it_is_written() -> None:
-    document = (Path(__file__).parents[2] / "docs/slash-commands.md").read_text()
+    document = (Path(__file__).parents[3] / "docs/slash-commands.md").read_text()
     written = [line.split("`")[1].replace("\\|", "|") for line in document.splitlines() if line.startswith("| `/")]
     assert written == [command.synopsis for command in COMMANDS]
 

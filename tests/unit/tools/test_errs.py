@@ -24,7 +24,7 @@ from harness_tools.dev.errs.model import Problem
 from harness_tools.dev.errs.parse import ALIASES, BY_FORMAT, KEPT, parse
 from harness_tools.dev.errs.tool import Errs
 
-DATA = Path(__file__).parents[1] / "data" / "errs"
+DATA = Path(__file__).parents[2] / "data" / "errs"
 NAMES = sorted(path.stem for path in DATA.glob("*.txt"))
 
 

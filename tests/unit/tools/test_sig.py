@@ -33,7 +33,7 @@ from harness_tools.dev.languages.table import LANGUAGES, Language, language_name
 from harness_tools.dev.parsing import Source, facts_in, outline_in
 from harness_tools.dev.sources import tools
 
-DATA = Path(__file__).parents[1] / "data" / "sources"
+DATA = Path(__file__).parents[2] / "data" / "sources"
 SAMPLES = sorted(path.name for path in DATA.iterdir() if path.is_file())
 
 

@@ -360,7 +360,7 @@ def test_the_command_tells_of_all_arguments_but_the_standard_input() -> None:
     assert CommandTool(specs(text)[0]).told() == {"n"}
 
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_documented_declaration_makes_the_documented_command() -> None:

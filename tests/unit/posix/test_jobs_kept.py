@@ -44,7 +44,7 @@ def start_harness(shell: str, directory: Path, command: str) -> subprocess.Popen
         [sys.executable, "-c", CHILD, shell, str(directory), command],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
 
 

@@ -18,7 +18,7 @@ from tests.support.model_wire.chat import ChatDialect
 from tests.support.model_wire.gemini import GeminiDialect
 from tests.support.model_wire.responses import ResponsesDialect
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def post(url: str, body: Mapping[str, Any] | None = None, **headers: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ import pytest
 
 from harness.toolkit.permissions.shelljudge import judge_command
 
-LIST = tomllib.loads((Path(__file__).parents[1] / "data" / "shell_attacks.toml").read_text())
+LIST = tomllib.loads((Path(__file__).parents[2] / "data" / "shell_attacks.toml").read_text())
 ATTACKS: list[dict[str, Any]] = LIST["attack"]
 BENIGN: list[dict[str, Any]] = LIST["benign"]
 SHELLS = {
@@ -125,7 +125,7 @@ def test_an_attack_does_in_a_real_shell_what_the_list_says(group: str, tmp_path:
     assert wrong == []
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "shell-policy.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "shell-policy.md").read_text()
 ROWS = re.findall(r"^\| `(.+)` \| (reads|asks|not understood) \|$", PAGE, re.MULTILINE)
 
 

@@ -28,7 +28,7 @@ from harness.toolkit.permissions.shellwrapdata import WRAPPERS
 
 __all__ = ["here"]
 
-DIRECTORY = Path(__file__).parents[1] / "data/program_reviews"
+DIRECTORY = Path(__file__).parents[2] / "data/program_reviews"
 FIELD_HINT = "see 'The review table' in docs/shell-policy.md"
 
 

@@ -29,7 +29,7 @@ from harness.toolkit.permissions.shellpaths import braced, substituted
 
 __all__ = ["here"]
 
-LIST: dict[str, Any] = tomllib.loads((Path(__file__).parents[1] / "data/policy_attacks.toml").read_text("utf-8"))
+LIST: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "data/policy_attacks.toml").read_text("utf-8"))
 ALLOW_ALL = Rule(Action.ALLOW, argument="**", match=Match.GLOB)
 
 

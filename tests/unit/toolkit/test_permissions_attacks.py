@@ -13,7 +13,7 @@ from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
 
 LIST: dict[str, list[dict[str, Any]]] = tomllib.loads(
-    (Path(__file__).parents[1] / "data/shell_attacks.toml").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "data/shell_attacks.toml").read_text(encoding="utf-8")
 )
 ATTACKS = [str(entry["command"]) for entry in LIST["attack"]]
 TOUCHING = [str(entry["command"]) for entry in LIST["attack"] if entry.get("finds") == "touch"]

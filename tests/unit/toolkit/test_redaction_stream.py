@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
-from tests.unit.test_toolkit_redaction import KNOWN, NAMED, ORDINARY, SECRET, TOKENS, key
-from tests.unit.test_toolkit_redaction_cases import ORDINARY as STAYS
-from tests.unit.test_toolkit_redaction_cases import PARAMETERS, REDACTED
+from tests.unit.toolkit.test_redaction import KNOWN, NAMED, ORDINARY, SECRET, TOKENS, key
+from tests.unit.toolkit.test_redaction_cases import ORDINARY as STAYS
+from tests.unit.toolkit.test_redaction_cases import PARAMETERS, REDACTED
 
 import harness
 from harness.errors import ToolError

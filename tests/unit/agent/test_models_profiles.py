@@ -242,7 +242,7 @@ def test_importing_the_models_loads_no_provider() -> None:
 
 
 def test_the_settings_of_the_page_are_valid(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/models.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/models.md").read_text()
     names = [
         profile.name
         for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

@@ -269,7 +269,7 @@ def test_nobody_knows_of_a_server_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_the_documented_settings_are_taken(tmp_path: Path) -> None:
-    example = (Path(__file__).parents[2] / "docs/examples/mcp_servers.toml").read_text()
+    example = (Path(__file__).parents[3] / "docs/examples/mcp_servers.toml").read_text()
     env = home(tmp_path, example)
     (tmp_path / "home/.config/harness/mcp.json").write_text('{"mcpServers": {"more": {"command": "x"}}}')
     found = load_servers(environ=env, directory=tmp_path)
@@ -281,7 +281,7 @@ def test_the_documented_settings_are_taken(tmp_path: Path) -> None:
 
 
 def test_every_key_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[2] / "docs/mcp.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/mcp.md").read_text()
     rows = {}
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
