@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.berths import BERTHS
 
 from harness import ExecutionContext
 from harness.testing.contract import Check, Gap, checks, run_check
@@ -16,12 +15,8 @@ CONTAINERS = ("docker+tmux", "docker-busybox+tmux", "podman-busybox")
 GAPS: tuple[Gap, ...] = ()
 
 
-def marks(backend: str) -> tuple[pytest.MarkDecorator, ...]:
-    return (pytest.mark.containers,) if backend.partition("+")[0] in BERTHS else ()
-
-
 CASES = [
-    pytest.param(backend, item, id=f"{backend}-{item.name}", marks=marks(backend))
+    pytest.param(backend, item, id=f"{backend}-{item.name}")
     for backend in (*BACKENDS, *CONTAINERS)
     for item in checks()
     if item.applies_to(terminal=backend.endswith("+tmux"))

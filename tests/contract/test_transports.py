@@ -16,7 +16,7 @@ from harness.testing.contract import TransportCheck, run_transport_check, transp
 from harness.transport import Transport
 
 TRANSPORTS = ("local", "ssh-openssh", "ssh-asyncssh")
-CONTAINERS = [pytest.param(name, marks=pytest.mark.containers) for name in ("docker", "podman-api", "podman-busybox")]
+CONTAINERS = ("docker", "podman-api", "podman-busybox")
 
 
 @asynccontextmanager

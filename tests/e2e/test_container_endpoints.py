@@ -29,8 +29,6 @@ from harness.testing.contract import run_transport_check, transport_checks
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 
 def openssl(*words: str) -> None:
     subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)

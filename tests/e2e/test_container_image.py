@@ -21,8 +21,6 @@ from harness_backends.container.scratch import LABEL, Maker, Mount, orphaned, pa
 
 __all__ = ["make_way", "program"]
 
-pytestmark = pytest.mark.containers
-
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, make_way: MakeWay) -> Way:

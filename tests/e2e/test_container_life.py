@@ -16,8 +16,6 @@ from harness.errors import ConnectError, HarnessError, TargetNotFound
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, make_way: MakeWay) -> Way:

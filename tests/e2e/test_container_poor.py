@@ -19,8 +19,6 @@ from harness.testing.contract import run_program
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 ROOT = "root"
 """The name of that user, and of its home in the images."""
 

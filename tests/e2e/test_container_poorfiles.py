@@ -22,8 +22,6 @@ from harness_backends.container import archivefiles
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 LARGE = os.urandom(3 << 20)
 ODD = "new\nline é -"
 NO_UTF8 = "\udcff"

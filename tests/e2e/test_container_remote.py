@@ -23,8 +23,6 @@ from harness.testing.contract import run_transport_check, transport_checks
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 QUICK = ("streams_and_status_are_exact", "arguments_are_exact", "bulk_data_passes", "closing_is_bounded")
 
 

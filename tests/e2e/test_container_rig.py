@@ -16,8 +16,6 @@ from tests.support.debian import Mirror, _build, find_mirror
 from tests.support.engines import PREFIX, ROOT, Engine, Engines, container, private_engine, shared_engine
 from tests.support.sweep import leftovers
 
-pytestmark = pytest.mark.containers
-
 USER = """
 import sys
 from tests.support.engines import container, shared_engine

@@ -18,8 +18,6 @@ from harness.toolkit.permissions.store import RuleFile
 
 __all__ = ["make_way"]
 
-pytestmark = pytest.mark.containers
-
 COMMAND = "rm -rf /data"
 
 

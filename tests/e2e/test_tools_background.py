@@ -26,7 +26,9 @@ WAIT = 60
 
 
 @pytest.fixture(params=PLACES)
-async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+async def place(
+    needs_tmux: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Place]:
     async with open_place(request.param, monkeypatch) as opened:
         yield opened
 

@@ -22,7 +22,7 @@ from harness.toolkit.values import Json
 
 BACKENDS = [
     *("local", "local+tmux", "ssh-openssh", "ssh-openssh+tmux"),
-    pytest.param("docker-busybox+tmux", marks=pytest.mark.containers),
+    "docker-busybox+tmux",
 ]
 
 

@@ -106,13 +106,13 @@ async def delete_and_restore(box: Toolbox, ctx: ExecutionContext, work: str) -> 
         assert (await call(box, "delete", path=protected)).result.error_code == "protected"
 
 
+@pytest.mark.usefixtures("needs_tmux")
 @pytest.mark.parametrize("where", ["local+bash", "ssh", "ssh+dash"])
 async def test_every_tool_works_the_same_wherever_the_files_are(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_place(where, monkeypatch) as place:
         await use_every_tool(place.ctx, str(place.home))
 
 
-@pytest.mark.containers
 async def test_every_tool_works_where_there_is_only_busybox(make_way: MakeWay) -> None:
     way = make_way("podman")
     with container(way.engine, "busybox") as one:

@@ -480,7 +480,6 @@ async def test_a_search_is_given_again_until_something_was_changed(tmp_path: Pat
         assert [(await call(cached, "grep", pattern="needle")).cached for _ in range(2)] == [False, True]
 
 
-@pytest.mark.containers
 async def test_in_a_container_with_busybox_alone(make_way: MakeWay, tmp_path: Path) -> None:
     way = make_way("docker")
     text = "mkdir -p /t/sub/node_modules; cd /t; echo needle >a.txt; echo needle >sub/b.log; echo '*.log' >.gitignore; "

@@ -25,7 +25,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def here(home: Path) -> Iterator[Place]:
+def here(needs_tmux: None, home: Path) -> Iterator[Place]:
     """tmux on this machine."""
     with private_place(home) as place:
         yield place
@@ -38,7 +38,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def far(home: Path, make_sshd: MakeSshd, engine: str) -> AsyncIterator[Place]:
+async def far(needs_tmux: None, home: Path, make_sshd: MakeSshd, engine: str) -> AsyncIterator[Place]:
     """tmux behind SSH, over a link that can be cut, stalled and slowed."""
     server = make_sshd()
     async with delay_proxy("127.0.0.1", server.port) as proxy:

@@ -21,8 +21,6 @@ from harness import ExecutionContext, ShellResult, Status, connect
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, HarnessError
 
-pytestmark = pytest.mark.containers
-
 BOUND = 40.0
 ANSWER = 9.0
 """Seconds for a command of two: the target has five to answer."""

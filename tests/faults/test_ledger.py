@@ -37,6 +37,8 @@ from harness.toolkit.ledger import (
 )
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 
+pytestmark = pytest.mark.usefixtures("needs_process")
+
 PROGRAM = Path(__file__).with_name("ledger_child.py")
 ROOT = Path(__file__).parents[2]
 KILLS = 30

@@ -2,7 +2,7 @@
 
 ``engines`` gives a Docker Engine and a Podman that all test processes of a run share; each is started when the first
 test wants it. ``container(engine, "busybox")`` is a running container that lives as long as the ``with`` block, and
-``private_engine("docker")`` an engine to break. Mark tests that need them with ``pytest.mark.containers``.
+``private_engine("docker")`` an engine to break.
 """
 
 from __future__ import annotations
@@ -266,12 +266,10 @@ def engines() -> Iterator[Engines]:
     found.close()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "containers: needs a container engine, which the tests start")
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Make what takes long, an image of Debian, before the time of a test runs. What fails is told by the tests."""
-    if not session.config.option.collectonly and any(item.get_closest_marker("containers") for item in session.items):
+    if not session.config.option.collectonly and any(
+        item.get_closest_marker(kind) for item in session.items for kind in ("docker", "podman")
+    ):
         with contextlib.suppress(EngineUnavailable):
             debian_rootfs()

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -115,10 +115,19 @@ def needs_time() -> None:
 # -- the marks
 
 
+def flat(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and those in the tuples among them."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from flat(value)
+        else:
+            yield value
+
+
 def carried(values: Iterable[Any]) -> set[str]:
     """What parameters take that name carriers or shells."""
     found: set[str] = set()
-    for value in values:
+    for value in flat(values):
         carrier = CARRIER.fullmatch(value) if isinstance(value, str) else None
         if carrier is not None:
             found |= CARRIERS[carrier[1]] | ({"tmux"} if carrier[2] == "tmux" else set())
@@ -136,7 +145,7 @@ def resources_of(item: pytest.Item) -> set[str]:
     if "engines" in fixtures and not by_name:
         by_name = {"process", "docker", "podman"}
     found |= by_name
-    if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in values):
+    if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in flat(values)):
         found.add("shells")
     return found
 
@@ -187,7 +196,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.when == "setup":
+    if call.when != "call":  # what is torn down may be an earlier test's, which it shared with the module
         return report
     more = {name: by for name, by in TAKEN.resources.items() if item.get_closest_marker(name) is None}
     TAKEN.resources.clear()
