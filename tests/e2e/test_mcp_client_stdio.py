@@ -352,6 +352,7 @@ async def test_a_name_that_is_taken_is_an_error_that_says_so_and_the_first_tool_
         assert registry.source_of("one_echo") == "builtin"
 
 
+@pytest.mark.usefixtures("needs_process")
 async def test_two_servers_of_one_name_are_refused_before_either_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="2 servers have the name 'raw': test and test"):
         async with workbench(tmp_path, raw("--tools", "echo"), raw("--tools", "other")):

@@ -63,7 +63,8 @@ class PatternRedactor(Redactor):
         plain = plain_text(text)
         if plain is None:
             return min(self._complete(text), open_escape(text))
-        return min(plain.place(self._complete(plain.text)), open_escape(text))
+        end = min(plain.place(self._complete(plain.text)), open_escape(text))
+        return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
 
     def _complete(self, text: str) -> int:
         end = min([safe_end(text), *(_begun(text, form) for form in self._broken)])
@@ -74,6 +75,7 @@ class PatternRedactor(Redactor):
         if plain is None:
             yield from self._found(text)
         else:
+            yield from self._given(text)  # a letter that is struck over is gone from the plain text
             yield from map(plain.span, self._found(plain.text))
 
     def _found(self, text: str) -> Iterator[Span]:

@@ -61,10 +61,10 @@ async def test_a_word_that_was_given_in_advance_looks_at_nothing(approver: Appro
     assert await guarded(approver).allows(*UNSEEN[1])
 
 
-async def test_where_nobody_is_asked_the_question_is_kept() -> None:
-    nobody = NobodyToAsk()
-    assert not await guarded(nobody).allows(*UNSEEN[1])
-    assert len(nobody.questions) == 1
+async def test_where_nobody_is_asked_the_call_is_denied() -> None:
+    verdict = await guarded(NobodyToAsk()).decide(*UNSEEN[1])
+    assert not verdict.allowed
+    assert "nobody to ask" in verdict.reason
 
 
 async def test_what_was_approved_unseen_is_not_looked_at() -> None:
