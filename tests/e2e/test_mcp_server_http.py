@@ -28,7 +28,7 @@ ACCEPT = "application/json, text/event-stream"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpProgram]:
+def server(needs_process: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpProgram]:
     """One server for all who do no harm to it."""
     with http_program(Home.make(tmp_path_factory.mktemp("home"), FREE)) as program:
         yield program

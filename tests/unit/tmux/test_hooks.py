@@ -79,7 +79,7 @@ async def plain(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 @pytest.fixture(scope="module", params=POSIX)
-async def posix(request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
+async def posix(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIterator[PaneShell]:
     async with open_pane_shell(request.param) as pane:
         yield pane
 
