@@ -398,6 +398,7 @@ ADVERSARIAL = {
 }
 
 
+@pytest.mark.usefixtures("needs_time")
 def test_a_megabyte_meant_to_be_slow_is_not() -> None:
     for text in ADVERSARIAL.values():
         taken = [_seconds(text)]

@@ -449,6 +449,7 @@ ADVERSARIAL = {
 }
 
 
+@pytest.mark.usefixtures("needs_time")
 def test_a_megabyte_meant_to_be_slow_takes_linear_time() -> None:
     """One that is not linear takes minutes."""
     for text in ADVERSARIAL.values():
