@@ -40,10 +40,12 @@ KILL_PAUSE = 0.2
 _NO_USER = re.compile(r"unable to find user|no such user|no matching entries in passwd", re.IGNORECASE)
 
 
-async def finish(start: Callable[[], Awaitable[T]], hurry: float, target: Target) -> T:
+async def finish(
+    start: Callable[[], Awaitable[T]], hurry: float, target: Target, close: Callable[[T], Awaitable[None]]
+) -> T:
     """Await ``start()`` to its end also when this is cancelled: what is given up half way would leave a program behind.
 
-    From the cancellation on it has ``hurry`` seconds, for an engine that hangs.
+    From the cancellation on it has ``hurry`` seconds, for an engine that hangs. What it gives then is closed.
     """
     results: list[T] = []
     faults: list[Exception] = []
@@ -54,14 +56,20 @@ async def finish(start: Callable[[], Awaitable[T]], hurry: float, target: Target
         finally:
             scope.deadline = anyio.current_time() + hurry
 
-    async with anyio.create_task_group() as tasks:
-        with anyio.CancelScope(shield=True) as scope:
-            tasks.start_soon(watch, scope)
-            try:
-                results.append(await start())
-            except Exception as error:  # out of the task group as itself
-                faults.append(error)
-        tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope(shield=True) as scope:
+                tasks.start_soon(watch, scope)
+                try:
+                    results.append(await start())
+                except Exception as error:  # out of the task group as itself
+                    faults.append(error)
+            tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+    except BaseException:
+        for result in results:
+            await close(result)
+        raise
     if faults:
         raise faults[0]
     if not results:
@@ -92,13 +100,7 @@ class ContainerTransport(Transport):
     async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
         nonce = inside.new_nonce()
         request = self._exec(inside.wrapped_argv(argv, nonce))
-        process = await finish(lambda: self._start(request, nonce), HURRY, self.target)
-        try:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-        except BaseException:
-            await process.aclose()
-            raise
-        return process
+        return await finish(lambda: self._start(request, nonce), HURRY, self.target, ContainedProcess.aclose)
 
     async def _start(self, request: Exec, nonce: str) -> ContainedProcess:
         try:
