@@ -19,9 +19,10 @@ def start_mark(nonce: str, job: int) -> bytes:
 def take_up_script(folder: str) -> str:
     """Print a pane's nonce, the number of its newest log, its shell's process id, and ``gone`` when there is no log.
 
-    The log may come in a moment; the process id is 0 where the shell does not run, or only starts.
+    The log may come in a moment; the process id is 0 where the shell does not run, or only starts, and negative where
+    ``hooks/pane.sh``, which started it, has ended: a person has put another program there.
     """
-    pid = "{ read -r p <pid; } 2>/dev/null; echo ${p:-0}"
+    pid = 'p=; { read -r p <pid; } 2>/dev/null; [ ! -e keeper ] || [ -e alive ] || p=${p:+-}$p; echo "${p:-0}"'
     waited = "[ -e log.$k ] || { sleep 0.3 2>/dev/null || sleep 1; [ -e log.$k ]; } || echo gone"
     return f"cd {shlex.quote(folder)} && cat nonce && {{ {NEWEST_LOG} echo $k; {pid}; {waited}; }}"
 

@@ -164,8 +164,8 @@ class PaneTable:
         kind = self.login_shell.rpartition("/")[2].replace("busybox", "ash")
         pane = Pane(row.pane_id, row.window_id, row.name, row.uid, kind, nonce, self._link.setup.scope)
         pane.log_number = int(number or 0)
-        if pid.isdecimal():
-            pane.shells[0] = replace(pane.shells[0], pid=int(pid))
+        own = int(pid) if pid.removeprefix("-").isdecimal() else 0
+        pane.shells[0] = replace(pane.shells[0], pid=abs(own))
         if gone:
             await self._begin_log(pane)
         pane.pause()
@@ -176,16 +176,31 @@ class PaneTable:
             pane.wrapper = f"{row.pid}:{row.tty}"
         if row.busy.isdecimal() and not await self._release_ended(pane, row.busy):
             pane.phase, pane.running = "running", int(row.busy)
-        elif pane.phase == "starting" and (gone or pane.log_offset > TAIL):  # no mark near its end, or it was full
-            pane.phase = await self._phase_of(row, pane.shells[0].pid)
+        elif await self._untold(pane, row, own, bool(gone)):
+            pane.phase, pane.running = await self._phase_of(pane, row), 0
         return pane
 
-    async def _phase_of(self, row: PaneRow, own: int) -> Phase:
+    async def _untold(self, pane: Pane, row: PaneRow, own: int, gone: bool) -> bool:
+        """The last mark in the log is not the last that was written, or it has none.
+
+        It was full, or has just begun; or an operator's ``pipe-pane`` took its place, or a program that of the shell.
+        """
+        if pane.phase == "starting":
+            return gone or pane.log_offset > TAIL or (own > 0 and pane.log_number > 0)
+        if self._link.setup.here:
+            return False
+        if pane.phase == "running":
+            return own != 0 and (not pane.running or await self._store.settle(str(pane.running)))
+        return own < 0 or row.foreground.lstrip("-") not in SHELLS
+
+    async def _phase_of(self, pane: Pane, row: PaneRow) -> Phase:
         """What the pane's shell does, where no mark tells: a shell inside it must not be taken for it."""
+        own, by_hand = pane.shells[0].pid, pane.phase == "running" and not pane.running
         if not own:
             return "prompt" if row.foreground.lstrip("-") in SHELLS else "running"
         front = await inspect(self._shell, row.tty, row.pid)
-        return "prompt" if front.is_own(own) and front.may_be_prompt else "running"
+        ready = front.editing if by_hand else front.may_be_prompt  # a command of an operator's may read lines itself
+        return "prompt" if front.is_own(own) and ready else "running"
 
     async def _begin_log(self, pane: Pane) -> None:
         """Somebody has removed the log that tmux writes to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -523,6 +523,14 @@ class PaneRunner:
         if job.command.on_timeout == "kill":
             await job.done.wait()
             return
+        await self._watch(job, partial(self._needs_person, pane, job))
+
+    async def until_over(self, pane: Pane, job: PaneJob) -> None:
+        """Return when the job has ended, also when a person has put another program into its place."""
+        await self._watch(job, partial(self._is_replaced, pane, job))
+
+    @staticmethod
+    async def _watch(job: PaneJob, is_over: Callable[[], Awaitable[bool]]) -> None:
         while not job.done.is_set():
             for quiet in QUIET:
                 active = job.active
@@ -530,7 +538,7 @@ class PaneRunner:
                     await active.wait()
                 if active.is_set():
                     break
-                if await self._needs_person(pane, job) or job.done.is_set():
+                if await is_over() or job.done.is_set():
                     return
             else:
                 await job.active.wait()
@@ -540,6 +548,8 @@ class PaneRunner:
             return True
         try:
             front = await self.foreground(pane)
+            if await self._replaced(pane, job):
+                return True
         except (ConnectionLost, ConnectError):
             return False  # it comes back before the time is over, or the outcome is unknown
         if not front.wants_input or await self._over(pane, job, front):
@@ -550,6 +560,30 @@ class PaneRunner:
         job.notices.append(front.describe())
         job.notices.append(f"the screen shows:\n{await self.screen(pane)}")
         await self.link.request(("select-pane", "-t", pane.pane_id, "-e"))
+        return True
+
+    async def _is_replaced(self, pane: Pane, job: PaneJob) -> bool:
+        with suppress(ConnectionLost, ConnectError):
+            return await self._replaced(pane, job)
+        return False
+
+    async def _replaced(self, pane: Pane, job: PaneJob) -> bool:
+        """A person has put another program into the place of the shell, and of this job; no mark tells of that."""
+        before = pane.wrapper
+        if not before or self.link.setup.here:
+            return False
+        if (await self.link.ask(_first_process(pane)))[-1].text == before:
+            return False
+        with anyio.move_on_after(END_LAG):  # a fresh shell of ours tells of itself in a moment
+            await job.done.wait()
+        now = (await self.link.ask(_first_process(pane)))[-1].text
+        if job not in pane.jobs or pane.wrapper != before or now == before:
+            return job.done.is_set()
+        pane.wrapper = now
+        pane.jobs.remove(job)
+        await self.store.settle(job.job_id)
+        job.notices.append("a person put another program into the pane (respawn-pane)")
+        job.finish(Status.UNKNOWN)
         return True
 
     async def _over(self, pane: Pane, job: PaneJob, front: Foreground) -> bool:
@@ -612,8 +646,7 @@ class PaneRunner:
 
     async def _tty(self, pane: Pane) -> tuple[str, int]:
         if not pane.wrapper and not self.link.setup.here:  # what it told of itself is far back in its log
-            where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_pid}:#{pane_tty}")
-            pane.wrapper = (await self.link.ask(where))[-1].text
+            pane.wrapper = (await self.link.ask(_first_process(pane)))[-1].text
         pid, _, tty = pane.wrapper.partition(":")
         return tty, int(pid or 0)
 
@@ -635,6 +668,11 @@ class PaneRunner:
 def _busy(blocks: Iterable[Block]) -> str | None:
     """What tmux answered when somebody else holds the pane."""
     return next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+
+
+def _first_process(pane: Pane) -> tuple[str, ...]:
+    """The tmux command whose answer is in the form of :attr:`.Pane.wrapper`."""
+    return "display-message", "-p", "-t", pane.pane_id, "#{pane_pid}:#{pane_tty}"
 
 
 def _pipe_question(pane: Pane) -> tuple[str, ...]:

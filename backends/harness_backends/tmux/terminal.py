@@ -136,7 +136,7 @@ class TmuxTerminal(Terminal):
             return None
         job = known[1]
         with anyio.move_on_after(timeout):
-            await job.done.wait()
+            await self._runner.until_over(*known)
         return await (self._runner.result(job) if job.done.is_set() else self._runner.so_far(job))
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
