@@ -116,6 +116,11 @@ def test_a_full_disk_behind_stdout_is_one_line(program: Program, words: str) -> 
     assert b"no space left on device" in done.stderr
 
 
+def test_a_full_disk_behind_both_outputs_is_no_exit_code_of_the_command(program: Program) -> None:
+    for line in ("$H run 'echo e >&2' 2>/dev/full", "$H run 'echo o' >/dev/full 2>&1", "$H jobs wait 99 2>/dev/full"):
+        assert sh(program, f"{line}; echo $?").stdout == b"125\n", line
+
+
 def test_a_locale_without_utf8_changes_no_byte(program: Program) -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = program.run("run", "printf 'é\\377'", **ascii_only)

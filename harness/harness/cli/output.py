@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -114,12 +115,13 @@ def warn(text: str, *, as_json_document: bool) -> None:
 
 
 def report(error: HarnessError, *, as_json_document: bool) -> None:
-    """Print an error on stderr: one line, or one JSON document."""
-    if as_json_document:
-        document = error_json(type(error).__name__, error.message, error.target, error.hint)
-        click.echo(as_json(document).encode(), err=True)
-    else:
-        note(str(error).replace("local::", "local:", 1))
+    """Print an error on stderr, a line or a JSON document; when that cannot be written, the exit code says it alone."""
+    with suppress(OSError):
+        if as_json_document:
+            document = error_json(type(error).__name__, error.message, error.target, error.hint)
+            click.echo(as_json(document).encode(), err=True)
+        else:
+            note(str(error).replace("local::", "local:", 1))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

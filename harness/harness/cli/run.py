@@ -174,6 +174,8 @@ def outcome_sentence(result: ShellResult, limit: float | None) -> str:
 def _how_long(duration: float, limit: float | None) -> str:
     if limit is None:
         return f"after {duration:.0f} s"
+    if limit == NO_LIMIT:
+        return f"after {duration:.1f} s, as it waits for somebody"
     if duration >= limit * 0.95:
         return f"after its {limit:g} s"
     return f"after {duration:.1f} of its {limit:g} s, as it waits for somebody"

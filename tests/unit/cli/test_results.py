@@ -13,6 +13,7 @@ from harness.cli.exits import exit_code_of, failure_code
 from harness.cli.output import as_json, readable, result_json
 from harness.cli.run import brief, command_text, outcome_sentence
 from harness.cli.tailing import JsonLines, whole_characters
+from harness.cli.values import NO_LIMIT
 from harness.errors import ConnectError, FileNotFound, HarnessError, JobNotFound, PaneBusy
 from harness.results import Job, ShellResult, Status
 
@@ -22,6 +23,7 @@ from harness.results import Job, ShellResult, Status
     [
         (Status.RUNNING, 1.99, 2.0, "still running as job 7 after its 2 s (harness jobs wait 7)"),
         (Status.RUNNING, 1.3, 2.0, "still running as job 7 after 1.3 of its 2 s, as it waits for somebody (harness"),
+        (Status.RUNNING, 4.2, NO_LIMIT, "still running as job 7 after 4.2 s, as it waits for somebody (harness"),
         (Status.RUNNING, 61.0, None, "still running as job 7 after 61 s (harness jobs wait 7)"),
         (Status.TIMED_OUT, 1.2, 0.5, "ended at its time limit of 0.5 s"),
         (Status.TIMED_OUT, 1.2, None, "ended at its time limit, after 1 s"),
