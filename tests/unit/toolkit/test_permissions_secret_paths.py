@@ -18,7 +18,7 @@ SECRET = """
 /home/ann/.config/rclone/rclone.conf /home/ann/.cargo/credentials.toml /home/ann/.cargo/credentials
 /home/ann/.dockercfg /home/ann/.config/sops/age/keys.txt /srv/backup.agekey /srv/prod.env /srv/app/.envrc
 /home/ann/.bash_history /home/ann/.zsh_history /home/ann/.python_history /home/ann/.psql_history
-/home/ann/.local/share/fish/fish_history /home/ann/.zhistory /root/.mysql_history /home/ann/.histfile
+/home/ann/.local/share/fish/fish_history /home/ann/.zhistory /srv/db/.mysql_history /home/ann/.histfile
 /home/ann/.ssh/id_rsa.bak /srv/id_rsa.old /srv/id_ed25519~ /srv/server.key.bak /srv/server.pem.orig
 /srv/id_rsa.1 /srv/.id_rsa.swp /srv/#id_rsa# /srv/server.key.dpkg-old /srv/server.key.bak.gz /srv/prod.env.bak
 /srv/.env.bak.20260101 /srv/.netrc~ /srv/.pgpass.save /srv/server_key.pem_old /etc/gshadow- /etc/shadow.bak
