@@ -1,8 +1,9 @@
 """A pytest plugin: what a test takes of the machine is a mark, which its fixtures set; a test that takes more fails.
 
 A test asks for a resource by a fixture, ``needs_tmux``, its own or one that another of its fixtures asks for. Where the
-resource is not there, the test is left out, and the summary says why. A parameter that names a carrier, such as
-``docker-busybox+tmux``, is such a wish too. What has no wish is ``pure``: it starts no program.
+resource is not there, the test is left out, and the summary says why. A parameter that names a backend, such as
+``docker-busybox+tmux``, or a shell asks as well; so does ``engines``. What asks for nothing is ``pure``: it starts
+no program.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["RESOURCES", "needs_docker", "needs_node", "needs_podman", "needs_process", "needs_root"]
-__all__ += ["needs_shells", "needs_ssh", "needs_time", "needs_tmux"]
+__all__ = ["RESOURCES", "needs_node", "needs_process", "needs_root", "needs_ssh", "needs_time", "needs_tmux"]
 
 RESOURCES = {
     "process": "starts programs",
@@ -30,7 +30,7 @@ RESOURCES = {
     "shells": "needs another shell than bash and dash",
     "slow": "takes more than ten seconds",
 }
-CARRIERS = {
+BACKENDS = {
     "local": {"process"},
     "ssh": {"process", "ssh"},
     "openssh": {"process", "ssh"},
@@ -38,8 +38,8 @@ CARRIERS = {
     "docker": {"process", "docker"},
     "podman": {"process", "podman"},
 }
-"""What the first word of a parameter that names a carrier takes; ``+tmux`` behind it takes tmux too."""
-CARRIER = re.compile(rf"({'|'.join(CARRIERS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(?:\+(\w+))?")
+"""The resources of a backend, by the first word of its name; ``+tmux`` behind it adds tmux."""
+BACKEND = re.compile(rf"({'|'.join(BACKENDS)})(?:-(?:api|cli|program|busybox|openssh|asyncssh))*(?:\+(\w+))?")
 SHELL = re.compile(r"(?:/\S*/)?(?:zsh|fish|mksh|ksh|yash|tcsh|csh|ash|busybox(?: a?sh)?|posh)")
 PROGRAMS = {
     "tmux": "tmux",
@@ -53,7 +53,7 @@ PROGRAMS = {
 }
 
 
-def need(resource: str, *programs: str) -> None:
+def skip_without(resource: str, *programs: str) -> None:
     """Leave the test out, with the reason, when a program is not there."""
     missing = [name for name in programs if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
     if missing:
@@ -68,31 +68,19 @@ def needs_process() -> None:
 @pytest.fixture(scope="session")
 def needs_tmux(needs_process: None) -> None:
     """The test starts a tmux server."""
-    need("tmux", "tmux")
+    skip_without("tmux", "tmux")
 
 
 @pytest.fixture(scope="session")
 def needs_ssh(needs_process: None) -> None:
     """The test starts an SSH server."""
-    need("ssh", "sshd", "ssh")
-
-
-@pytest.fixture(scope="session")
-def needs_docker(needs_process: None) -> None:
-    """The test starts a Docker Engine; :mod:`tests.support.engines` says where that cannot be."""
-    need("docker", "docker", "dockerd")
-
-
-@pytest.fixture(scope="session")
-def needs_podman(needs_process: None) -> None:
-    """The test starts Podman; :mod:`tests.support.engines` says where that cannot be."""
-    need("podman", "podman")
+    skip_without("ssh", "sshd", "ssh")
 
 
 @pytest.fixture(scope="session")
 def needs_node(needs_process: None) -> None:
     """The test starts programs of Node.js."""
-    need("node", "node", "npm")
+    skip_without("node", "node", "npm")
 
 
 @pytest.fixture(scope="session")
@@ -103,11 +91,6 @@ def needs_root(needs_process: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def needs_shells(needs_process: None) -> None:
-    """The test starts other shells than bash and dash; they are installed by scripts/test."""
-
-
-@pytest.fixture(scope="session")
 def needs_time() -> None:
     """The test takes more than ten seconds."""
 
@@ -115,22 +98,22 @@ def needs_time() -> None:
 # -- the marks
 
 
-def flat(values: Iterable[Any]) -> Iterator[Any]:
+def flatten(values: Iterable[Any]) -> Iterator[Any]:
     """The values, and those in the tuples among them."""
     for value in values:
         if isinstance(value, tuple):
-            yield from flat(value)
+            yield from flatten(value)
         else:
             yield value
 
 
-def carried(values: Iterable[Any]) -> set[str]:
-    """What parameters take that name carriers or shells."""
+def backend_resources(values: Iterable[Any]) -> set[str]:
+    """The resources of the backends that parameters name."""
     found: set[str] = set()
-    for value in flat(values):
-        carrier = CARRIER.fullmatch(value) if isinstance(value, str) else None
-        if carrier is not None:
-            found |= CARRIERS[carrier[1]] | ({"tmux"} if carrier[2] == "tmux" else set())
+    for value in flatten(values):
+        backend = BACKEND.fullmatch(value) if isinstance(value, str) else None
+        if backend is not None:
+            found |= BACKENDS[backend[1]] | ({"tmux"} if backend[2] == "tmux" else set())
     return found
 
 
@@ -141,11 +124,11 @@ def resources_of(item: pytest.Item) -> set[str]:
     found = {"slow" if name == "time" else name for name in found}
     spec = getattr(item, "callspec", None)
     values = spec.params.values() if spec is not None else ()
-    by_name = carried(values)
+    by_name = backend_resources(values)
     if "engines" in fixtures and not by_name:
         by_name = {"process", "docker", "podman"}
     found |= by_name
-    if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in flat(values)):
+    if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in flatten(values)):
         found.add("shells")
     return found
 
@@ -165,22 +148,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # -- the guard
 
 
-class Taken:
-    """What the test that runs in this process has taken so far."""
+class StartedPrograms:
+    """The resources that the running test has taken, each with the program that it started."""
 
     def __init__(self) -> None:
         self.resources: dict[str, str] = {}
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._audit)
 
-    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "subprocess.Popen":
-            self._started(arguments[1] or [arguments[0]])
+            self._add(arguments[1] or [arguments[0]])
         elif event == "os.posix_spawn":
-            self._started(arguments[1])
+            self._add(arguments[1])
         elif event in ("os.fork", "os.forkpty"):
             self.resources.setdefault("process", event)
 
-    def _started(self, argv: Any) -> None:
+    def _add(self, argv: Any) -> None:
         first = argv[0] if isinstance(argv, list | tuple) and argv else argv
         name = os.path.basename(os.fsdecode(first))
         self.resources.setdefault("process", name)
@@ -188,7 +171,7 @@ class Taken:
             self.resources.setdefault(PROGRAMS[name], name)
 
 
-TAKEN = Taken()
+STARTED = StartedPrograms()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -198,14 +181,14 @@ def pytest_runtest_makereport(
     report = yield
     if call.when != "call":  # what is torn down may be an earlier test's, which it shared with the module
         return report
-    more = {name: by for name, by in TAKEN.resources.items() if item.get_closest_marker(name) is None}
-    TAKEN.resources.clear()
-    if more and report.passed:
+    unmarked = {name: by for name, by in STARTED.resources.items() if item.get_closest_marker(name) is None}
+    STARTED.resources.clear()
+    if unmarked and report.passed:
         report.outcome = "failed"
-        report.longrepr = f"it took {more} and has no mark for it: ask for the fixture needs_{min(more)}"
+        report.longrepr = f"it took {unmarked} without the mark: ask for needs_{min(unmarked)}, or a fixture that does"
     return report
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    TAKEN.resources.clear()
+    STARTED.resources.clear()
