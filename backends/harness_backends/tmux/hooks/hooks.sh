@@ -98,7 +98,8 @@ hxkeys
 hxempty() { BUFFER=; }
 hxkeys() {
 \builtin zle -N hxempty
-for 1 in main emacs viins vicmd; do \builtin bindkey -M $1 "\\e[7733~" hxempty; done
+\builtin typeset hxmap
+for hxmap in main emacs viins vicmd; do \builtin bindkey -M $hxmap "\\e[7733~" hxempty; done
 } 2>/dev/null
 hxkeys
 hxpr() { :; }
