@@ -54,6 +54,15 @@ async def test_no_file_holds_what_ends_a_command(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_a_trace_of_the_shell_gives_away_nothing_that_ends_a_command(shell: str) -> None:
+    """The trace is on the screen, and so in the log, before the command runs."""
+    async with open_pane_shell(shell) as pane:
+        await pane.run("set -g fish_trace 1" if shell == "fish" else "set -x")
+        result = await pane.run(write_forger(pane, "exit 3"))
+        assert (result.status, result.exit_code) == (Status.COMPLETED, 3), result
+
+
+@pytest.mark.parametrize("shell", PANE_SHELLS)
 async def test_a_record_that_a_command_wrote_itself_makes_its_end_unknown(shell: str) -> None:
     async with open_pane_shell(shell) as pane:
         forge = write_forger(pane, 'echo "0 completed" >"$S/jobs/$ID.exit"; sleep 0.2; exit 3')

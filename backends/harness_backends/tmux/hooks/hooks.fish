@@ -1,4 +1,5 @@
 # The shell's part of the prompt markers, for fish. Set before: hxdir, hxn, hxt (see hooks.sh).
+# set -lx fish_trace: a trace would show the secret of a command's end, in the log too, before the command runs.
 # hxkeys binds a key that no keyboard has, which empties the editor: its own keys empty one line of several.
 # builtin names a word that no function can have; so do set, test, string, read, eval, return and if.
 set -g hxi 0
@@ -7,6 +8,7 @@ set -g hxx 0
 set -g hxr 0
 set -g hxS ''
 function hxm
+set -lx fish_trace
 builtin printf '\e]133;%s\a' $argv[1] >/dev/tty 2>/dev/null
 or builtin printf '\e]133;%s\a' $argv[1]
 end
@@ -15,12 +17,14 @@ return $argv[1]
 end
 function hxb
 set -g hxr $status
+set -lx fish_trace
 set -g hxi $argv[1]
 set -g hxf ''
 hxm "C;$hxn;$hxi;x"
 end
 function hxa
 set -g hxr $status
+set -lx fish_trace
 set -g hxf ''
 set -l slot
 builtin read -d ' ' -a slot <$hxslot
@@ -57,6 +61,7 @@ return $hxr
 end
 function hxd
 set -g hxx $status
+set -lx fish_trace
 builtin test $hxi != 0
 and hxend
 return $hxx
@@ -72,6 +77,7 @@ builtin test -t 0; or builtin test -t 1; or builtin test -t 2
 end
 end
 function hxend
+set -lx fish_trace
 if builtin test -z "$hxdir"
 else if builtin test -s $hxdir/$hxi.exit
 builtin echo $hxx unknown >$hxdir/$hxi.exit
@@ -106,6 +112,7 @@ builtin string match -q ' hx*' -- $argv[1]
 or hxm "C;$hxn;0"
 end
 function hxpost --on-event fish_postexec
+set -lx fish_trace
 builtin test $hxi != 0
 and hxm "O;$hxn;$hxi;$hxS"
 end
@@ -115,6 +122,7 @@ or function hxuserprompt
 builtin printf '> '
 end
 function hxkeys
+set -lx fish_trace
 for mode in default insert visual replace replace_one
 builtin bind -M $mode \e\[7733~ 'builtin commandline -r ""' 2>/dev/null
 end
