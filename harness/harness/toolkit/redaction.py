@@ -63,19 +63,16 @@ class PatternRedactor(Redactor):
         plain = plain_text(text)
         if plain is None:
             return min(self._complete(text), open_escape(text))
-        end = min(plain.place(self._complete(plain.text)), open_escape(text))
-        return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
+        return min(self._complete(text), plain.place(self._complete(plain.text)), open_escape(text))
 
     def _complete(self, text: str) -> int:
         end = min([safe_end(text), *(_begun(text, form) for form in self._broken)])
         return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
 
     def _spans(self, text: str) -> Iterator[Span]:
+        yield from self._found(text)  # also where a letter is struck over, which is gone from the plain text
         plain = plain_text(text)
-        if plain is None:
-            yield from self._found(text)
-        else:
-            yield from self._given(text)  # a letter that is struck over is gone from the plain text
+        if plain is not None:
             yield from map(plain.span, self._found(plain.text))
 
     def _found(self, text: str) -> Iterator[Span]:
