@@ -173,7 +173,7 @@ async def test_on_a_full_disk_conversations_can_be_read_and_none_is_begun(disk: 
         assert (await store.create(START)).session_id
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("killed", [False, True])
 async def test_on_a_read_only_disk_conversations_can_be_read(killed: bool, tmp_path: Path) -> None:
     directory = tmp_path / "sessions"

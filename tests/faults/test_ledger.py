@@ -202,7 +202,7 @@ async def test_what_was_written_can_be_read_on_a_full_disk(disk: str, killed: bo
         assert_is_readable(place)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts")
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("killed", [False, True])
 async def test_what_was_written_can_be_read_on_a_read_only_file_system(
     killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

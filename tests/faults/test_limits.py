@@ -29,10 +29,9 @@ def small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "plain"])
 async def test_a_full_disk_is_a_clear_error_or_a_right_result(here: Place, tmux: bool) -> None:
-    if os.getuid() != 0:
-        pytest.skip("a file system of the test's own needs root")
     with small_disk(here.state):
         async with opened(here, tmux=tmux) as ctx:
             await usable(ctx)
@@ -57,9 +56,8 @@ def fill(directory: Path) -> Path:
                 return filler
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_a_job_whose_exit_code_found_no_space_is_unknown_and_not_waited_for(here: Place) -> None:
-    if os.getuid() != 0:
-        pytest.skip("a file system of the test's own needs root")
     go = here.path("go")
     os.mkfifo(go)
     with small_disk(here.state):

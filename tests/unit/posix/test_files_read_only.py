@@ -119,9 +119,8 @@ async def test_a_target_with_one_channel_refuses_it_as_well(target: FileTarget) 
     assert path.read_bytes() == b"old\n" + CONTENTS["large"]
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_what_another_user_owns_in_a_directory_of_ours_is_not_replaced() -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can make a file of another user")
     async with unprivileged_target(FLAVOURS[0]) as target:
         theirs = target.home / "theirs"
         theirs.write_bytes(b"theirs\n")

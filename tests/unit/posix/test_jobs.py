@@ -260,7 +260,7 @@ async def test_output_without_end_does_not_fill_the_disk(tmp_path: Path, shell: 
     assert "not kept" in result.notices[0]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+@pytest.mark.usefixtures("needs_root")
 async def test_another_user_runs_the_command_with_its_input_and_environment(target: JobTarget) -> None:
     result = await target.run('id -un; echo "$V"; cat', user="nobody", env=(("V", "x y"),), stdin=b"in\0put", cwd="/")
     assert result.stdout_bytes == b"nobody\nx y\nin\0put"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -46,8 +45,6 @@ TERMINALS = {"plain": "", "cursor": "\\033[?1h", "keypad": "\\033="}
 @pytest.fixture
 def socket(needs_tmux: None, tmp_path: Path) -> Iterator[list[str]]:
     """A tmux server of its own."""
-    if shutil.which("tmux") is None:
-        pytest.skip("there is no tmux")
     tmux = ["tmux", "-L", f"hx-{secrets.token_hex(4)}", "-f", "/dev/null"]
     yield tmux
     subprocess.run([*tmux, "kill-server"], capture_output=True, timeout=20)
