@@ -70,16 +70,18 @@ class PatternRedactor(Redactor):
         return min([end, *(start for start, stop in self._given(text) if start < end < stop)])
 
     def _spans(self, text: str) -> Iterator[Span]:
-        yield from self._found(text)  # also where a letter is struck over, which is gone from the plain text
+        yield from self._by_form(text)  # also where a letter is struck over, which is gone from the plain text
         plain = plain_text(text)
-        if plain is not None:
-            yield from map(plain.span, self._found(plain.text))
+        if plain is None:
+            yield from named_spans(text)
+        else:
+            for find in (self._by_form, named_spans):
+                yield from map(plain.span, find(plain.text))
 
-    def _found(self, text: str) -> Iterator[Span]:
+    def _by_form(self, text: str) -> Iterator[Span]:
         yield from self._given(text)
         yield from private_key_spans(text)
         yield from token_spans(text)
-        yield from named_spans(text)
 
     def _given(self, text: str) -> Iterator[Span]:
         """What whoever made this named."""
