@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.support.sshd",
     "tests.support.program",
     "tests.support.engines",
+    "tests.support.examples",
 ]
 
 

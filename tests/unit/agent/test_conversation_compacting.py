@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     ModelMessage,
@@ -37,7 +37,6 @@ from harness.agent.conversation.summarizing import (
 from harness.agent.conversation.tokens import estimate, overhead
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 LIMIT = 60.0
 
 
@@ -84,7 +83,6 @@ def test_instructions_and_tools_count_too() -> None:
     assert 20 < overhead("You are an agent.", [tool]) < 60
 
 
-@STEADY
 @given(conversations())
 def test_every_conversation_has_an_estimate(messages: list[ModelMessage]) -> None:
     assert estimate(messages) >= 0
@@ -147,7 +145,6 @@ def test_notes_alone_are_not_summarised_again() -> None:
     assert cut_at([notes, *step("huge", size=50_000)], 100) is None
 
 
-@STEADY
 @given(conversations(), st.integers(0, 2_000))
 def test_no_cut_parts_a_call_from_its_result(messages: list[ModelMessage], budget: int) -> None:
     messages = repaired([*turn(1), *messages])
@@ -176,7 +173,6 @@ def test_results_are_shortened_only_as_far_as_it_takes_and_stay_marked() -> None
 # -- texts
 
 
-@STEADY
 @given(st.text(max_size=300), st.integers(0, 200))
 def test_shortened_texts_fit(text: str, limit: int) -> None:
     assert len(shortened(text, limit)) <= max(limit, len(" [...] "))
@@ -187,7 +183,6 @@ def test_shortened_texts_fit(text: str, limit: int) -> None:
     assert short.endswith("\n[end of output ab12]")
 
 
-@STEADY
 @given(conversations(), st.integers(50, 5_000))
 def test_whatever_the_messages_are_a_transcript_fits_and_notes_need_no_model(
     messages: list[ModelMessage], limit: int

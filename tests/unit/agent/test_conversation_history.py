@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     BinaryImage,
@@ -23,7 +23,6 @@ from tests.support.conversations import PNG, conversations, problems, user_texts
 from harness.agent.conversation.history import NO_BEGINNING, NO_RESULT, dumped, loaded, repaired
 from harness.toolkit.providers.base import well_formed
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -47,7 +46,6 @@ def said(text: str) -> ModelResponse:
 # -- repair
 
 
-@STEADY
 @given(conversations())
 def test_whatever_happened_to_a_conversation_no_provider_refuses_it(messages: list[ModelMessage]) -> None:
     found = repaired(messages)
@@ -58,7 +56,6 @@ def test_whatever_happened_to_a_conversation_no_provider_refuses_it(messages: li
     assert [text for text in user_texts(found) if text != NO_BEGINNING] == words
 
 
-@STEADY
 @given(conversations(), st.data())
 def test_what_follows_changes_only_the_end_of_what_was_sent_before(
     messages: list[ModelMessage], data: st.DataObject
@@ -181,7 +178,6 @@ def test_many_calls_under_one_id_take_no_longer_each() -> None:
 # -- storing
 
 
-@STEADY
 @given(conversations())
 def test_a_message_is_the_same_after_it_was_stored(messages: list[ModelMessage]) -> None:
     for message in messages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
 
@@ -65,7 +65,6 @@ def test_names_from_the_target_cannot_begin_a_line_of_their_own() -> None:
     assert len(text) < 800
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.text(st.characters(codec=None), max_size=400), st.integers(0, 300))
 def test_the_end_of_a_screen_fits_whatever_is_on_it(screen: str, limit: int) -> None:
     text = last_lines(screen, limit)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     BinaryImage,
@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from tests.support.conversations import PNG, conversations
+from tests.support.examples import few_examples
 from tests.support.model_server import Answer, Call, ModelServer, Reasoning, Text, model_server, say
 
 from harness.agent.conversation.history import answered_by, dumped, loaded, repaired, suited
@@ -28,7 +29,6 @@ from harness.agent.conversation.situation import Seen, described, with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
 from harness.results import PaneInfo
 
-EXAMPLES = 30
 """Accidents that each provider is sent."""
 MODELS = {
     "openai": "gpt-5",
@@ -78,7 +78,7 @@ def results_for(response: ModelResponse, text: str = "97 %") -> ModelRequest:
 def accidents() -> list[list[ModelMessage]]:
     found: list[list[ModelMessage]] = []
 
-    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @few_examples()
     @given(conversations())
     def collect(messages: list[ModelMessage]) -> None:
         found.append(messages)

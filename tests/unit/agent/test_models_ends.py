@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.abc import SocketStream
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
@@ -111,7 +111,6 @@ async def test_an_answer_that_was_cut_off_is_none_also_where_servers_need_not_sa
     assert wrong == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.lists(st.integers(1, 40), max_size=40), st.sampled_from([END, DONE]), st.booleans())
 def test_the_end_is_found_however_the_bytes_come(sizes: list[int], end: bytes, there: bool) -> None:
     data = words('[DONE] data: [DONE] "finish_reason": "stop" ' * 3) + (end if there else b"")
@@ -142,7 +141,6 @@ def test_only_a_stream_that_ends_with_its_connection_may_be_cut_unseen(
     assert not may_be_cut(500, version, headers)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.dictionaries(st.text(max_size=5), st.one_of(st.text(max_size=8), st.booleans(), st.integers())), st.data())
 def test_no_part_of_arguments_is_taken_for_all_of_them(arguments: dict[str, object], data: st.DataObject) -> None:
     text = json.dumps(arguments)

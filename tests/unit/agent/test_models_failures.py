@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import exceptions
 from pydantic_ai.messages import ModelResponse, TextPart
@@ -26,7 +26,6 @@ from harness.agent.models import (
 from harness.agent.models.failures import LONGEST_WAIT, retry_after_of
 
 PROFILE = ModelProfile("mine", "openai", "m")
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -34,7 +33,6 @@ def failed(*, retryable: bool = True, retry_after: float | None = None) -> Model
     return ModelFailure("x", kind="rate_limit", retryable=retryable, retry_after=retry_after)
 
 
-@STEADY
 @given(
     attempt=st.integers(1, 10_000),
     retries=st.integers(0, 20),
@@ -89,7 +87,6 @@ def test_when_to_ask_again_is_read_from_every_form(headers: dict[str, str], seco
     assert retry_after_of(headers, NOW) == seconds
 
 
-@STEADY
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), st.text(max_size=40)))
 def test_no_header_breaks_the_reading(headers: dict[str, str]) -> None:
     found = retry_after_of(headers, NOW)
@@ -193,7 +190,6 @@ def test_a_message_is_one_line_and_not_long() -> None:
     assert len(str(failure)) < 500
 
 
-@STEADY
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

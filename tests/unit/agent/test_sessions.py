@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.agent.sessions import (
@@ -32,7 +32,6 @@ from harness.agent.settings import AgentSettings, agent_settings_of
 from harness.errors import ConfigError, HarnessError
 from harness.settings import SettingsTable
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 START = NewSession(target="ssh://web1", identity="ssh://web1", tmux="harness", model="claude", options={"ssh": "web1"})
 TEXTS = ('{"kind":"request"}', '{"text":"half of a pair: \ud83d, a NUL: \0, ünï"}', '{"three":3}')
 
@@ -70,7 +69,6 @@ def test_ids_are_short_and_whatever_is_typed_of_one_finds_it() -> None:
         assert not is_session_id(text)
 
 
-@STEADY
 @given(st.text())
 def test_no_text_makes_a_prefix_that_is_no_beginning_of_an_id(text: str) -> None:
     prefix = prefix_of(text)
@@ -475,7 +473,6 @@ async def test_what_is_no_document_of_ours_is_refused(change: object, said: str,
     assert len(await store.list()) == 1
 
 
-@STEADY
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_no_text_breaks_the_reader_of_documents(text: str) -> None:
     with pytest.raises(HarnessError, match="the document"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelMessage, ModelRequest
 from pydantic_ai.models import ModelRequestParameters
@@ -40,7 +40,6 @@ from harness.toolkit.redaction import PatternRedactor
 
 __all__ = ["here"]
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 AUTO = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
 SECRET = "correct-horse-battery-staple"
 REDACTOR = PatternRedactor([SECRET])
@@ -250,7 +249,6 @@ def test_an_event_becomes_an_object_without_what_is_empty() -> None:
     ]
 
 
-@STEADY
 @given(st.recursive(st.none() | st.text() | st.binary() | st.floats(allow_nan=False), lambda one: st.lists(one)))  # noqa: PLW0108  # a strategy
 def test_every_value_becomes_one_line(value: object) -> None:
     line = line_of("x", 1.0, {"value": json_of(value)}, REDACTOR)
@@ -258,7 +256,6 @@ def test_every_value_becomes_one_line(value: object) -> None:
     assert json.loads(line)["type"] == "x"
 
 
-@STEADY
 @given(st.text())
 def test_no_text_breaks_the_reader(content: str) -> None:
     lines = tuple(lines_of(content.splitlines()))
@@ -270,7 +267,6 @@ KINDS = ("turn_started", "model_request", "model_response", "tool_call_completed
 NAMES = ("turn_id", "outcome", "same", "new", "request", "before", "usage", "call", "messages")
 
 
-@STEADY
 @given(
     st.lists(
         st.builds(

@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.approval import question_text
@@ -47,7 +47,6 @@ def test_only_line_feeds_end_lines_and_every_row_is_marked(text: str, rows: list
     assert quoted(text, 20) == rows
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.text(max_size=200), st.integers(1, 120))
 def test_every_row_fits_and_can_be_seen(text: str, width: int) -> None:
     rows = quoted(text, width)

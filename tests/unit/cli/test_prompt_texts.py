@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.claims import claims_of
@@ -92,7 +92,6 @@ def test_an_answer_is_cut_into_the_same_pieces_however_it_comes(parts: list[str]
     assert bit_by_bit.rest == ""
 
 
-@settings(max_examples=40, deadline=None)
 @given(texts)
 def test_nothing_in_an_answer_is_obeyed(text: str) -> None:
     blocks = Blocks()

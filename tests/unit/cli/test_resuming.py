@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.disks import file_limit
 
@@ -18,7 +18,6 @@ from harness.cli.resuming import check_identity, check_target, choices_for, stor
 from harness.errors import ConfigError, HarnessError
 from harness.settings import Choices
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 WEB = Choices(ssh="web1", tmux="ops", ssh_options=("Port=22",), identity="key", pane="logs")
 SUMMARY = SessionSummary(
     session_id="k3f9-02mx-7yqa",
@@ -76,7 +75,6 @@ def test_a_throw_away_container_is_not_made_again() -> None:
     assert choices_for(summary, Choices(ssh="web1"), here=False).ssh == "web1"
 
 
-@STEADY
 @given(
     st.dictionaries(
         st.sampled_from(["ssh", "tmux", "ssh_options", "nothing", "target"]),

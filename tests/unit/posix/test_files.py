@@ -10,8 +10,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.file_targets import BARE, FLAVOURS, FileTarget, Flavour, open_file_target, unprivileged_target
 
 from harness.errors import (
@@ -27,7 +28,6 @@ from harness_backends.posix.filestore import LARGE
 from harness_backends.posix.fileversion import version_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = [
     "plain",
     "two words",
@@ -95,7 +95,7 @@ async def test_content_of_any_size_keeps_its_version(target: FileTarget, size: i
 
 
 async def test_random_contents_and_names_survive(target: FileTarget) -> None:
-    @SETTINGS
+    @few_examples()
     @given(st.binary(max_size=3000), st.binary(min_size=1, max_size=60).filter(lambda name: not {0, 0x2F} & set(name)))
     def check(content: bytes, name: bytes) -> None:
         examples.append((content, os.fsdecode(b"./" + name)))

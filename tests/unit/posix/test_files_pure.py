@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 
 from harness.errors import FileError, FileNotFound, NoSpace, PermissionDenied, StaleFileError
 from harness.results import DirEntry
@@ -40,7 +41,7 @@ def test_a_sha256_version_is_the_hash() -> None:
 
 
 @pytest.mark.usefixtures("needs_process")
-@settings(max_examples=40)
+@few_examples()
 @given(st.binary(max_size=2000))
 def test_inline_content_survives_the_shell(content: bytes) -> None:
     for shell in (["dash"], ["bash", "--posix"], ["busybox", "ash"]):

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 
 from harness.errors import UnsupportedOperation
 from harness_backends.ssh.remote import MAX_COMMAND, NoiseFilter, interactive_command, remote_command
@@ -85,7 +86,7 @@ def test_every_sh_passes_the_arguments_streams_and_status(inner: str, argv: list
 
 
 @pytest.mark.usefixtures("needs_process")
-@settings(max_examples=60, deadline=None)
+@few_examples()
 @given(arguments)
 def test_any_text_arrives_through_the_strangest_shells(words: list[str]) -> None:
     argv = ["printf", "%s|", *words]
@@ -95,7 +96,6 @@ def test_any_text_arrives_through_the_strangest_shells(words: list[str]) -> None
         assert (done.returncode, done.stdout, done.stderr) == wanted
 
 
-@settings(max_examples=200, deadline=None)
 @given(arguments)
 def test_the_command_holds_only_characters_that_mean_the_same_everywhere(words: list[str]) -> None:
     command = remote_command(["p", *words], NONCE)

@@ -8,8 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 POSIX = tuple(shell for shell in PANE_SHELLS if shell != "fish")
@@ -267,7 +268,7 @@ async def echoing(needs_tmux: None, request: pytest.FixtureRequest) -> AsyncIter
 
 
 @given(text=SCRIPTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@few_examples()
 async def test_any_text_in_a_command_comes_back_byte_for_byte(echoing: PaneShell, text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     await echoing.gives(f"printf %s {quoted}", text)

@@ -9,8 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 
 from harness_backends.tmux.protocol import Block, ControlParser, Notification, Output, control_line, quote, unescape
 
@@ -216,7 +217,7 @@ AWKWARD = "".join(("'\"`$~#;\\{}[]()<>|&!*?%@,=+-:. \t\n\r\x1b\x7f", "aZ09", "ä
         "😀",
     ]
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@few_examples()
 def test_a_real_tmux_reads_each_quoted_text_as_it_is(tmux: list[str], tmp_path: Path, texts: list[str]) -> None:
     lines = []
     for index, text in enumerate(texts):

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.pane_shells import PANE_SHELLS, shell_path
 
 from harness.config import Config
@@ -85,7 +86,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6
 
 @pytest.mark.usefixtures("needs_process")
 @given(st.lists(TEXT, min_size=1, max_size=20))
-@settings(max_examples=20, deadline=None)
+@few_examples()
 def test_fish_reads_each_quoted_text_as_it_is(texts: list[str]) -> None:
     script = "".join(f"printf '%s\\0' {fish_quote(text)}\n" for text in texts)
     shown = run(["fish", "--no-config"], script)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.toolkit.agent_files import AgentTypeFiles, AgentTypeList, agent_directories
@@ -87,7 +87,6 @@ def test_what_is_wrong_is_named_with_file_and_line_and_harms_no_other(tmp_path: 
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
 def test_any_bytes_are_a_type_or_a_problem(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     directory = tmp_path_factory.getbasetemp() / "any"
     declare(directory, "any", b"---\n" + data)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.toolbox import toolbox
 
 from harness import ExecutionContext, connect
@@ -224,6 +225,7 @@ def test_every_word_arrives_as_it_is_in_every_shell(shell: str) -> None:
 
 
 @pytest.mark.usefixtures("needs_process")
+@few_examples()
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20))
 def test_words_survive_the_shell(found: list[str]) -> None:
     text = " ".join(["printf '%s\\0'", *map(quote_word, found)])

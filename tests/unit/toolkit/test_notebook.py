@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HarnessError
@@ -72,7 +72,6 @@ async def test_lists_of_old_sessions_go_and_the_one_that_is_written_stays(
 
 
 @given(st.lists(st.builds(Todo, st.text(st.characters(codec="utf-8")), st.sampled_from(TodoStatus)), max_size=5))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_what_is_written_is_what_is_read(place: Path, todos: list[Todo]) -> None:
     book = SqliteNotebook(place)
     await book.set_todos("s1", todos)

@@ -7,7 +7,7 @@ from typing import cast
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.own_home import here
 from tests.support.permits import desk, says
@@ -352,7 +352,6 @@ async def test_the_reason_of_a_decision_holds_no_secret() -> None:
         assert "hunter2" not in verdict.reason + verdict.by
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.sampled_from(["run_shell", "read_file", "write_file", "fetch_url", "change", "send_keys"]),
     st.text(max_size=40) | st.text("ab/.~$*?[]{}'\";|&<>\n\\ \udc80\u200b", max_size=40),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
@@ -242,7 +242,6 @@ OWN = ("~/notes/**", "/srv/*/**", "**/*", "*/", "~", "a", "!b", "**", "/x/[ab]*"
 PATTERNS = st.lists(st.sampled_from((*SECRETS, *PROTECTED, *OWN)), max_size=6)
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(PATTERNS, st.lists(st.sampled_from(PARTS), max_size=6), st.sampled_from(["/", ""]))
 def test_what_is_done_at_once_is_what_no_pattern_matches(patterns: list[str], names: list[str], end: str) -> None:
     path = "/" + "/".join(names) + end

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
@@ -225,7 +225,6 @@ def test_a_lock_that_is_not_given_back_is_an_error_and_no_hang(file: Path, monke
 TEXT = st.text(max_size=20) | st.just("\udc80") | st.just("/tmp/\udcff")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.builds(Rule, st.sampled_from(list(Action)), TEXT, TEXT, st.none() | TEXT, st.sampled_from(list(Match))))
 def test_every_rule_comes_back_as_it_was(file: Path, rule: Rule) -> None:
     file.unlink(missing_ok=True)

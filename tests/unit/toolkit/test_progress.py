@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import connect
@@ -71,7 +71,6 @@ SECRETS = {
     st.integers(0, 1500),
     st.integers(0, 2000),
 )
-@settings(max_examples=300, deadline=None)
 def test_no_gap_shows_a_part_of_a_secret(secret: str, before: int, piece: int, after: int, gap: int) -> None:
     """Behind a gap there is at least twice as much as a secret has, as there is behind one of a target's."""
     text = ("harmless words here\n" * 80)[:before] + "\n" + secret + ("other words there\n" * 90)[:after]

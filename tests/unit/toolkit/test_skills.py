@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.toolkit.skills import SkillError, SkillFile, SkillLibrary, SkillRoot, digest_of, skill_roots
@@ -86,7 +86,6 @@ def test_what_is_wrong_is_named(text: str, problem: str) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
 def test_anything_else_is_refused_in_words(data: bytes) -> None:
     with pytest.raises(SkillError):
         split_front(b"---\n" + data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 
@@ -72,7 +72,6 @@ PIECES += [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.booleans())
 def test_whatever_a_target_prints_is_read_without_a_fault(output: str, complete: bool) -> None:
     changes_of(output, complete=complete)
@@ -110,7 +109,6 @@ def test_names_are_written_as_git_writes_them(name: str, shown: str) -> None:
     assert quoted(name) == shown
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_a_revision_never_becomes_an_option_or_several_words(ref: str) -> None:
     if not mistake_of(ref):

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -86,7 +86,6 @@ LINES = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(LINES, max_size=40))
 def test_no_line_of_a_block_is_lost(lines: list[str]) -> None:
     for one in scan(lines).conflicts:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.job_targets import path_of
 from tests.support.toolbox import Toolbox, toolbox
@@ -36,7 +36,6 @@ from harness_tools.dev.trash import (
     restore,
 )
 
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
 
 AT_HOME = Places("/home/me", "/home/me/.local/state/harness", (), False, ("/home/me/.local/share/Trash", "/.Trash-7"))
@@ -83,7 +82,6 @@ def test_homes_and_mounts_are_looked_at_as_what_they_are() -> None:
     assert protection("/x", Places("/", "", (), False)) == ""
 
 
-@STEADY
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=20))
 def test_the_notes_of_the_trash_name_every_path(name: str) -> None:
     if name in (".", ".."):

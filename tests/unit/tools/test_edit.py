@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -22,7 +22,6 @@ from harness_tools.matching import Change, apply_changes, changes_at, find_spans
 from harness_tools.nearest import nearest
 from harness_tools.unified import DIFF_SHOWN, diff_of
 
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
 
 # -- places
@@ -30,7 +29,6 @@ STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[Health
 PIECES = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\r", b"\xc3\xa9", b"\xe9"]), max_size=30).map(b"".join)
 
 
-@STEADY
 @given(PIECES, PIECES.filter(bool))
 def test_each_place_holds_the_text_and_no_place_is_missed(data: bytes, text: bytes) -> None:
     spans = find_spans(data, text, 100)
@@ -43,7 +41,6 @@ def test_each_place_holds_the_text_and_no_place_is_missed(data: bytes, text: byt
     assert len(spans) == plain.count(text)
 
 
-@STEADY
 @given(PIECES, PIECES.filter(bool), PIECES)
 def test_what_is_not_replaced_stays_byte_for_byte(data: bytes, text: bytes, new: bytes) -> None:
     spans = find_spans(data, text, 100)
@@ -101,7 +98,6 @@ def contents_and_changes(draw: st.DrawFn) -> tuple[bytes, list[Change]]:
     return data, [Change(start, end, draw(new)) for start, end in real]
 
 
-@STEADY
 @given(contents_and_changes())
 def test_a_diff_describes_the_change_exactly(made: tuple[bytes, list[Change]]) -> None:
     before, changes = made
@@ -187,7 +183,6 @@ def test_the_nearest_place_is_told(data: bytes, text: bytes, hint: str) -> None:
     assert hint in found if hint else found == ""
 
 
-@STEADY
 @given(st.binary(max_size=300), st.binary(min_size=1, max_size=100))
 def test_a_hint_is_short_whatever_the_file_holds(data: bytes, text: bytes) -> None:
     assert len(nearest(data, text)) < 5_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -207,7 +207,6 @@ def test_escape_sequences_are_taken_out_whole(text: str, clean: str) -> None:
     assert without_escapes(text) == clean
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([*"ab1;?[]m\\\n ", "\x1b", "\x9b", "\x07", "\x1b[0m", "\x1b]0;x\x07"]), max_size=30))
 def test_nothing_that_a_terminal_obeys_is_left(parts: list[str]) -> None:
     text = "".join(parts)
@@ -237,7 +236,6 @@ ATOMS = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(ATOMS), max_size=40), st.sampled_from([None, *BY_FORMAT]))
 def test_any_text_is_read_without_a_fault(parts: list[str], hint: Any) -> None:
     report = parse("".join(parts), hint)

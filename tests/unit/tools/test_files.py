@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -21,7 +21,6 @@ from harness_tools.filemode import mode_of
 from harness_tools.filereading import WIDE_LIMIT, WINDOW
 from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile
 
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
 
 # -- pure
@@ -31,7 +30,6 @@ def shown(data: bytes, limit: int = 100, room: int = 10_000, **window: Any) -> A
     return take_lines(Window(data, **window), limit, room, numbers=False)
 
 
-@STEADY
 @given(st.binary(max_size=200), st.integers(1, 8), st.integers(1, 40), st.integers(1, 4))
 def test_lines_that_are_read_one_after_the_other_are_the_file(data: bytes, limit: int, room: int, first: int) -> None:
     parts, line = [], 1
@@ -73,7 +71,6 @@ def test_numbers_stand_before_the_lines() -> None:
     assert taken.text == "    99\ta\n   100\t\n   101\tb"
 
 
-@STEADY
 @given(st.text(max_size=30), st.sampled_from(["utf-8", "utf-16-le", "utf-32", "gb18030"]), st.integers(0, 100))
 def test_a_part_of_an_encoded_text_is_whole_characters(text: str, encoding: str, length: int) -> None:
     data = text.encode(encoding, "surrogatepass" if encoding != "gb18030" else "replace")[:length]

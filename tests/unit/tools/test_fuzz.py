@@ -7,8 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.schema_values import junk, values_of
 from tests.support.toolbox import toolbox
 
@@ -21,12 +22,6 @@ from harness.toolkit.values import CallOutcome, Json, ToolCall
 
 TOOLS = {tool.name: tool for tool in load_catalogue().known.list()}
 LIMIT = 20.0
-BOUNDED = settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 async def call(tool: Tool[Any], arguments: Json, answer: Callable[[Command], Reply]) -> CallOutcome:
@@ -48,7 +43,7 @@ def check(outcome: CallOutcome) -> None:
 def test_any_arguments_and_any_answer_of_the_target_give_a_result(name: str) -> None:
     tool = TOOLS[name]
 
-    @BOUNDED
+    @few_examples()
     @given(st.data())
     def attempt(data: st.DataObject) -> None:
         arguments = data.draw(values_of(tool.schema))
@@ -66,7 +61,7 @@ def test_any_arguments_and_any_answer_of_the_target_give_a_result(name: str) -> 
 def test_arguments_of_wrong_kinds_are_mistakes_of_the_caller(name: str) -> None:
     tool = TOOLS[name]
 
-    @BOUNDED
+    @few_examples()
     @given(junk(tool.schema))
     def attempt(arguments: Json) -> None:
         check(anyio.run(call, tool, arguments, lambda command: Reply()))

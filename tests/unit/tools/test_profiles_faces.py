@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ToolError
@@ -242,7 +242,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_whatever_a_model_writes_is_a_call_or_a_mistake_in_the_words_of_the_profile(data: st.DataObject) -> None:
     _, tool = data.draw(st.sampled_from(FACES))
@@ -259,7 +258,6 @@ def test_whatever_a_model_writes_is_a_call_or_a_mistake_in_the_words_of_the_prof
     assert mistake is None or (mistake.code, str(mistake).partition(": ")[0]) == ("invalid_args", tool.name)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_result_is_lost_in_a_form(data: st.DataObject) -> None:
     """Whatever data a result has, there is a text; the form that cannot be made leaves ours."""
@@ -366,7 +364,6 @@ def test_a_search_without_a_match_says_so_and_what_was_not_seen() -> None:
     assert found.text == "a\n[a.txt:1:(no_default_excludes searches them)\n[not searched: dist]"
 
 
-@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_json_that_fits_is_as_it_was(value: Json) -> None:
     assert json.loads(as_json(value).text) == value

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 from tests.support.schema_values import values_of
 
 import harness.toolkit
@@ -104,7 +105,7 @@ def mistakes(tool: FacedTool[Any], arguments: dict[str, Any]) -> list[str]:
 def test_a_mistake_is_told_of_an_argument_that_the_model_has(tool: FacedTool[Any]) -> None:
     absent = own_arguments(tool) - theirs(tool)
 
-    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @few_examples()
     @given(
         values_of(tool.schema),
         st.sampled_from([10**30, -(10**30), 0, ""]),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.job_targets import path_of
 from tests.support.toolbox import ALLOWED, Toolbox, toolbox
@@ -28,7 +28,6 @@ from harness_tools.dev.replacing import Replacement, folded
 from harness_tools.dev.rewriting import tools
 from harness_tools.matching import apply_changes
 
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
 
 # -- pure
@@ -64,7 +63,6 @@ def test_places_are_found_as_they_are_asked_for(
 BYTES = st.lists(st.sampled_from([b"a", b"A", b"b", b"_", b" ", b"\n", b"\xc3\xa9", b"\xc3\x89", b"\xe9"]), max_size=40)
 
 
-@STEADY
 @given(BYTES.map(b"".join), BYTES.filter(bool).map(b"".join), st.booleans(), st.booleans())
 def test_what_is_not_replaced_stays_and_the_file_search_finds_every_file(
     data: bytes, search: bytes, folds: bool, words: bool
@@ -81,7 +79,6 @@ def test_what_is_not_replaced_stays_and_the_file_search_finds_every_file(
         assert apply_changes(data, found.changes) == data.replace(search, b"")
 
 
-@STEADY
 @given(st.text(max_size=50))
 def test_folding_keeps_every_place(text: str) -> None:
     data = text.encode("utf-8", "replace")

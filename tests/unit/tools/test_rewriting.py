@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -25,7 +25,6 @@ from harness_tools.dev.splice import spliced
 from harness_tools.dev.split import part_name, parts_of
 from harness_tools.dev.tabcount import MOST, tabs_of
 
-STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same examples each time, however slow the machine is."""
 
 BOM = b"\xef\xbb\xbf"
@@ -67,7 +66,6 @@ def test_the_policy_sees_every_path(name: str, arguments: dict[str, Any], expect
 # -- pure
 
 
-@STEADY
 @given(LINES, ENDS, LINES, ENDS, st.sampled_from(["append", "prepend", "insert"]), st.integers(1, 8), st.booleans())
 def test_a_spliced_file_holds_both_whole_and_apart(
     target: bytes, end: bytes, source: bytes, source_end: bytes, mode: Any, line: int, mark: bool
@@ -114,7 +112,6 @@ def test_where_files_meet_lines_stay_lines(
     assert spliced(target, source, mode, line) == made
 
 
-@STEADY
 @given(LINES, ENDS, st.lists(st.integers(1, 20), min_size=1, max_size=8))
 def test_the_parts_of_a_file_are_the_file(data: bytes, end: bytes, lines: list[int]) -> None:
     whole = data + end
@@ -141,7 +138,6 @@ def test_parts_are_numbered_before_the_extension(path: str, number: int, count: 
     assert part_name(path, number, count) == name
 
 
-@STEADY
 @given(LINES, ENDS, st.integers(1, 8))
 def test_nothing_but_tabs_changes_in_either_direction(data: bytes, end: bytes, spaces: int) -> None:
     whole = data + end
@@ -174,7 +170,6 @@ def test_tabs_are_counted_line_by_line_and_what_is_too_much_is_said() -> None:
 PLAIN = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=4, max_size=40)
 
 
-@STEADY
 @given(PLAIN, st.sampled_from(["utf-16", "utf-16-le", "utf-16-be", "utf-32"]))
 def test_utf_16_is_known_with_and_without_its_mark(text: str, encoding: str) -> None:
     found = recoded(text.encode(encoding))
@@ -185,7 +180,6 @@ def test_utf_16_is_known_with_and_without_its_mark(text: str, encoding: str) -> 
     assert (given.data, given.lost) == (text.encode(), 0)
 
 
-@STEADY
 @given(st.text(max_size=60))
 def test_utf_8_stays_as_it_is(text: str) -> None:
     data = text.encode("utf-8", "replace")
@@ -193,7 +187,6 @@ def test_utf_8_stays_as_it_is(text: str) -> None:
     assert found is None or b"\0" in data or found.data == data
 
 
-@STEADY
 @given(st.binary(max_size=200))
 def test_any_bytes_are_converted_with_certainty_or_not_at_all(data: bytes) -> None:
     found = recoded(data)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ToolError
@@ -221,7 +221,6 @@ def test_what_is_no_common_expression_is_refused_with_its_place() -> None:
 
 
 @given(st.text(max_size=40), st.booleans(), st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_any_text_is_an_expression_or_a_value_error(text: str, fixed: bool, multiline: bool) -> None:
     try:
         expression = parse(text, fixed=fixed, multiline=multiline)
@@ -232,7 +231,6 @@ def test_any_text_is_an_expression_or_a_value_error(text: str, fixed: bool, mult
 
 
 @given(st.text(alphabet="ab.[]^$*\\-é\"' ", min_size=1, max_size=12), st.text(alphabet="ab.[]^$*\\-é\"' ", max_size=20))
-@settings(max_examples=300, deadline=None)
 def test_a_fixed_text_is_found_where_it_is(needle: str, text: str) -> None:
     expression = parse(needle, fixed=True)
     data = text.encode()
@@ -246,7 +244,6 @@ def test_a_fixed_text_is_found_where_it_is(needle: str, text: str) -> None:
     st.sampled_from(["a|ab", "ab|a", "a+?b", "(a|b)+", "b+", "a.?", "(ab?)+?", "^a", "b$", "\\bb", "[^a]+"]),
     st.text(alphabet="ab \n", max_size=20),
 )
-@settings(max_examples=300, deadline=None)
 def test_spans_are_those_of_an_engine_with_priorities(pattern: str, text: str) -> None:
     known = [
         (match.start(), match.end()) for match in re.finditer(pattern.encode(), text.encode(), re.MULTILINE) if match[0]
@@ -320,7 +317,6 @@ def test_counts_and_lines_are_read_whatever_is_in_names_and_texts() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
 def test_whatever_a_target_prints_is_read_without_an_error(output: bytes) -> None:
     tree = read_tree(output)
     counts_of(tree, 100)

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 
 from harness_tools.search.frames import read_tree
 from harness_tools.search.gitnames import bytewise
@@ -63,7 +64,7 @@ def left_out_here(files: dict[str, bytes], paths: list[bytes]) -> list[bytes]:
 
 
 @given(LINES, LINES, st.sampled_from([b"", b"", b"\xef\xbb\xbf"]), st.sampled_from([b"", b"\n", b"\r\n"]))
-@settings(max_examples=200, deadline=None)
+@few_examples()
 def test_lines_of_any_kind_mean_what_they_mean_to_git(
     repository: Path, top: list[bytes], sub: list[bytes], mark: bytes, end: bytes
 ) -> None:
@@ -154,7 +155,7 @@ RG = "rg --files --hidden --no-config --no-require-git --no-ignore-parent --no-i
 
 @pytest.mark.usefixtures("needs_process")
 @given(st.lists(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=5), max_size=4), st.sampled_from(STARTS))
-@settings(max_examples=100, deadline=None)
+@few_examples()
 def test_what_rg_is_trusted_with_it_reads_as_git_does(
     tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], start: bytes
 ) -> None:

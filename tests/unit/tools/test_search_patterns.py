@@ -8,8 +8,9 @@ import subprocess
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import few_examples
 
 from harness_tools.search.glob import split_pattern
 from harness_tools.search.ignoring import Ignored, parse_ignore
@@ -64,7 +65,6 @@ NAMES = st.text(alphabet="ab.*?[]!-{},\\é\n", min_size=1, max_size=8)
 
 
 @given(NAMES, st.text(alphabet="ab.*é-\n", min_size=1, max_size=6))
-@settings(max_examples=200, deadline=None)
 def test_the_rough_pattern_for_find_matches_at_least_as_much(pattern: str, name: str) -> None:
     compiled = PathPattern.parse(pattern.replace("/", "") + "x")
     if not compiled.matches(name + "x"):
@@ -92,7 +92,6 @@ def _matches_naively(patterns: list[re.Pattern[str] | None], names: list[str], *
     st.lists(st.sampled_from(["a", "b", "aa", ".a"]), max_size=5),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
 def test_names_match_as_if_every_way_were_taken(patterns: list[str], names: list[str], visible_only: bool) -> None:
     compiled = [None if pattern == "**" else name_matcher(pattern) for pattern in patterns]
     expected = _matches_naively(compiled, names, visible_only=visible_only)
@@ -122,7 +121,6 @@ def test_a_pattern_of_last_names_alone_is_known_as_such(pattern: str, anywhere: 
 ODD_NAMES = st.text("ab.*[\\é\n", min_size=1, max_size=5).filter(lambda name: name not in (".", ".."))
 
 
-@settings(max_examples=400)
 @given(st.lists(ODD_NAMES, min_size=1, max_size=3), st.text("ab.*{,}", min_size=1, max_size=6))
 def test_what_find_matches_for_last_names_alone_matches(names: list[str], last: str) -> None:
     try:
@@ -168,7 +166,7 @@ DIRECTORIES = {"x/" + path for path in ("a/b", "b/b", "c", "a/a", "c/a")}
 
 @pytest.mark.usefixtures("needs_process")
 @given(LINES, LINES)
-@settings(max_examples=120, deadline=None)
+@few_examples()
 def test_ignore_files_mean_what_they_mean_to_git(
     tmp_path_factory: pytest.TempPathFactory, top: list[str], sub: list[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 from tests.support.web_servers import Asked, Reply, WebServer, web_server
@@ -219,7 +219,6 @@ def test_a_detour_without_an_end_is_none() -> None:
     assert unwrapped(link) == ""
 
 
-@settings(deadline=None)
 @given(st.lists(st.builds(Hit, st.text(), st.text() | st.just("https://a.example"), st.text())), st.integers(1, 5))
 def test_any_hits_are_a_list(hits: list[Hit], limit: int) -> None:
     found = chosen(hits, limit, blocked=["b.example"])

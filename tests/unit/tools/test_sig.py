@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.desk import until
 from tests.support.toolbox import Toolbox, Trace, Words, toolbox
@@ -407,7 +407,6 @@ def test_a_long_walk_ends_when_it_is_told_to() -> None:
     assert (len(walk.found) <= 100, walk.complete) == (True, False)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.sampled_from(LANGUAGES), st.binary(max_size=300))
 def test_any_bytes_have_an_outline(language: Language, source: bytes) -> None:
     found = outline_of(utf8_of(source), language, lambda: False)
@@ -415,7 +414,6 @@ def test_any_bytes_have_an_outline(language: Language, source: bytes) -> None:
     facts_of(utf8_of(source), language, lambda: False)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_damaged_source_has_an_outline(name: str, data: st.DataObject) -> None:
     source = (DATA / name).read_bytes()

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.toolbox import Toolbox, toolbox
 
@@ -147,7 +147,6 @@ STEPS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(JSONS, max_size=8), st.lists(STEPS, min_size=1, max_size=4))
 async def test_any_list_goes_through_any_steps(items: list[Any], steps: list[Any]) -> None:
     await result(*steps, data=items)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
@@ -75,7 +75,6 @@ def test_what_is_no_text_is_not_shown(body: bytes, kind: str) -> None:
     assert failure.value.code == "not_text"
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=200), st.sampled_from(["text/plain", "text/html; charset=utf-16", "text/html;charset=gb18030"])
 )
@@ -91,7 +90,6 @@ def test_any_bytes_are_text_or_a_refusal(body: bytes, kind: str) -> None:
 # -- packed bodies
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=3_000), st.integers(1, 7), st.integers(1, 4_000), st.sampled_from(["gzip", "deflate", "raw", ""])
 )
@@ -231,7 +229,6 @@ def test_a_body_that_came_in_part_says_so() -> None:
         assert len(found.body) <= 1_000
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab/'\"$`;&|()<>\\ \t%-*~#!{}", max_size=20), st.text(alphabet="ab'\"$`; @\\-", max_size=20))
 def test_neither_a_url_nor_a_header_leaves_its_word(tail: str, value: str) -> None:
     try:

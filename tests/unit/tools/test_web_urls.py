@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.toolkit.websettings import place_of
@@ -76,7 +76,6 @@ HOSTS = st.one_of(
 TAILS = st.text(alphabet="/.%2eE?#ab\\&=:@ ;'\"\u00e4", max_size=20)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["http", "https", "HTTP"]), HOSTS, TAILS)
 @example("http", "\u00c0", "")
 @example("http", "[::1]", "")
@@ -93,7 +92,6 @@ def test_the_library_reads_a_url_as_we_do(scheme: str, host: str, tail: str) -> 
     assert theirs.userinfo == b""
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_a_url_or_a_mistake(text: str) -> None:
     for candidate in (text, f"http://{text}", f"http://h/{text}"):
@@ -175,7 +173,6 @@ def test_what_is_public_is_reached(address: str) -> None:
     assert forbidden(ipaddress.ip_address(address)) == ""
 
 
-@settings(deadline=None)
 @given(st.ip_addresses(v=4))
 def test_no_way_to_write_an_ipv4_address_in_ipv6_opens_it(address: ipaddress.IPv4Address) -> None:
     number = int(address)
