@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -15,6 +16,12 @@ pytest_plugins = [
     "tests.support.engines",
     "tests.support.examples",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting made out of every later search for garbage: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import re
 import statistics
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -40,11 +41,11 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{where(path, node.lineno)} {node.name}", lines
 
 
-def comments(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def comments(path: Path) -> list[tuple[int, str]]:
     with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+        tokens = tokenize.tokenize(file.readline)
+        return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
 
 
 def test_files_stay_below_800_lines() -> None:
