@@ -14,6 +14,7 @@ from ...context import ExecutionContext
 from ..values import JsonObject, Subject
 from .blocklist import blocked, command_forms, runs_past_the_policy
 from .claims import Claim, Piece
+from .container_files import ContainerFiles, reaches_any_file
 from .git_shown_files import GitShownFiles
 from .globs import has_wildcard
 from .harddenials import HardDenials
@@ -108,13 +109,16 @@ class CommandReader:
         forbidden = self._blocked_by(judgement, touched) or await self._forbidden(judgement, files or (), entries or ())
         unknown = "it names more files than can be judged" if files is None or entries is None else ""
         beyond = "" if forbidden else unknown or await self._beyond(subject, judgement, operands, entries or ())
+        given = (
+            "" if forbidden or beyond else await ContainerFiles(self._execution, operands, self._cwd).reason(judgement)
+        )
         return Claim(
             kind="command",
             shown=self._shown(subject),
             whole=self._subjected(self._shown(subject), "broad"),
             pieces=self._pieces(subject, judgement, touched, beyond),
             forbidden=forbidden,
-            must_ask=beyond or self._must_ask(judgement),
+            must_ask=beyond or given or self._must_ask(judgement),
             unclear=unclear_programs(judgement),
         )
 
@@ -130,6 +134,7 @@ class CommandReader:
             or unknown_words_reason(judgement, self._blocked)
             or other_settings(f"{subject.text}\n{variables}", judgement.commands)
             or shell_state_reason(judgement.commands, variables)
+            or reaches_any_file(judgement)
             or await reader.reason()
             or await GitShownFiles(self._execution, self._denials, operands).reason(judgement, variables)
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from urllib.parse import unquote
 
+from .container_reach import container_directories, container_reach
 from .shelltypes import Word
 
 __all__ = [
@@ -62,7 +63,8 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
     name = posixpath.basename(words[0].text) if words else ""
     code = [Word.of(path) for word in words[1:] for path in _in_code(word.text)] if _RUNS_CODE.fullmatch(name) else []
     texts = [word.text for word in words[1:]]
-    derived = (*attached_directories(name, texts), *_unpacked_names(name, texts))
+    mounted = (mount.source for mount in container_reach((name, *texts)).mounts)
+    derived = (*attached_directories(name, texts), *_unpacked_names(name, texts), *mounted)
     return paths_in((*words[1:], *code, *map(Word.of, derived)))
 
 
@@ -122,11 +124,13 @@ def substituted(paths: Iterable[str], values: Mapping[str, Sequence[str]]) -> tu
 def renamings(commands: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     """The names that commands of one text give to what is there: pairs of the new name and the old one. Pure.
 
-    Those of ``ln``, ``mv``, ``cp``, ``install``, ``rsync`` and ``mount``. A destination may be a directory, which gets
-    a name below it.
+    Those of ``ln``, ``mv``, ``cp``, ``install``, ``rsync`` and ``mount``, and of what a container gets. A destination
+    may be a directory, which gets a name below it.
     """
     found: dict[tuple[str, str], None] = {}
     for argv in commands:
+        mounts = (mount for mount in container_reach(argv).mounts if mount.target)
+        found |= dict.fromkeys((posixpath.normpath(mount.target), mount.source) for mount in mounts)
         if not argv or posixpath.basename(argv[0]) not in _GIVES_NAMES:
             continue
         operands = [word.rstrip("/") or "/" for word in argv[1:] if word and not word.startswith("-")]
@@ -144,14 +148,16 @@ def renamed(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> tuple[str
     found = dict.fromkeys(paths)
     for _ in range(_CHAIN if names else 0):
         plain = [posixpath.normpath(path) for path in found]
-        more = (
-            old.rstrip("/") + path[len(new) :] or "/"
-            for path in plain
-            for new, old in names
-            if path == new or path.startswith(f"{new}/")
-        )
+        more = (old for path in plain for name in names if (old := _renamed(path, *name)))
         found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
     return tuple(found)
+
+
+def _renamed(path: str, new: str, old: str) -> str:
+    """What a path was before; empty when it is not below the new name."""
+    if new == "/":  # another root: what is below the old one was meant
+        return "" if not path.startswith("/") or path.startswith(f"{old.rstrip('/')}/") else f"{old.rstrip('/')}{path}"
+    return old.rstrip("/") + path[len(new) :] or "/" if path == new or path.startswith(f"{new}/") else ""
 
 
 def braced(paths: Iterable[str]) -> tuple[str, ...]:
@@ -249,6 +255,8 @@ class Directories:
             for before, word in pairwise(words):
                 if before.known and before.text in leading:
                     self._into(word)
+            for directory in container_directories([word.text for word in words]):
+                self._into(Word.of(directory))
             return
         places = [word for word in words[1:] if not (word.known and word.text in ("-L", "-P", "--"))]
         if len(places) > 1 or name != "cd":

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .container_commands import COMPOSERS, ENGINES
+from .container_reach import container_reach
 from .globs import has_wildcard
 from .shellpaths import attached_directories
 from .shelltreesdata import CHANGING, COPYING, FEEDING, LISTING, PLAIN, READING, REMOTE, SEARCHING
@@ -215,6 +217,13 @@ def _git(given: _Given, read_only: bool) -> Trees:
     return Trees() if read_only else Trees(changes=tuple(word for word in given.operands if word), guessed=True)
 
 
+def _containers(given: _Given, read_only: bool) -> Trees:
+    """``docker run -v DIRECTORY:/x``, ``docker cp DIRECTORY c:/x``, ``docker build DIRECTORY``."""
+    mounts = [mount for mount in container_reach((given.name, *given.words)).mounts if not mount.by_name]
+    reads = tuple(mount.source for mount in mounts if mount.reads)
+    return Trees(reads=reads, changes=tuple(mount.source for mount in mounts if mount.writes))
+
+
 _KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
     **dict.fromkeys(SEARCHING, _searching),
     **dict.fromkeys(READING, _reading),
@@ -224,6 +233,8 @@ _KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _grep),
     **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
     **dict.fromkeys(("unzip", "7z", "7za", "7zr", "cpio"), _unpacked),
+    **dict.fromkeys((*ENGINES, *COMPOSERS, "kubectl", "oc", "lxc", "incus", "ctr", "buildah"), _containers),
+    **dict.fromkeys(("apptainer", "singularity", "systemd-nspawn", "systemd-run", "machinectl"), _containers),
     "patch": _patching,
     "find": _find,
     "git": _git,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from .container_commands import COMPOSERS, ENGINES, container_command
 from .found_files import found_file, lists_null_separated
 from .plain_outputs import lists_plain_words
 from .shelloptions import Options, grammar, parse_options
 from .shelltypes import Input, Word
 from .shellvariables import harmless_assignment
-from .shellwrapdata import CONTAINER_OPTIONS, PRIVILEGED, WRAPPERS, Wrapper
+from .shellwrapdata import PRIVILEGED, WRAPPERS, Wrapper
 
 __all__ = ["FED_WORDS", "SHELLS", "SYSTEM_DIRECTORIES", "Inner", "is_wrapper", "program_name", "unwrap"]
 
@@ -316,25 +318,15 @@ def _local_command(word: Word) -> Word | None:
     return Word.of(value) if word.known else word
 
 
-def _containers(rest: tuple[Word, ...], given: Input) -> Inner | None:
-    options = parse_options(
-        rest, grammar("-Hcl= -D --host= --context= --config= --log-level= --remote --url="), permute=False
-    )
-    verbs = [word.text for word in options.operands]
-    if options.reason or not verbs:
+def _containers(engine: str, rest: tuple[Word, ...], given: Input) -> Inner | None:
+    found = container_command((Word.of(engine), *rest))
+    if found is None:
         return None
-    at = 1
-    while verbs[at - 1] in ("container", "compose") and at < len(verbs):
-        at += 1
-    verb, after = verbs[at - 1], options.operands[at:]
-    if verb not in ("exec", "run", "create"):
+    if found.reason:
+        return _lost("the container's engine", found.reason)
+    if not found.runs:
         return None
-    inner = parse_options(after, grammar(CONTAINER_OPTIONS), permute=False)
-    if inner.reason:
-        return _lost("the container's engine", inner.reason)
-    entry = inner.value("--entrypoint")
-    argv = (*((entry,) if entry is not None else ()), *inner.operands[1:])
-    return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+    return Inner(argvs=(found.inner,) if found.inner else (), reason="it runs in a container", privileged=True)
 
 
 def _kubectl(rest: tuple[Word, ...], given: Input) -> Inner | None:
@@ -423,9 +415,7 @@ _SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
     "batch": _at,
     "crontab": _crontab,
     "ssh": _ssh,
-    "docker": _containers,
-    "podman": _containers,
-    "nerdctl": _containers,
+    **{engine: partial(_containers, engine) for engine in (*ENGINES, *COMPOSERS)},
     "kubectl": _kubectl,
     "oc": _kubectl,
     "find": _find,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CONTAINER_OPTIONS", "PRIVILEGED", "WRAPPERS", "Wrapper"]
+__all__ = ["PRIVILEGED", "WRAPPERS", "Wrapper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +159,3 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "begin": Wrapper(reason="fish alone knows it", alone=""),
     "repeat": Wrapper(skip=1, reason="zsh alone knows it"),
 }
-
-CONTAINER_OPTIONS = (
-    "-ditTPq -euwpvhlm= --detach --interactive --tty --privileged --rm --init --read-only --env= --user= --workdir= "
-    "--env-file= --detach-keys= --index= --name= --network= --volume= --mount= --publish= --entrypoint= --pull= "
-    "--cpus= "
-    "--memory= --cap-add= --cap-drop= --security-opt= --label= --platform= --restart= --hostname= --add-host= --pid= "
-    "--ipc= --userns= --device= --gpus= --log-driver= --net= --no-deps --no-TTY"
-)
-"""Options of ``docker exec`` and ``docker run`` that stand before what they run."""
