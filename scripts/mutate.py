@@ -1,0 +1,520 @@
+"""Mutation check of the core: ``scripts/mutate --help``.
+
+cosmic-ray makes the mutants and keeps the results, one session file for each module. This program chooses: what is
+mutated, in which ways, and which tests run for a mutant, by the coverage of one clean run. Each mutant is tested in a
+process that is forked from this one, which has imported the libraries already and nothing of the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import compileall
+import hashlib
+import importlib
+import json
+import os
+import py_compile
+import random
+import select
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+from cosmic_ray.commands.init import _all_work_items
+from cosmic_ray.mutating import _make_diff, use_mutation
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkItem, WorkResult
+
+ROOT = Path(__file__).resolve().parents[1]
+STATE = Path(os.environ.get("HARNESS_MUTATE_STATE", ROOT / ".mutate"))
+COPY = STATE / "tree"
+SOURCES = ("harness", "backends", "tools")
+REQUIRED_SCORE = 85
+CLEAN_LIMIT = 1800
+SLOWDOWN, GRACE = 4, 15
+"""The time limit of a mutant: so many times what its tests took without it, and so many seconds more."""
+JUDGE, POSIX, TMUX = (
+    "harness/harness/toolkit/permissions",
+    "backends/harness_backends/posix",
+    "backends/harness_backends/tmux",
+)
+TOOLKIT_TESTS = ("permissions*", "shelljudge*", "keysjudge", "policy_attacks", "assembly", "commandtool", "pipeline")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that the same tests are about: globs of files, and the marks of the tests that are quick enough."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    marks: str = "pure"
+
+
+GROUPS = {
+    "judge": Group(
+        (f"{JUDGE}/*.py",),
+        (*(f"tests/unit/toolkit/test_{name}.py" for name in TOOLKIT_TESTS), "tests/unit/test_commands_that_look.py"),
+    ),
+    "markers": Group(
+        (f"{POSIX}/markers.py", f"{POSIX}/end_proof.py"),
+        ("tests/unit/test_markers.py", "tests/unit/tmux/test_pure.py", "tests/unit/posix/test_state.py"),
+    ),
+    "jobs": Group(
+        (
+            f"{POSIX}/jobs.py",
+            f"{POSIX}/jobtable.py",
+            f"{POSIX}/jobread.py",
+            f"{POSIX}/jobends.py",
+            f"{POSIX}/joboutput.py",
+        ),
+        ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py"),
+        "not (ssh or docker or podman or root or shells or slow or node)",
+    ),
+    "pane": Group(
+        (f"{TMUX}/pane.py", f"{TMUX}/job.py"),
+        ("tests/unit/tmux/test_pure.py", "tests/unit/tmux/test_body.py", "tests/unit/test_markers.py"),
+    ),
+}
+WAYS = {
+    "core/ReplaceComparisonOperator": {
+        "Eq_NotEq",
+        "NotEq_Eq",
+        "Lt_LtE",
+        "LtE_Lt",
+        "Gt_GtE",
+        "GtE_Gt",
+        "Is_IsNot",
+        "IsNot_Is",
+    },
+    "core/ReplaceBinaryOperator": {
+        "Add_Sub",
+        "Sub_Add",
+        "Mul_Div",
+        "FloorDiv_Mul",
+        "Mod_Mul",
+        "BitOr_BitAnd",
+        "BitAnd_BitOr",
+    },
+    "core/ReplaceUnaryOperator": {"Delete_Not", "USub_UAdd"},
+}
+"""The replacements that are used, of the many that cosmic-ray has: the others fail in any test that runs the line."""
+LIBRARIES = [
+    "anyio._backends._asyncio",
+    "anyio.pytest_plugin",
+    "asyncssh",
+    "click",
+    "hypothesis.strategies",
+    "jsonschema",
+    "pexpect",
+    "pydantic",
+    "pydantic_settings",
+    "re2",
+    "rich.console",
+    "tree_sitter",
+    "tree_sitter_bash",
+    "xdist.plugin",
+    "pytest_timeout",
+]
+
+
+class Session:
+    """A run of pytest in a forked process: the tests with these ids, and what each took."""
+
+    def __init__(self, wanted: set[str] | None = None, cover: coverage.Coverage | None = None) -> None:
+        self.wanted, self.cover, self.seconds = wanted, cover, dict[str, float]()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out what does not run the mutant's line."""
+        if self.wanted is not None:
+            items[:] = [item for item in items if item.nodeid in self.wanted]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Measure one test: its time, and the lines it runs."""
+        began = time.monotonic()
+        if self.cover is not None:
+            self.cover.switch_context(item.nodeid)
+        result = yield
+        if self.cover is not None:
+            self.cover.switch_context("")
+        self.seconds[item.nodeid] = time.monotonic() - began
+        return result
+
+
+def forked(work: Callable[[], int], log: Path, limit: float | None = None) -> int | None:
+    """Run ``work`` in a process group of its own.
+
+    Returns:
+        Its exit status, negative for a signal; None when it took longer than ``limit`` seconds and was killed.
+    """
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        code = 3
+        try:
+            code = int(work())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    ended = os.pidfd_open(pid)
+    try:
+        in_time = bool(select.select([ended], [], [], limit)[0])
+    finally:
+        os.close(ended)
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # also what the tests left running
+        status = os.waitpid(pid, 0)[1]
+    return os.waitstatus_to_exitcode(status) if in_time else None
+
+
+def pytest_arguments(*arguments: str) -> list[str]:
+    """What every run of pytest here is given: one process, no files left, the same examples each time."""
+    rewriting = "ignore::pytest.PytestAssertRewriteWarning"  # of libraries that were imported before
+    return [
+        "-W",
+        rewriting,
+        "-q",
+        "-x",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile",
+        "fast",
+        *arguments,
+    ]
+
+
+def copy_checkout() -> None:
+    """Make the copy anew, with compiled files that are used only for the very source that they were made from."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    ignored = shutil.ignore_patterns(
+        ".venv", ".git", ".mutate", "__pycache__", ".*_cache", "site", "dist", "build", "media"
+    )
+    shutil.copytree(ROOT, COPY, symlinks=True, ignore=ignored)
+    for source in SOURCES:
+        compileall.compile_dir(COPY / source, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    paths = [str(COPY / source) for source in SOURCES]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    sys.path[:0] = [str(COPY), *paths]
+    os.chdir(COPY)
+
+
+def files(patterns: Iterable[str]) -> list[Path]:
+    """The files of the checkout that match, relative to it."""
+    found = [path.relative_to(ROOT) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return [path for path in found if path.name != "__init__.py"]
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """What the files hold, as one short word."""
+    return hashlib.sha256(b"\0".join((COPY / path).read_bytes() for path in paths)).hexdigest()[:12]
+
+
+@dataclass
+class Covered:
+    """Which tests run which lines, as one clean run of a group's tests showed."""
+
+    lines: dict[str, dict[int, list[str]]]
+    seconds: dict[str, float]
+    start: float
+    """Seconds that pytest took apart from the tests."""
+
+    def tests_of(self, module: Path, lines: Iterable[int]) -> set[str]:
+        """The tests that run one of the lines."""
+        known = self.lines.get(str(module), {})
+        return {test for line in lines for test in known.get(line, ())}
+
+    def limit(self, tests: Iterable[str]) -> float:
+        """How long these may take with a mutant, in seconds."""
+        return GRACE + SLOWDOWN * (self.start + sum(self.seconds[test] for test in tests))
+
+
+def cover(name: str, group: Group) -> Covered:
+    """Run the group's tests without a mutant, or read what such a run of the same files showed."""
+    modules, tests = files(group.modules), files(group.tests)
+    kept = STATE / f"covered-{name}-{digest([*modules, *tests])}.json"
+    if not kept.exists():
+        print(f"== {name}: the tests without a mutant", flush=True)
+        began, log = time.monotonic(), STATE / f"clean-{name}.log"
+        status = forked(lambda: _cover(modules, tests, group.marks, kept), log, CLEAN_LIMIT)
+        if status != 0:
+            sys.exit(f"mutate: the tests of {name} fail without a mutant, or take too long: see {log}")
+        print(f"   {time.monotonic() - began:.0f} s", flush=True)
+    return Covered(
+        **{key: _numbered(value) if key == "lines" else value for key, value in json.loads(kept.read_text()).items()}
+    )
+
+
+def _numbered(lines: dict[str, dict[str, list[str]]]) -> dict[str, dict[int, list[str]]]:
+    return {module: {int(line): tests for line, tests in known.items()} for module, known in lines.items()}
+
+
+def _cover(modules: list[Path], tests: list[Path], marks: str, kept: Path) -> int:
+    measure = coverage.Coverage(data_file=None, include=[str(COPY / module) for module in modules])
+    session, began = Session(cover=measure), time.monotonic()
+    measure.start()
+    status = pytest.main([*pytest_arguments("-m", marks), *map(str, tests)], plugins=[session])
+    measure.stop()
+    data = measure.get_data()
+    lines = {
+        str(module): {
+            line: [test for test in names if test]
+            for line, names in data.contexts_by_lineno(str(COPY / module)).items()
+        }
+        for module in modules
+    }
+    if not session.seconds or sys.modules["harness"].__file__ != str(COPY / "harness/harness/__init__.py"):
+        return 3
+    start = time.monotonic() - began - sum(session.seconds.values())
+    kept.write_text(json.dumps({"lines": lines, "seconds": session.seconds, "start": start}))
+    return status
+
+
+class Source:
+    """What a module's text says of a place in it."""
+
+    def __init__(self, module: Path) -> None:
+        self.tree = ast.parse((COPY / module).read_text())
+        self.silent = list(_unjudged(self.tree))
+        self.statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        self.bodies = [
+            (node.body[0].lineno, node.end_lineno or 0) for node in ast.walk(self.tree) if isinstance(node, functions)
+        ]
+
+    def worth_a_test(self, spec: MutationSpec) -> bool:
+        """Whether a change there can be seen: no annotation or decorator of a class, a way in use."""
+        prefix, _, way = spec.operator_name.partition("Operator_")
+        ways = WAYS.get(f"{prefix}Operator")
+        return (ways is None or way in ways) and not any(start <= spec.start_pos < end for start, end in self.silent)
+
+    def in_function(self, line: int) -> bool:
+        """Whether it runs when a function is called, and not when the module is imported."""
+        return any(start <= line <= end for start, end in self.bodies)
+
+    def lines_with(self, line: int) -> range:
+        """The lines of the statement that the line is part of; of a compound one those before its body."""
+        spans = []
+        for node in self.statements:
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body else node.end_lineno or 0
+            if node.lineno <= line <= max(end, node.lineno):
+                spans.append(range(node.lineno, max(end, node.lineno) + 1))
+        return min(spans, key=len, default=range(line, line + 1))
+
+
+def _unjudged(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    for node in ast.walk(tree):
+        decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None), *decorators):
+            if isinstance(part, ast.expr):
+                yield (part.lineno, part.col_offset), (part.end_lineno or 0, part.end_col_offset or 0)
+
+
+@dataclass
+class Score:
+    """The results of one module, or of several."""
+
+    killed: int = 0
+    timed_out: int = 0
+    survived: int = 0
+    waiting: int = 0
+    survivors: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @property
+    def judged(self) -> int:
+        """The mutants that were run."""
+        return self.killed + self.timed_out + self.survived
+
+    @property
+    def percent(self) -> float:
+        """How many of those the tests noticed."""
+        return 100 * (self.killed + self.timed_out) / self.judged if self.judged else 100.0
+
+    def add(self, result: WorkResult, spec: MutationSpec) -> None:
+        """Count one mutant."""
+        if result.test_outcome is TestOutcome.SURVIVED:
+            self.survived += 1
+            self.survivors.append((spec.start_pos[0], result.output or "", result.diff or ""))
+        elif result.output == "timeout":
+            self.timed_out += 1
+        else:
+            self.killed += 1
+
+    def line(self, name: str) -> str:
+        """One line of the table."""
+        score = f"{self.percent:6.1f}" if self.judged else "     -"
+        return f"{name:58}{self.judged:8}{self.killed:8}{self.survived:9}{self.timed_out:10}{score} %" + (
+            f"  ({self.waiting} not run yet)" if self.waiting else ""
+        )
+
+
+class Run:
+    """One call of this program."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.sample: int = options.sample
+        self.seed: int = options.seed
+        self.until = time.monotonic() + 60 * options.minutes if options.minutes else None
+
+    def module(self, module: Path, group: Group, covered: Covered) -> Score:
+        """Test the module's mutants that have not been tested yet."""
+        name = str(module).replace("/", "_").removesuffix(".py")
+        key = digest([module, *files(group.tests)])
+        for old in STATE.glob(f"{name}-*.sqlite"):
+            if old.stem != f"{name}-{key}":
+                old.unlink()
+        source, score = Source(module), Score()
+        with use_db(str(STATE / f"{name}-{key}.sqlite"), WorkDB.Mode.create) as db:
+            if not db.num_work_items:
+                items = _all_work_items([module], {})
+                db.add_work_items([item for item in items if source.worth_a_test(item.mutations[0])])
+            results = dict(db.results)
+            for item in self.chosen(db.work_items):
+                result = results.get(item.job_id)
+                if result is None and (self.until is None or time.monotonic() < self.until):
+                    result = self.test(item.mutations[0], source, covered)
+                    db.set_result(item.job_id, result)
+                if result is None:
+                    score.waiting += 1
+                else:
+                    score.add(result, item.mutations[0])
+        return score
+
+    def chosen(self, items: Iterable[WorkItem]) -> list[WorkItem]:
+        """The sample: a larger one of the same seed contains the smaller."""
+
+        def place(item: WorkItem) -> Any:
+            spec = item.mutations[0]
+            return spec.start_pos, spec.end_pos, spec.operator_name, spec.occurrence
+
+        ordered = sorted(items, key=place)
+        if self.sample:
+            random.Random(self.seed).shuffle(ordered)
+            ordered = ordered[: self.sample]
+        return ordered
+
+    def test(self, spec: MutationSpec, source: Source, covered: Covered) -> WorkResult:
+        """Test one mutant."""
+        module, line = spec.module_path, spec.start_pos[0]
+        tests = covered.tests_of(module, source.lines_with(line))
+        if not tests and not source.in_function(line):
+            tests = covered.tests_of(module, covered.lines.get(str(module), {}))
+        operator = get_operator(spec.operator_name)(**spec.operator_args)
+        with use_mutation(COPY / module, operator, spec.occurrence) as (before, after):
+            if after is None:
+                raise RuntimeError(f"no mutant of {module} at line {line}")
+            diff = "\n".join(_make_diff(before, after, module)[1:])
+            outcome, note = _outcome(tests, covered.limit(tests))
+        return WorkResult(WorkerOutcome.NORMAL, output=note, test_outcome=outcome, diff=diff)
+
+
+def _outcome(tests: set[str], limit: float) -> tuple[TestOutcome, str]:
+    if not tests:
+        return TestOutcome.SURVIVED, "no test runs this line"
+    paths = sorted({test.partition("::")[0] for test in tests})
+    log = STATE / "mutant.log"
+    status = forked(lambda: _mutant(paths, tests), log, limit)
+    if status is None:
+        return TestOutcome.KILLED, "timeout"
+    if status == 0:
+        return TestOutcome.SURVIVED, f"{len(tests)} tests passed"
+    if status in {1, 2} or status < 0:  # a test failed; the module could not be imported; a crash
+        return TestOutcome.KILLED, ""
+    raise RuntimeError(f"pytest could not run (status {status}), see {log}")
+
+
+def _mutant(paths: list[str], tests: set[str]) -> int:
+    sys.dont_write_bytecode = True
+    return pytest.main([*pytest_arguments(), *paths], plugins=[Session(tests)])
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="scripts/mutate")
+    parser.add_argument("paths", nargs="*", help="files of a group, instead of all of them")
+    parser.add_argument("--modules", default=",".join(GROUPS), help="groups, separated by commas")
+    parser.add_argument("--sample", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--fresh", action="store_true")
+    options = parser.parse_args(arguments)
+    options.groups = {name: GROUPS[name] for name in options.modules.split(",") if name in GROUPS}
+    if unknown := [name for name in options.modules.split(",") if name not in GROUPS]:
+        parser.error(f"unknown group {unknown[0]}; there are {', '.join(GROUPS)}")
+    options.paths = [Path(path).resolve().relative_to(ROOT) for path in options.paths]
+    known = {path for group in GROUPS.values() for path in files(group.modules)}
+    if strange := [path for path in options.paths if path not in known]:
+        parser.error(f"no group has {strange[0]}")
+    return options
+
+
+def report(scores: dict[str, dict[Path, Score]]) -> int:
+    """Print the survivors and the table.
+
+    Returns:
+        The exit code.
+    """
+    for modules in scores.values():
+        for module, score in modules.items():
+            for line, note, diff in sorted(score.survivors):
+                print(f"\nsurvived: {module}:{line} ({note})\n{diff}")
+    print(f"\n{'':58}{'mutants':>8}{'killed':>8}{'survived':>9}{'timed out':>10}{'score':>7}")
+    codes = [0]
+    for name, modules in scores.items():
+        total = Score()
+        for module, score in modules.items():
+            print(score.line(str(module)))
+            for part in ("killed", "timed_out", "survived", "waiting"):
+                setattr(total, part, getattr(total, part) + getattr(score, part))
+        print(total.line(f"{name}, all of it"))
+        codes.append(1 if total.judged and total.percent < REQUIRED_SCORE else 0)
+        codes.append(2 if not total.judged else 0)
+    return 1 if 1 in codes else max(codes)
+
+
+def main() -> int:
+    """Check the groups that were asked for."""
+    options = parse(sys.argv[1:])
+    STATE.mkdir(exist_ok=True)
+    if options.fresh:
+        for path in STATE.glob("*.*"):
+            path.unlink()
+    copy_checkout()
+    for library in LIBRARIES:
+        with suppress(ImportError):
+            importlib.import_module(library)
+    run, scores = Run(options), defaultdict[str, dict[Path, Score]](dict)
+    for name, group in options.groups.items():
+        modules = [path for path in files(group.modules) if not options.paths or path in options.paths]
+        covered = cover(name, group) if modules else None
+        for module in modules:
+            assert covered is not None
+            scores[name][module] = score = run.module(module, group, covered)
+            print(score.line(str(module)), flush=True)
+    return report(scores)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
