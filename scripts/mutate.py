@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import compileall
+import fcntl
 import hashlib
 import importlib
 import json
@@ -30,10 +31,12 @@ from pathlib import Path
 from typing import Any
 
 import coverage
+import parso
 import pytest
 from cosmic_ray.commands.init import _all_work_items
 from cosmic_ray.mutating import _make_diff, use_mutation
-from cosmic_ray.plugins import get_operator
+from cosmic_ray.operators.operator import Example, Operator
+from cosmic_ray.plugins import OPERATOR_PROVIDERS, get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkItem, WorkResult
 
@@ -69,7 +72,7 @@ GROUPS = {
     ),
     "markers": Group(
         (f"{POSIX}/markers.py", f"{POSIX}/end_proof.py"),
-        ("tests/unit/test_markers.py", "tests/unit/tmux/test_pure.py", "tests/unit/posix/test_state.py"),
+        ("tests/unit/test_markers.py", "tests/unit/tmux/test_pane_state.py", "tests/unit/posix/test_end_proof.py"),
     ),
     "jobs": Group(
         (
@@ -84,7 +87,7 @@ GROUPS = {
     ),
     "pane": Group(
         (f"{TMUX}/pane.py", f"{TMUX}/job.py"),
-        ("tests/unit/tmux/test_pure.py", "tests/unit/tmux/test_body.py", "tests/unit/test_markers.py"),
+        ("tests/unit/tmux/test_pane_state.py", "tests/unit/tmux/test_pure.py"),
     ),
 }
 WAYS = {
@@ -127,6 +130,58 @@ LIBRARIES = [
     "xdist.plugin",
     "pytest_timeout",
 ]
+
+
+class Membership(Operator):
+    """``in`` becomes ``not in``, and the other way round."""
+
+    def mutation_positions(self, node: Any) -> Iterator[Any]:
+        """Where that can be done."""
+        if node.type == "comparison":
+            for word in node.children[1::2]:
+                if "in" in word.get_code().split():
+                    yield word.start_pos, word.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        """Do it at one place."""
+        places = [at for at in range(1, len(node.children), 2) if "in" in node.children[at].get_code().split()]
+        other = " in" if "not" in node.children[places[index]].get_code() else " not in"
+        node.children[places[index]] = parso.parse(other)
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        """What it does."""
+        return (Example("a in b", "a not in b"), Example("a not in b", "a in b"))
+
+
+class OppositeAnswer(Operator):
+    """A function that answers yes or no returns the opposite."""
+
+    def mutation_positions(self, node: Any) -> Iterator[Any]:
+        """Where that can be done; a bare ``True`` has an operator of its own."""
+        if node.type == "return_stmt" and node.children[1].type != "keyword":
+            function = node.search_ancestor("funcdef")
+            if (
+                function is not None
+                and function.annotation is not None
+                and function.annotation.get_code().strip() == "bool"
+            ):
+                yield node.children[1].start_pos, node.children[1].end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        """Do it."""
+        node.children[1] = parso.parse(f" not ({node.children[1].get_code().strip()})")
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        """What it does."""
+        return (Example("def f() -> bool: return x", "def f() -> bool: return not (x)"),)
+
+
+OPERATOR_PROVIDERS["harness"] = {kind.__name__: kind for kind in (Membership, OppositeAnswer)}
+"""Decisions that cosmic-ray's own operators leave alone."""
 
 
 class Session:
@@ -381,7 +436,7 @@ class Run:
     def module(self, module: Path, group: Group, covered: Covered) -> Score:
         """Test the module's mutants that have not been tested yet."""
         name = str(module).replace("/", "_").removesuffix(".py")
-        key = digest([module, *files(group.tests)])
+        key = digest([module, *files(group.tests), Path("scripts/mutate.py")])
         for old in STATE.glob(f"{name}-*.sqlite"):
             if old.stem != f"{name}-{key}":
                 old.unlink()
@@ -498,6 +553,11 @@ def main() -> int:
     """Check the groups that were asked for."""
     options = parse(sys.argv[1:])
     STATE.mkdir(exist_ok=True)
+    lock = (STATE / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"mutate: another run uses {STATE}")
     if options.fresh:
         for path in STATE.glob("*.*"):
             path.unlink()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness_backends.posix.end_proof import proof_of
-from harness_backends.posix.markers import Mark, MarkerScanner, NewlineUnmapper
+from harness_backends.posix.markers import Mark, MarkerScanner, NewlineUnmapper, answered, from_keyboard
 from harness_backends.posix.panelog import PaneLog
 from harness_backends.posix.state import JobRecord
 
@@ -249,3 +249,80 @@ def test_a_job_of_a_nested_shell_ends_without_a_secret() -> None:
 def test_any_output_between_two_marks_comes_back_exactly(data: bytes, at: list[int]) -> None:
     log = C7 + data.replace(b"\n", b"\r\n") + D7
     assert read_job(cut(log, at)) == (data, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "keyboard"),
+    [
+        (130, b"^C", True),
+        (130, b"text ^C\n" + b"x" * 60_000, True),
+        (130, b"", False),
+        (130, b"^C" + b"x" * 70_000, False),
+        (2, b"^C", False),
+        (129, b"^C", False),
+        (131, b"^C", False),
+        (0, b"^C", False),
+        (None, b"^C", False),
+    ],
+)
+def test_an_interrupt_from_the_keyboard_is_known_by_the_code_and_the_echo(
+    code: int | None, output: bytes, keyboard: bool
+) -> None:
+    assert from_keyboard(code, output) is keyboard
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (b"\x1b[6n^[[1;1R", True),
+        (b"\x1b[c text ^[[?62c", True),
+        (b"\x1b]11;?\x07^[]11;rgb:0/0/0", True),
+        (b"\x1bP+q544e\x1b\\^[P1+r", True),
+        (b"\x1b[?2026$p^[[?2026;2$y", True),
+        (b"^[[1;1R\x1b[6n", False),
+        (b"\x1b[6n", False),
+        (b"^[[1;1R", False),
+        (b"\x1b[31mred ^[[1;1R", False),
+        (b"\x1b[6n^[", False),
+        (b"", False),
+    ],
+)
+def test_an_answer_of_the_terminal_in_the_output_is_noticed_after_its_question(output: bytes, found: bool) -> None:
+    assert answered(output) is found
+
+
+@pytest.mark.parametrize("terminator", [b"\x07", b"\x1b\\"])
+def test_a_mark_at_the_beginning_is_held_back_until_its_last_byte(terminator: bytes) -> None:
+    raw = mark(f"D;42;{N};7;{SECRET}", terminator)
+    for before in (b"", b"x"):
+        scanner = MarkerScanner(N)
+        first = scanner.feed(before + raw[:-1])
+        assert first == ([before] if before else [])
+        assert scanner.feed(raw[-1:]) == [Mark("end", 7, 42, nonce=N, secret=SECRET)]
+        assert scanner.flush() == b""
+
+
+def test_a_mark_of_the_longest_text_is_found_in_any_two_pieces() -> None:
+    text = "/" + "d" * 4095
+    raw = mark(f"W;{N};{text}", b"\x1b\\")
+    for at in (1, 6, 7, 4000, len(raw) - 2, len(raw) - 1):
+        assert scan([raw[:at], raw[at:]]) == ([Mark("cwd", text=text, nonce=N)], b"")
+    assert scan([mark(f"W;{N};{text}x")])[0] == [mark(f"W;{N};{text}x")]
+
+
+@given(st.integers(min_value=0, max_value=9000), st.integers(min_value=0, max_value=4300))
+def test_what_is_held_back_of_an_unfinished_mark_is_bounded_at_every_length(before: int, length: int) -> None:
+    scanner = MarkerScanner(N)
+    data = b"x" * before + b"\x1b]133;W;" + b"y" * length
+    out = b"".join(piece for piece in scanner.feed(data) if isinstance(piece, bytes))
+    held = 8 + length
+    assert len(data) - len(out) == (held if held <= 4200 else 0)
+    assert out + scanner.flush() == data
+
+
+def test_the_raw_bytes_of_a_mark_are_kept_and_do_not_count_when_marks_are_compared() -> None:
+    raw = mark(f"D;3;{N};7")
+    (found,) = MarkerScanner(N).feed(raw)
+    assert isinstance(found, Mark)
+    assert found.raw == raw
+    assert found == Mark("end", 7, 3, nonce=N)

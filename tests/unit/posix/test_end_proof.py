@@ -1,0 +1,76 @@
+"""The secret that proves an end, and which marks a running command can have written itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness_backends.posix.end_proof import imitates, new_secret, proof_of, proves_end
+from harness_backends.posix.markers import Mark
+
+SECRET = "5ec2e7"
+PROOF = proof_of(SECRET)
+
+
+def test_a_secret_is_128_bits_that_are_never_the_same() -> None:
+    secrets = {new_secret() for _ in range(100)}
+    assert len(secrets) == 100
+    assert all(re.fullmatch(r"[0-9a-f]{32}", secret) for secret in secrets)
+
+
+def test_a_proof_does_not_hold_the_secret_and_keeps_128_bits() -> None:
+    assert re.fullmatch(r"[0-9a-f]{32}", PROOF)
+    assert SECRET not in PROOF
+    assert proof_of("") == ""
+    assert proof_of(SECRET) == PROOF != proof_of(SECRET + "0")
+
+
+@pytest.mark.parametrize(
+    ("secret", "proof", "proved"),
+    [
+        (SECRET, PROOF, True),
+        ("", PROOF, False),
+        ("0", PROOF, False),
+        (PROOF, PROOF, False),
+        ("", "", True),
+        ("0", "", True),
+    ],
+)
+def test_only_the_secret_proves_an_end_and_a_job_without_a_proof_needs_none(
+    secret: str, proof: str, proved: bool
+) -> None:
+    assert proves_end(secret, proof) is proved
+
+
+@pytest.mark.parametrize(
+    ("mark", "proof", "imitation"),
+    [
+        (Mark("end", 7, 0, secret=SECRET), PROOF, False),
+        (Mark("end", 7, 0), PROOF, True),
+        (Mark("end", 6, 0, secret=SECRET), PROOF, True),
+        (Mark("end", 7, 0), "", False),
+        (Mark("end", 8, 0), "", True),
+        (Mark("over", 7, secret=SECRET), PROOF, False),
+        (Mark("over", 7, secret="0"), PROOF, True),
+        (Mark("over", 6, secret=SECRET), PROOF, True),
+        (Mark("cwd", text="/tmp"), PROOF, False),
+        (Mark("cwd", text="/tmp;x"), PROOF, False),
+        (Mark("cwd", text="in=0"), PROOF, False),
+        (Mark("cwd", text="in=0;x"), PROOF, False),
+        (Mark("cwd", text=""), PROOF, False),
+        (Mark("cwd", text="in=1"), PROOF, True),
+        (Mark("cwd", text=f"in=1;{SECRET}"), PROOF, False),
+        (Mark("cwd", text=f"off=7;{SECRET}"), PROOF, False),
+        (Mark("cwd", text="off=7;"), PROOF, True),
+        (Mark("cwd", text="off=7;"), "", True),
+        (Mark("exit", code=1), PROOF, False),
+        (Mark("start", 7), PROOF, True),
+        (Mark("prompt", 7), PROOF, True),
+        (Mark("continue"), PROOF, True),
+    ],
+)
+def test_what_a_running_command_wrote_is_told_from_what_its_shell_wrote(
+    mark: Mark, proof: str, imitation: bool
+) -> None:
+    assert imitates(mark, 7, proof) is imitation

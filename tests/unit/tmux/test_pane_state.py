@@ -1,0 +1,424 @@
+"""What each marker makes of a pane and of the job in it: the state machine alone, fed with bytes."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from harness.command import Command
+from harness.results import Status
+from harness_backends.posix.end_proof import TWICE
+from harness_backends.posix.markers import ANSWERED
+from harness_backends.tmux.job import PaneJob, entered
+from harness_backends.tmux.output import OutputCollector
+from harness_backends.tmux.pane import MISSED, UNREAD, NestedShell, Pane
+
+OWN, INNER, SECRET = "a" * 20, "b" * 20, "5ec2e7"
+
+
+def mark(body: str) -> bytes:
+    return f"\x1b]133;{body}\x07".encode()
+
+
+def start(number: int, *, soon: bool = False) -> bytes:
+    return mark(f"C;{OWN};{number}{';x' if soon else ''}")
+
+
+def end(number: int, code: int = 0, secret: str = SECRET) -> bytes:
+    return mark(f"D;{code};{OWN};{number};{secret}")
+
+
+def fact(text: str, nonce: str = OWN) -> bytes:
+    return mark(f"W;{nonce};{text}")
+
+
+PROMPT = mark(f"A;{OWN};0")
+
+
+def new_pane() -> Pane:
+    return Pane("%3", "@1", "main", "uid", "bash", OWN)
+
+
+def new_job(number: int, nonce: str = OWN, secret: str = SECRET, command: Command | None = None) -> PaneJob:
+    collector = OutputCollector(1 << 20)
+    return PaneJob(str(number), command or Command("true"), "main", "log", 0, nonce, collector, secret)
+
+
+def pane_with(*jobs: PaneJob) -> Pane:
+    pane = new_pane()
+    pane.jobs.extend(jobs)
+    return pane
+
+
+# -- the ends of a job
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 126, 255, -1, 1000])
+async def test_a_job_ends_with_the_code_and_the_directory_that_its_end_tells(code: int) -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(PROMPT + start(7))
+    assert (pane.phase, pane.running, job.started, job.takes_output) == ("running", 7, True, True)
+    pane.feed(b"out\r\n" + mark(f"O;{OWN};7;{SECRET}") + b"\x1b[m" + fact("/srv") + end(7, code))
+    assert (job.status, job.exit_code, job.cwd, job.collector.data) == (Status.COMPLETED, code, "/srv", b"out\n")
+    assert (pane.phase, pane.running, pane.last_ended, pane.jobs) == ("ended", 0, 7, [])
+    result = job.result()
+    assert (result.exit_code, result.stdout, result.stderr, result.job_id) == (code, "out\n", "", "7")
+
+
+async def test_the_end_of_another_job_ends_nothing_of_ours() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(6) + b"theirs" + mark(f"O;{OWN};6;{SECRET}") + end(6, 4))
+    assert (job.status, job.started, job.over, job.collector.data) == (Status.RUNNING, False, False, b"")
+    assert (pane.jobs, pane.running, pane.last_ended) == ([job], 0, 6)
+
+
+async def test_marks_that_a_command_writes_are_its_output() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    forged = end(7, 0, "") + end(7, 0, "f0f0f0") + end(6) + PROMPT + start(7) + fact("in=1") + fact("off=7;")
+    pane.feed(start(7) + forged)
+    assert (job.status, job.collector.data, pane.phase, job.prompted) == (Status.RUNNING, forged, "running", True)
+    pane.feed(end(7, 3))
+    assert (job.status, job.exit_code) == (Status.COMPLETED, 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "status"),
+    [
+        (130, b"^C", Status.INTERRUPTED),
+        (130, b"", Status.COMPLETED),
+        (129, b"^C", Status.COMPLETED),
+        (0, b"^C", Status.COMPLETED),
+    ],
+)
+async def test_an_interrupt_is_known_by_the_code_and_the_echo_of_the_key(
+    code: int, output: bytes, status: Status
+) -> None:
+    job = new_job(7)
+    pane_with(job).feed(start(7) + output + end(7, code))
+    assert (job.status, job.exit_code) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [(Status.TIMED_OUT, None), (Status.INTERRUPTED, 143), (Status.UNKNOWN, None)]
+)
+async def test_a_job_that_is_being_ended_ends_as_what_it_is_ended_for(ending: Status, code: int | None) -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    job.ending = ending
+    pane.feed(start(7) + end(7, 143))
+    assert (job.status, job.exit_code) == (ending, code)
+
+
+async def test_a_later_end_changes_nothing_of_an_ended_job() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7) + end(7, 3))
+    job.finish(Status.UNKNOWN, 9, "/elsewhere")
+    assert (job.status, job.exit_code, job.cwd) == (Status.COMPLETED, 3, None)
+
+
+async def test_an_end_that_is_told_twice_is_kept_in_mind_when_it_has_the_secret() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7) + end(7, 3) + end(7, 0, "f0f0f0"))
+    assert pane.ended_twice == []
+    pane.feed(end(6))
+    assert pane.ended_twice == []
+    pane.feed(end(7, 0))
+    assert pane.ended_twice == [job]
+    pane.feed(end(7, 0))
+    assert pane.ended_twice == [job]
+
+
+async def test_an_end_is_not_told_twice_when_something_ran_between_or_the_stream_is_read_again() -> None:
+    for between in (start(0), None):
+        pane = pane_with(new_job(7))
+        pane.feed(start(7) + end(7))
+        pane.restart_scan() if between is None else pane.feed(between)
+        pane.feed(end(7))
+        assert pane.ended_twice == []
+    nested = pane_with(new_job(7, secret=""))
+    nested.feed(start(7) + end(7, 0, "") + end(7, 0, ""))
+    assert nested.ended_twice == []
+
+
+# -- what did not run, or not as it was sent
+
+
+async def test_an_announced_command_that_ends_without_its_second_start_is_unknown() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7, soon=True) + b"noise" + end(7, 0))
+    assert (job.status, job.exit_code, job.notices) == (Status.UNKNOWN, None, [UNREAD])
+
+
+async def test_an_announced_command_begins_with_its_second_start() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7, soon=True) + b"+ trace\r\n" + start(7) + b"out" + end(7, 5))
+    assert (job.status, job.exit_code, job.notices, job.collector.data) == (Status.COMPLETED, 5, [], b"out")
+
+
+@pytest.mark.parametrize(
+    ("word", "unsent", "unstored", "notices"),
+    [("off", True, False, []), ("full", False, True, []), ("unread", False, False, [UNREAD])],
+)
+async def test_a_shell_says_with_the_secret_that_a_job_did_not_run(
+    word: str, unsent: bool, unstored: bool, notices: list[str]
+) -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    for imitation in (f"{word}=7", f"{word}=7;f0f0f0", f"{word}=6;{SECRET}"):
+        pane.feed(fact(imitation))
+        assert (job.status, pane.jobs) == (Status.RUNNING, [job]), imitation
+    pane.feed(fact(f"{word}=7;{SECRET}"))
+    assert (job.status, job.exit_code, pane.jobs) == (Status.UNKNOWN, None, [])
+    assert (job.unsent, job.unstored, job.notices) == (unsent, unstored, notices)
+
+
+async def test_a_record_that_was_there_before_the_end_makes_the_code_unsure() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7) + fact(f"twice=7;{SECRET}"))
+    assert (job.status, pane.jobs) == (Status.RUNNING, [job])
+    pane.feed(end(7, 0))
+    assert (job.status, job.exit_code, job.notices) == (Status.UNKNOWN, None, [TWICE])
+
+
+async def test_facts_of_a_job_without_a_job_change_nothing() -> None:
+    pane = new_pane()
+    pane.feed(fact("in=1") + fact(f"off=7;{SECRET}") + fact("pid=x") + fact("other=1"))
+    assert (pane.jobs, pane.shell.pid, pane.cwd, pane.kind) == ([], 0, "", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("in=0", 0), ("in=2", 2), ("in=13;x", 13), ("in=", None), ("in=x", None), ("7", None)]
+)
+def test_what_was_told_of_the_directory_is_read(text: str, number: int | None) -> None:
+    assert entered(text) == number
+
+
+async def test_a_job_learns_whether_its_directory_was_entered() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    active = job.active
+    pane.feed(fact(f"in=2;{SECRET}"))
+    assert (job.entered, active.is_set()) == (2, True)
+
+
+# -- shells
+
+
+async def test_facts_of_a_shell_are_kept_with_that_shell() -> None:
+    pane = new_pane()
+    pane.push_shell(NestedShell(INNER, "zsh", pid=5))
+    pane.feed(fact("kind=zsh", INNER) + fact("pid=12", INNER) + fact("/tmp", INNER))
+    assert ([shell.pid for shell in pane.shells], pane.kind, pane.cwd) == ([0, 12], "zsh", "/tmp")
+    pane.feed(fact("pid=11"))
+    assert [shell.pid for shell in pane.shells] == [11, 12]
+
+
+async def test_where_a_prompt_is_shown_is_known() -> None:
+    pane = new_pane()
+    assert (pane.phase, pane.at_prompt) == ("starting", "")
+    pane.feed(PROMPT)
+    assert (pane.at_prompt, pane.prompted > 0) == ("own", True)
+    pane.feed(mark(f"P;{OWN}"))
+    assert (pane.phase, pane.at_prompt) == ("continuation", "")
+    pane.push_shell(NestedShell(INNER, "zsh"))
+    pane.feed(mark(f"A;{INNER};0"))
+    assert pane.at_prompt == "inside"
+    pane.pause()
+    assert pane.at_prompt == ""
+    pane.settle(b"", 0)
+    assert pane.at_prompt == "inside"
+    pane.gone = True
+    assert pane.at_prompt == ""
+
+
+async def test_an_outer_shell_that_speaks_ends_the_inner_ones_and_the_jobs_in_them() -> None:
+    outer, inner = new_job(1, secret=SECRET), new_job(2, nonce=INNER, secret="")
+    pane = pane_with(outer)
+    pane.feed(start(1))
+    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.jobs.append(inner)
+    assert (pane.job, pane.shell.nonce) == (inner, INNER)
+    pane.feed(mark(f"C;{INNER};2") + b"in" + mark(f"D;4;{OWN};1;{SECRET}"))
+    assert (inner.status, inner.exit_code, len(inner.notices)) == (Status.SHELL_EXITED, 4, 1)
+    assert (outer.status, outer.exit_code) == (Status.COMPLETED, 4)
+    assert [shell.nonce for shell in pane.shells] == [OWN]
+
+
+async def test_output_of_an_inner_shell_is_not_that_of_the_job_that_started_it() -> None:
+    outer = new_job(1)
+    pane = pane_with(outer)
+    pane.feed(start(1) + b"before ")
+    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.feed(b"of nobody")
+    pane.pop_shell(OWN)
+    assert len(pane.shells) == 2, "not the innermost"
+    pane.pop_shell(INNER)
+    pane.pop_shell(OWN)
+    assert len(pane.shells) == 1, "the pane's own stays"
+    pane.feed(b"after" + end(1))
+    assert outer.collector.data == b"before after"
+
+
+async def test_the_end_of_the_shell_ends_what_ran_in_it_and_keeps_what_waits_for_one() -> None:
+    ran, waits = new_job(1), new_job(2)
+    pane = pane_with(ran, waits)
+    ran.start()
+    pane.running = 1
+    pane.feed(mark(f"X;129;{OWN}"))
+    assert (ran.status, ran.exit_code, len(ran.notices)) == (Status.SHELL_EXITED, 129, 1)
+    assert (waits.status, len(waits.notices), pane.jobs) == (Status.RUNNING, 1, [waits])
+    assert (pane.phase, pane.running, pane.last_ended, pane.news) == ("starting", 0, 1, "")
+
+
+async def test_the_end_of_an_idle_shell_is_told_to_the_next_caller() -> None:
+    pane = new_pane()
+    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.feed(mark(f"X;3;{OWN}"))
+    assert "exit code 3" in pane.news
+    assert [shell.nonce for shell in pane.shells] == [OWN]
+
+
+async def test_another_first_process_makes_what_ran_unknown_and_the_same_one_does_not() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(fact("tty=1:/dev/pts/1") + start(7) + fact("tty=1:/dev/pts/1"))
+    assert (job.status, pane.phase) == (Status.RUNNING, "running")
+    pane.feed(fact("tty=2:/dev/pts/1"))
+    assert (job.status, job.exit_code, pane.phase) == (Status.UNKNOWN, None, "starting")
+    assert pane.wrapper == "2:/dev/pts/1"
+
+
+# -- what operators do, and the stream
+
+
+async def test_commands_of_an_operator_are_counted_and_ours_are_not() -> None:
+    pane = new_pane()
+    pane.feed(PROMPT + start(0))
+    assert (pane.by_hand, pane.phase, pane.running) == (1, "running", 0)
+    pane.feed(end(0, 1, ""))
+    assert pane.by_hand == 1
+    pane.feed(PROMPT + end(0, 1, ""))
+    assert pane.by_hand == 2, "dash tells no beginning"
+    pane.feed(mark(f"P;{OWN}") + end(0, 1, ""))
+    assert pane.by_hand == 3
+    pane.jobs.append(new_job(7))
+    pane.feed(PROMPT + start(0))
+    assert pane.by_hand == 3, "bash says so of what is typed for a job"
+    pane.feed(start(7) + end(7))
+    assert pane.by_hand == 3
+
+
+async def test_a_hole_in_the_stream_is_filled_from_the_log() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7) + b"a" + b"\x1b]133;D;0;")
+    offset = pane.log_offset
+    pane.pause()
+    active = job.active
+    pane.feed(end(7, 2) + PROMPT)
+    assert (pane.log_offset, job.status, active.is_set()) == (offset, Status.RUNNING, True)
+    pane.settle(b"b", 99)
+    assert (job.status, job.exit_code, job.collector.data) == (Status.COMPLETED, 2, b"ab")
+    assert (pane.paused, pane.phase, pane.log_offset, pane.missed) == (False, "prompt", 99, b"")
+
+
+async def test_what_a_hole_keeps_is_bounded_and_the_latest() -> None:
+    pane = new_pane()
+    pane.pause()
+    pane.feed(b"x" * MISSED)
+    assert len(pane.missed) == MISSED
+    pane.feed(b"end")
+    assert (len(pane.missed), pane.missed[-4:]) == (MISSED, b"xend")
+    pane.pause()
+    assert pane.missed == b""
+
+
+async def test_a_lost_pane_ends_all_of_its_jobs_and_wakes_who_waits() -> None:
+    first, second = new_job(1), new_job(2)
+    pane = pane_with(first, second)
+    pane.in_doubt = True
+    woken = pane.changed
+    pane.lose(Status.UNKNOWN, "it is gone")
+    assert (pane.gone, pane.jobs, woken.is_set(), pane.changed.is_set()) == (True, [], True, False)
+    for job in (first, second):
+        assert (job.status, job.notices, job.done.is_set()) == (Status.UNKNOWN, ["it is gone"], True)
+    with anyio.fail_after(5):
+        await pane.certain()
+
+
+async def test_whether_a_pane_is_there_is_waited_for() -> None:
+    pane = new_pane()
+    pane.in_doubt = True
+    known = anyio.Event()
+
+    async def wait() -> None:
+        await pane.certain()
+        known.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        pane.notify()
+        await anyio.wait_all_tasks_blocked()
+        assert not known.is_set()
+        pane.found_in("@9")
+        with anyio.fail_after(5):
+            await known.wait()
+    assert pane.window_id == "@9"
+
+
+# -- what a job says of itself
+
+
+async def test_a_question_that_the_terminal_answered_is_noticed() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(start(7) + b"\x1b[6n^[[1;1R" + end(7))
+    assert job.notices == [ANSWERED]
+
+
+async def test_a_withdrawn_job_did_not_run() -> None:
+    job = new_job(7)
+    job.withdraw()
+    assert (job.unsent, job.status, job.exit_code) == (True, Status.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "reports"),
+    [
+        (Command("true", tty=False, on_output=lambda _: None), True),
+        (Command("true", tty=False, on_stderr=lambda _: None), True),
+        (Command("true", tty=False), False),
+        (Command("true", on_output=lambda _: None), False),
+    ],
+)
+async def test_only_separate_streams_with_callbacks_are_reported(command: Command, reports: bool) -> None:
+    job = new_job(7, command=command)
+    assert job.reports_streams is reports
+    with anyio.move_on_after(0.01) as scope:
+        await job.all_reported()
+    assert scope.cancelled_caught is reports
+    job.reported.set()
+    job.callback_error = ValueError("theirs")
+    with pytest.raises(ValueError, match="theirs"):
+        await job.all_reported()
+
+
+async def test_a_job_takes_as_long_as_from_its_dispatch_to_its_end() -> None:
+    job = new_job(7)
+    assert job.result().duration >= 0
+    job.began -= 60
+    assert 60 <= job.result().duration < 90
+    job.finish(Status.COMPLETED, 0)
+    assert 60 <= job.seconds < 90
+    job.began -= 600
+    assert (job.result().duration, job.result().stdout) == (job.seconds, "")
+    assert (job.result(b"err", b"out").stdout, job.result(b"err", b"out").stderr) == ("out", "err")
