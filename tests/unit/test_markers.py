@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness_backends.posix.end_proof import proof_of
@@ -310,6 +310,8 @@ def test_a_mark_of_the_longest_text_is_found_in_any_two_pieces() -> None:
     assert scan([mark(f"W;{N};{text}x")])[0] == [mark(f"W;{N};{text}x")]
 
 
+@example(before=1, length=4192)
+@example(before=0, length=4193)
 @given(st.integers(min_value=0, max_value=9000), st.integers(min_value=0, max_value=4300))
 def test_what_is_held_back_of_an_unfinished_mark_is_bounded_at_every_length(before: int, length: int) -> None:
     scanner = MarkerScanner(N)
