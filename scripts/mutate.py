@@ -17,6 +17,7 @@ import json
 import os
 import py_compile
 import random
+import resource
 import select
 import shutil
 import signal
@@ -46,6 +47,8 @@ COPY = STATE / "tree"
 SOURCES = ("harness", "backends", "tools")
 REQUIRED_SCORE = 85
 CLEAN_LIMIT = 1800
+MAX_BYTES = 4 << 30
+"""The memory of a process: a mutant may fill a list for ever."""
 SLOWDOWN, GRACE = 4, 15
 """The time limit of a mutant: so many times what its tests took without it, and so many seconds more."""
 JUDGE, POSIX, TMUX = (
@@ -218,6 +221,8 @@ def forked(work: Callable[[], int], log: Path, limit: float | None = None) -> in
     pid = os.fork()
     if pid == 0:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
@@ -553,6 +558,7 @@ def main() -> int:
     """Check the groups that were asked for."""
     options = parse(sys.argv[1:])
     STATE.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the tests, restores the copy
     lock = (STATE / "lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

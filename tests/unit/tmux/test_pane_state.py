@@ -7,7 +7,7 @@ import pytest
 
 from harness.command import Command
 from harness.results import Status
-from harness_backends.posix.end_proof import TWICE
+from harness_backends.posix.end_proof import TWICE, proof_of
 from harness_backends.posix.markers import ANSWERED
 from harness_backends.tmux.job import PaneJob, entered
 from harness_backends.tmux.output import OutputCollector
@@ -48,6 +48,26 @@ def pane_with(*jobs: PaneJob) -> Pane:
     pane = new_pane()
     pane.jobs.extend(jobs)
     return pane
+
+
+async def test_a_new_pane_has_one_shell_that_reads_files_and_nothing_has_run_in_it() -> None:
+    pane = new_pane()
+    assert pane.shells == [NestedShell(OWN, "bash", files=True, pid=0, image="")]
+    assert NestedShell(INNER, "zsh").files is False, "a nested shell may be another account's"
+    assert (pane.phase, pane.running, pane.last_ended, pane.by_hand, pane.prompted) == ("starting", 0, 0, 0, 0.0)
+    assert (pane.gone, pane.in_doubt, pane.paused, pane.held, pane.news, pane.cwd) == (False, False, False, "", "", "")
+    assert (pane.log, pane.log_offset, pane.place) == ("panes/uid/log.0", 0, ("-w", "-t", "%3"))
+    assert (pane.job, pane.typed) == (None, -60.0), "as if it had been typed into a minute before the clock's zero"
+
+
+async def test_a_new_job_has_not_started_and_has_no_end() -> None:
+    job = new_job(7)
+    assert (job.started, job.over, job.prompted, job.announced, job.watched) == (False, False, False, False, True)
+    assert (job.status, job.exit_code, job.cwd, job.ending, job.entered) == (Status.RUNNING, None, None, None, None)
+    assert (job.unsent, job.unstored, job.doubtful, job.attention) == (False, False, False, False)
+    assert (job.seconds, job.ended_at, job.unanswered, job.number) == (0.0, 0.0, 0.0, 7)
+    assert not job.done.is_set()
+    assert job.proof == proof_of(SECRET)
 
 
 # -- the ends of a job
