@@ -15,6 +15,7 @@ from ..values import JsonObject, Subject
 from .blocklist import blocked, command_forms, runs_past_the_policy
 from .claims import Claim, Piece
 from .container_files import ContainerFiles, reaches_any_file
+from .file_words import unseen_files
 from .git_shown_files import GitShownFiles
 from .globs import has_wildcard
 from .harddenials import HardDenials
@@ -134,6 +135,7 @@ class CommandReader:
             or unknown_words_reason(judgement, self._blocked)
             or other_settings(f"{subject.text}\n{variables}", judgement.commands)
             or shell_state_reason(judgement.commands, variables)
+            or next(filter(None, (unseen_files(*_program(one.argv)) for one in judgement.commands)), "")
             or reaches_any_file(judgement)
             or await reader.reason()
             or await GitShownFiles(self._execution, self._denials, operands).reason(judgement, variables)
@@ -285,6 +287,10 @@ def _only_named(judgement: CommandJudgement) -> set[str]:
     content = {path for command in judgement.commands for path in command.paths if path not in command.named}
     named = {path for command in judgement.commands for path in command.named}
     return {homeward(path) for path in named} - {homeward(path) for path in content}
+
+
+def _program(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return (posixpath.basename(argv[0]), argv[1:]) if argv else ("", ())
 
 
 def plain_forms(command: SimpleCommand) -> tuple[str, ...]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from .shelloptions import grammar, parse_options
 from .shelltypes import Word
 
-__all__ = ["COMPOSERS", "ENGINES", "ContainerCommand", "container_command", "option_values"]
+__all__ = ["COMPOSERS", "ENGINES", "ContainerCommand", "container_command"]
 
 ENGINES = frozenset({"docker", "podman", "nerdctl"})
 COMPOSERS = frozenset({"docker-compose", "podman-compose"})
@@ -128,23 +126,3 @@ def _split(
     command = parsed.operands if is_alone else parsed.operands[1:]
     inner = (*((entry,) if entry is not None else ()), *command)
     return ContainerCommand(engine, leading, group, verb, after[:count], inner, parsed.reason)
-
-
-def option_values(words: Sequence[str], names: str) -> list[str]:
-    """The values of some options, written as ``-v --volume``; of a flag, what follows it. Pure.
-
-    It takes more than there is: letters behind one dash may be a value, too.
-    """
-    wanted = names.split()
-    found: list[str] = []
-    for word, after in pairwise((*words, "")):
-        name, equals, value = word.partition("=")
-        if word.startswith("--"):
-            found += [value if equals else after] if name in wanted else []
-        elif match := re.match(r"-[A-Za-z0-9]*", word):
-            found += [word[at + 1 :].removeprefix("=") or after for at in _letters(match[0], wanted)]
-    return found
-
-
-def _letters(cluster: str, wanted: Sequence[str]) -> list[int]:
-    return [at for at in range(1, len(cluster)) if f"-{cluster[at]}" in wanted]

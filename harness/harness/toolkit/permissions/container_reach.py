@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .container_commands import COMPOSERS, ENGINES, ContainerCommand, container_command, option_values
-from .shelloptions import grammar, parse_options
+from .container_commands import COMPOSERS, ENGINES, ContainerCommand, container_command
+from .shelloptions import grammar, loose_values, parse_options
 from .shelltypes import Word
 from .shellwrapdata import WRAPPERS
 
@@ -94,7 +94,7 @@ def container_directories(argv: Sequence[str]) -> tuple[str, ...]:
     """The directories in a container in which a command of its engine starts another one."""
     name = posixpath.basename(argv[0]) if argv else ""
     found = container_command([Word.of(word) for word in argv]) if name in ENGINES | COMPOSERS else None
-    return tuple(option_values(_texts(found.options), "-w --workdir")) if found is not None and found.runs else ()
+    return tuple(loose_values(_texts(found.options), "-w --workdir")) if found is not None and found.runs else ()
 
 
 # -- docker, podman, nerdctl
@@ -102,9 +102,9 @@ def container_directories(argv: Sequence[str]) -> tuple[str, ...]:
 
 def _of_engine(command: ContainerCommand) -> ContainerReach:
     leading, words = _texts(command.leading), _texts(command.options)
-    runs_host = option_values(leading, _PROGRAMS_OF_THE_HOST)
+    runs_host = loose_values(leading, _PROGRAMS_OF_THE_HOST)
     reason = f"{runs_host[0]} is a program or setting of the host" if runs_host else _rights(command, words)
-    elsewhere = bool(option_values(leading, "-H --host --context -c --url --connection --remote -r"))
+    elsewhere = bool(loose_values(leading, "-H --host --context -c --url --connection --remote -r"))
     return ContainerReach(tuple(_mounts(command, words)), reason, elsewhere)
 
 
@@ -118,12 +118,12 @@ def _rights(command: ContainerCommand, words: Sequence[str]) -> str:
 
 def _open_rights(name: str, words: Sequence[str]) -> str:
     flags = [word for word in words if re.fullmatch(r"--(?:privileged|rootfs|use-api-socket)(?:=(?!false).*)?", word)]
-    given = option_values(words, "--device --device-cgroup-rule --volumes-from")
-    spaces = [value for value in option_values(words, "--pid --ipc") if not _HARMLESS_SPACE.fullmatch(value)]
+    given = loose_values(words, "--device --device-cgroup-rule --volumes-from")
+    spaces = [value for value in loose_values(words, "--pid --ipc") if not _HARMLESS_SPACE.fullmatch(value)]
     added = [
-        *(value for value in _split(option_values(words, "--cap-add")) if _CAPABILITIES.fullmatch(value)),
-        *(value for value in _split(option_values(words, "--security-opt")) if _UNMASKS.fullmatch(value)),
-        *(value for value in _split(option_values(words, "--allow")) if value.startswith("security.")),
+        *(value for value in _split(loose_values(words, "--cap-add")) if _CAPABILITIES.fullmatch(value)),
+        *(value for value in _split(loose_values(words, "--security-opt")) if _UNMASKS.fullmatch(value)),
+        *(value for value in _split(loose_values(words, "--allow")) if value.startswith("security.")),
     ]
     first = next(iter((*flags, *given, *spaces, *added)), "")
     return f"{name} with {first} {_ANY}" if first else ""
@@ -135,10 +135,10 @@ def _mounts(command: ContainerCommand, words: Sequence[str]) -> Iterable[Mount]:
         return
     if command.verb in ("build", "bake"):
         yield from _built(words)
-    volumes = option_values(words, "-v --volume --bind")
+    volumes = loose_values(words, "-v --volume --bind")
     yield from (mount for value in volumes if (mount := _volume(value)) is not None)
-    yield from (mount for value in option_values(words, "--mount --mount-add") for mount in _mounted(value))
-    for value in option_values(words, "-o --opt --driver-opts") if command.group == "volume" else ():
+    yield from (mount for value in loose_values(words, "--mount --mount-add") for mount in _mounted(value))
+    for value in loose_values(words, "-o --opt --driver-opts") if command.group == "volume" else ():
         if value.startswith("device="):
             yield Mount(_here(value.partition("=")[2]))
 
@@ -188,10 +188,10 @@ def _built(words: Sequence[str]) -> Iterable[Mount]:
     for word in words:
         if not word.startswith("-"):
             yield Mount(_here(word), writes=False, only_directory=True)
-    for value in option_values(words, "--build-context --secret --ssh"):
+    for value in loose_values(words, "--build-context --secret --ssh"):
         for piece in value.split(","):
             yield Mount(_here(piece.partition("=")[2]), writes=False, only_directory=True)
-    for value in option_values(words, "-o --output --cache-to"):
+    for value in loose_values(words, "-o --output --cache-to"):
         places = [piece.partition("=")[2] for piece in value.split(",") if piece.startswith(("dest=", "out="))]
         yield from (Mount(_here(place), reads=False) for place in places or ([] if "=" in value else [value]) if place)
 
@@ -223,7 +223,7 @@ def _rooted(names: str) -> Callable[[Sequence[str]], ContainerReach]:
     """A program whose operand, or option, is the directory that its command has for ``/``."""
 
     def read(words: Sequence[str]) -> ContainerReach:
-        given = option_values(words, names) if names else [word for word in words if not word.startswith("-")][:1]
+        given = loose_values(words, names) if names else [word for word in words if not word.startswith("-")][:1]
         return ContainerReach(tuple(Mount(_here(place), "/", by_name=True) for place in given if place))
 
     return read
@@ -240,9 +240,9 @@ def _bubblewrap(words: Sequence[str]) -> ContainerReach:
 
 
 def _nspawn(words: Sequence[str]) -> ContainerReach:
-    values = [(value, True) for value in option_values(words, "--bind --overlay --bind-user")]
-    values += [(value, False) for value in option_values(words, "--bind-ro --overlay-ro --load-credential")]
-    roots = option_values(words, "-D --directory --template -i --image")
+    values = [(value, True) for value in loose_values(words, "--bind --overlay --bind-user")]
+    values += [(value, False) for value in loose_values(words, "--bind-ro --overlay-ro --load-credential")]
+    roots = loose_values(words, "-D --directory --template -i --image")
     mounts = [Mount(_here(_pieces(value)[0]), _pieces(value)[1] or value, writes=writes) for value, writes in values]
     reason = f"systemd-nspawn {_ANY}" if "--private-users-ownership" in words or "--capability=all" in words else ""
     return ContainerReach((*mounts, *(Mount(_here(root), "/") for root in roots)), reason)
@@ -250,7 +250,7 @@ def _nspawn(words: Sequence[str]) -> ContainerReach:
 
 def _systemd_run(words: Sequence[str]) -> ContainerReach:
     found: list[Mount] = []
-    for value in option_values(words, "-p --property"):
+    for value in loose_values(words, "-p --property"):
         name, _, places = value.partition("=")
         if name in ("RootDirectory", "RootImage"):
             found.append(Mount(_here(places), "/"))
@@ -262,19 +262,19 @@ def _systemd_run(words: Sequence[str]) -> ContainerReach:
 
 def _bound(words: Sequence[str]) -> ContainerReach:
     """``apptainer exec -B SOURCE:TARGET IMAGE``, ``buildah run -v SOURCE:TARGET``."""
-    values = _split(option_values(words, "-B --bind -v --volume"))
+    values = _split(loose_values(words, "-B --bind -v --volume"))
     found = [mount for value in values if (mount := _volume(value if ":" in value else f"{value}:{value}"))]
-    more = [mount for value in option_values(words, "--mount") for mount in _mounted(value)]
+    more = [mount for value in loose_values(words, "--mount") for mount in _mounted(value)]
     return ContainerReach((*found, *more), _open_rights("it", words))
 
 
 def _containerd(words: Sequence[str]) -> ContainerReach:
-    mounts = [mount for value in option_values(words, "--mount") for mount in _mounted(value)]
+    mounts = [mount for value in loose_values(words, "--mount") for mount in _mounted(value)]
     return ContainerReach(tuple(mounts), _open_rights("ctr", words) or _hosted(words))
 
 
 def _hosted(words: Sequence[str]) -> str:
-    spaces = option_values(words, "--with-ns")
+    spaces = loose_values(words, "--with-ns")
     return f"ctr with {spaces[0]} {_ANY}" if spaces else ""
 
 

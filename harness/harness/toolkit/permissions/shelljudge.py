@@ -273,7 +273,7 @@ class _Court:
         self.directories.enter(name, words)
         away = bool(place.privileged) or (inner is not None and inner.privileged)
         files = [word.text for word in _files(found.redirects)]
-        files += (*paths_in_values(word for _, word in found.assigned), *paths_in_input(words, found.input.text))
+        files += (*paths_in_values(word for _, word in found.assigned), *paths_in_input(words, found.input))
         argv = tuple(word.text for word in words)
         shown = found.text if words is found.words else " ".join(argv)
         writes, targets = _written(found.redirects), tuple(_files(found.redirects))

@@ -12,10 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from .shelltypes import Word
 
-__all__ = ["Grammar", "Options", "grammar", "parse_options"]
+__all__ = ["Grammar", "Options", "grammar", "loose_values", "parse_options"]
 
 _KINDS = "=:?"
 _LIKE_OPTION = re.compile(r"--?[A-Za-z]")
@@ -142,3 +143,23 @@ def _take(name: str, value: Word | None, rest: list[Word], options: Grammar, tak
         taken.paths.append(value)
         if value.text.startswith("="):  # some programs leave the = of -f=FILE out
             taken.paths.append(replace(value, text=value.text[1:]))
+
+
+def loose_values(words: Sequence[str], names: str) -> list[str]:
+    """The values of some options, written as ``-v --volume``; of a flag, what follows it. Pure.
+
+    It takes more than there is: letters behind one dash may be a value, too.
+    """
+    wanted = names.split()
+    found: list[str] = []
+    for word, after in pairwise((*words, "")):
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            found += [value if equals else after] if name in wanted else []
+        elif match := re.match(r"-[A-Za-z0-9]*", word):
+            found += [word[at + 1 :].removeprefix("=") or after for at in _letters(match[0], wanted)]
+    return found
+
+
+def _letters(cluster: str, wanted: Sequence[str]) -> list[int]:
+    return [at for at in range(1, len(cluster)) if f"-{cluster[at]}" in wanted]

@@ -9,7 +9,8 @@ from itertools import islice, pairwise
 from urllib.parse import unquote
 
 from .container_reach import container_directories, container_reach
-from .shelltypes import Word
+from .file_words import files_in_words
+from .shelltypes import Input, Word
 
 __all__ = [
     "Directories",
@@ -32,6 +33,8 @@ _HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 _BRACE = re.compile(r"(?<!\$)\{(?:(?P<list>[^{}]*,[^{}]*)|[^{},.]+\.\.[^{},]+)\}")
 _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 _FILE_URL = re.compile(r"(?i)file:(?://[^/]*)?(?P<path>/.*)")
+_NEAR_URL = re.compile(r"(?i)fileb?://(?P<path>[^/].*)")
+"""Of the AWS command line: a file where it runs."""
 _LONGEST_LIST = 512
 """Characters of a word that is looked at as a list of values."""
 _NO_LIST = re.compile(r"[\s(){}$`'\"]")
@@ -40,7 +43,9 @@ _CHAIN = 3
 _BRACES = 6
 """Braces in one word that are expanded one by one."""
 _RUNS_CODE = re.compile(
-    r"python[\d.]*|pypy[\d.]*|perl|ruby|node|nodejs|php|lua|tclsh|Rscript|[gmn]?awk|sed|ed|ex|n?vim?|emacs"
+    r"(?:python|pypy|perl|ruby|php|lua|luajit|tclsh|wish|erl|guile|gcc|g\+\+|clang|clang\+\+|cpp)[-\d.]*"
+    r"|node|nodejs|deno|bun|[gmn]?awk|sed|ed|ex|n?vim?|emacs|Rscript|R|julia|octave|gnuplot|cc|c\+\+|make|gmake|m4|[gnt]roff|gdb|lldb|expect"
+    r"|psql|mysql|mariadb|sqlite3?|duckdb|mongosh?|redis-cli|lftp|smbclient|sftp|ftp|pwsh"
 )
 """Programs whose words, and what they read, may be programs that name files."""
 _ROOTED = re.compile(r"(?<![\w.~/-])(?:~|\$HOME|\$\{HOME\})?/[\w.@%+~-][\w.@%+~/-]*")
@@ -64,7 +69,8 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
     code = [Word.of(path) for word in words[1:] for path in _in_code(word.text)] if _RUNS_CODE.fullmatch(name) else []
     texts = [word.text for word in words[1:]]
     mounted = (mount.source for mount in container_reach((name, *texts)).mounts)
-    derived = (*attached_directories(name, texts), *_unpacked_names(name, texts), *mounted)
+    parts = files_in_words(name, texts)
+    derived = (*attached_directories(name, texts), *_unpacked_names(name, texts), *mounted, *parts)
     return paths_in((*words[1:], *code, *map(Word.of, derived)))
 
 
@@ -86,15 +92,20 @@ def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
     return tuple(directory for before, _, directory in found if directory and re.fullmatch("-[A-Za-z]*", before))
 
 
-def paths_in_input(words: Sequence[Word], text: str | None) -> tuple[str, ...]:
+def paths_in_input(words: Sequence[Word], given: Input) -> tuple[str, ...]:
     """The paths that stand in a program for an interpreter, which it reads. Pure."""
-    runs = bool(words) and _RUNS_CODE.fullmatch(posixpath.basename(words[0].text))
-    return tuple(dict.fromkeys(_in_code(text)))[: _MOST + 1] if text and runs else ()
+    if not words or not _RUNS_CODE.fullmatch(posixpath.basename(words[0].text)):
+        return ()
+    prints = bool(given.source) and given.source[0].text in ("echo", "printf")
+    text = " ".join(word.text for word in given.source) if prints else given.text
+    return tuple(dict.fromkeys(_in_code(text or "")))[: _MOST + 1]
 
 
 def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
     """The paths that stand in variables which are set for a command. Pure."""
-    return tuple(dict.fromkeys(path for word in words for path in _in_code(word.text)))[: _MOST + 1]
+    values = tuple(words)
+    plain = paths_in(word for word in values if not re.search(r"\s", word.text))
+    return tuple(dict.fromkeys((*plain, *(path for word in values for path in _in_code(word.text)))))[: _MOST + 1]
 
 
 def _in_code(text: str) -> list[str]:
@@ -199,12 +210,14 @@ def _candidates(text: str) -> Iterable[str]:
     for mark in "=@:":
         head, _, tail = text.partition(mark)
         if tail:
-            yield tail
+            yield from dict.fromkeys((tail, tail.strip(), text.rpartition(mark)[2]))
         if tail and mark == ":" and head.startswith(("/", "~", "./", "../")):
             yield head  # docker run -v /etc:/e
     yield from _in_lists(text)
     if url := _FILE_URL.match(text):
         yield unquote(url["path"].replace("{", "").replace("}", ""))
+    if url := _NEAR_URL.match(text):
+        yield url["path"]
     if text.startswith("-"):
         yield from _attached(text)
 

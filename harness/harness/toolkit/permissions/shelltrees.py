@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from .container_commands import COMPOSERS, ENGINES
 from .container_reach import container_reach
 from .globs import has_wildcard
+from .shelloptions import loose_values
 from .shellpaths import attached_directories
 from .shelltreesdata import CHANGING, COPYING, FEEDING, LISTING, PLAIN, READING, REMOTE, SEARCHING
 from .shellwrap import FED_WORDS, SHELLS, is_wrapper
 
-__all__ = ["HERE", "Trees", "feeds", "listed", "trees_of"]
+__all__ = ["HERE", "Trees", "feeds", "listed", "takes_names", "trees_of"]
 
 HERE = "."
 """The directory in which the command runs."""
@@ -30,6 +31,9 @@ _COMMANDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _NAMES = re.compile(r"--(?:files|null-files|files0)-from|-T$")
 """Options that take names from a file."""
 _UNKNOWN = re.compile(r"[$`]|\{\}")
+_TARS = frozenset({"tar", "gtar", "bsdtar"})
+_TAR_VALUES = "fTXCbgKNVHIFL"
+_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,29 @@ def listed(argv: Sequence[str]) -> tuple[str, ...]:
     if name in LISTING or (name, *given.operands[:1]) == ("git", "ls-files"):
         return (*given.operands, HERE)
     return ()
+
+
+def takes_names(argv: Sequence[str]) -> bool:
+    """Whether a simple command opens the files whose names it reads from its input."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    given = _Given(name, argv[1:])
+    lists = given.after("--files-from", "--files0-from", "--pathspec-from-file", "--null-files-from")
+    if name in _TARS:
+        lists = (*lists, *loose_values(given.words, "-T"), *_bundled(given.words, "T"))
+    if not _INPUT.isdisjoint(lists) or (name == "file" and not _INPUT.isdisjoint(given.after("-f"))):
+        return True
+    return (
+        (name == "cpio" and given.has("op --create --pass-through"))
+        or (name == "pax" and given.has("w") and not given.operands)
+        or (name == "zip" and "-@" in given.words)
+    )
+
+
+def _bundled(words: Sequence[str], letter: str) -> list[str]:
+    """The value of a letter in the first word of ``tar``, whose values follow in the order of the letters."""
+    first = "" if not words or words[0].startswith("-") else words[0]
+    taking = [one for one in first if one in _TAR_VALUES]
+    return [value for one, value in zip(taking, words[1:], strict=False) if one == letter]
 
 
 class _Given:
@@ -231,7 +258,7 @@ _KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
     **dict.fromkeys(COPYING, _copying),
     "diff": _comparing,
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _grep),
-    **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
+    **dict.fromkeys(_TARS, _tar),
     **dict.fromkeys(("unzip", "7z", "7za", "7zr", "cpio"), _unpacked),
     **dict.fromkeys((*ENGINES, *COMPOSERS, "kubectl", "oc", "lxc", "incus", "ctr", "buildah"), _containers),
     **dict.fromkeys(("apptainer", "singularity", "systemd-nspawn", "systemd-run", "machinectl"), _containers),

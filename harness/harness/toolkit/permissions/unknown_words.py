@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .blocklist import RUNNERS, is_harness, may_block, removes_recursively
 from .readonlydata import PROGRAMS
 from .shelloptions import Options, grammar, parse_options
-from .shelltrees import listed
+from .shelltrees import listed, takes_names
 from .shelltreesdata import CHANGING, COPYING, READING, SEARCHING
 from .shelltypes import Word
 
@@ -73,6 +73,8 @@ def _reason(command: SimpleCommand, values: _Values, blocked: Sequence[str]) -> 
         return why
     if unknown and may_block(command.argv, blocked):
         return f"whether it is blocked is only known at run time: {command.text}"
+    if takes_names(command.argv) and not values.feeds_names:
+        return f"which files it takes is only known at run time: {command.text}"
     files = [*_files_of(name, words), *command.targets] if name in _FILES else [*command.targets]
     missing = next((word for word in files if not values.resolves(word)), None)
     return f"which file it is, is only known at run time: {missing.raw}" if missing is not None else ""
@@ -122,7 +124,7 @@ class _Values:
     def __init__(self, judgement: CommandJudgement) -> None:
         named = {word.text for command in judgement.commands for word in command.words[1:]}
         self._values = {name: forms for name, forms in judgement.values.items() if name not in named}  # read f
-        self._feeds_names = _feeds_names(judgement.commands)
+        self.feeds_names = _feeds_names(judgement.commands)
         self._finds_below = all(_lists(command) for command in judgement.commands if listed(command.argv))
 
     def resolves(self, word: Word) -> bool:
@@ -132,7 +134,7 @@ class _Values:
         if word.text == "{}":  # what find finds
             return self._finds_below
         if word.raw == word.text and not re.search(r"[$`<{]", word.text):
-            return self._feeds_names  # the names that xargs adds
+            return self.feeds_names  # the names that xargs adds
         return self._spelled_out(word.text)
 
     def become_options(self, word: Word) -> bool:
@@ -162,7 +164,8 @@ def _feeds_names(commands: Sequence[SimpleCommand]) -> bool:
     """Whether all that ``xargs`` can read are names below directories that are in the text, none of them ``/``."""
     if not any(listed(command.argv) for command in commands):
         return False
-    at = next((number for number, one in enumerate(commands) if one.argv and _base(one) == "xargs"), len(commands))
+    takers = (at for at, one in enumerate(commands) if one.argv and (_base(one) == "xargs" or takes_names(one.argv)))
+    at = next(takers, len(commands))
     return all(_lists(command) for command in commands[:at])
 
 
