@@ -86,7 +86,7 @@ GROUPS = {
             f"{POSIX}/joboutput.py",
         ),
         ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py"),
-        "not (ssh or docker or podman or root or shells or slow or node)",
+        "not (ssh or docker or podman or shells or slow or node)",
     ),
     "pane": Group(
         (f"{TMUX}/pane.py", f"{TMUX}/job.py"),
@@ -133,6 +133,10 @@ LIBRARIES = [
     "xdist.plugin",
     "pytest_timeout",
 ]
+
+
+class CannotTell(Exception):
+    """Nothing can be said of the tests."""
 
 
 class Membership(Operator):
@@ -319,7 +323,7 @@ def cover(name: str, group: Group) -> Covered:
         began, log = time.monotonic(), STATE / f"clean-{name}.log"
         status = forked(lambda: _cover(modules, tests, group.marks, kept), log, CLEAN_LIMIT)
         if status != 0:
-            sys.exit(f"mutate: the tests of {name} fail without a mutant, or take too long: see {log}")
+            raise CannotTell(f"the tests of {name} fail without a mutant, or take too long: see {log}")
         print(f"   {time.monotonic() - began:.0f} s", flush=True)
     return Covered(
         **{key: _numbered(value) if key == "lines" else value for key, value in json.loads(kept.read_text()).items()}
@@ -484,7 +488,7 @@ class Run:
         operator = get_operator(spec.operator_name)(**spec.operator_args)
         with use_mutation(COPY / module, operator, spec.occurrence) as (before, after):
             if after is None:
-                raise RuntimeError(f"no mutant of {module} at line {line}")
+                raise CannotTell(f"no mutant of {module} at line {line}")
             diff = "\n".join(_make_diff(before, after, module)[1:])
             outcome, note = _outcome(tests, covered.limit(tests))
         return WorkResult(WorkerOutcome.NORMAL, output=note, test_outcome=outcome, diff=diff)
@@ -502,7 +506,7 @@ def _outcome(tests: set[str], limit: float) -> tuple[TestOutcome, str]:
         return TestOutcome.SURVIVED, f"{len(tests)} tests passed"
     if status in {1, 2} or status < 0:  # a test failed; the module could not be imported; a crash
         return TestOutcome.KILLED, ""
-    raise RuntimeError(f"pytest could not run (status {status}), see {log}")
+    raise CannotTell(f"pytest could not run (status {status}), see {log}")
 
 
 def _mutant(paths: list[str], tests: set[str]) -> int:
@@ -563,7 +567,7 @@ def main() -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        sys.exit(f"mutate: another run uses {STATE}")
+        raise CannotTell(f"another run uses {STATE}") from None
     if options.fresh:
         for path in STATE.glob("*.*"):
             path.unlink()
@@ -583,4 +587,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except CannotTell as error:
+        print(f"mutate: {error}", file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+    sys.exit(2)

@@ -134,6 +134,7 @@ async def test_a_job_whose_processes_and_keeper_are_gone_is_unknown(tmp_path: Pa
             os.killpg(pid, signal.SIGKILL)
             result = await target.jobs.wait(job.job_id or "", 10, 1000)
             assert (result.status, result.exit_code, result.stdout) == (Status.UNKNOWN, None, "a\n")
+            assert result.notices == ("it is gone and left no exit code",)
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -172,6 +173,10 @@ async def test_a_listed_job_tells_what_ran_where_and_when(tmp_path: Path) -> Non
             assert before < job.started <= job.ended < time.time() + 1
             assert (job.owner or "").endswith(f":{os.getpid()}")
             assert await target.jobs.get(job.job_id) == job
+            again = await target.jobs.wait(job.job_id, 0, 1000)
+            assert (again.status, again.exit_code, again.notices) == (Status.COMPLETED, 3, ())
+            assert again.duration == job.ended - job.started < 1
+            assert await target.jobs.kill(job.job_id) == job, "it has ended: nothing is killed, and it keeps its code"
 
 
 @pytest.mark.usefixtures("needs_process")
