@@ -56,6 +56,7 @@ JUDGE, POSIX, TMUX = (
     "backends/harness_backends/posix",
     "backends/harness_backends/tmux",
 )
+QUICK = "not (tmux or ssh or docker or podman or node or shells or slow)"
 TOOLKIT_TESTS = ("permissions*", "shelljudge*", "keysjudge", "policy_attacks", "assembly", "commandtool", "pipeline")
 
 
@@ -65,7 +66,7 @@ class Group:
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
-    marks: str = "pure"
+    marks: str = QUICK
 
 
 GROUPS = {
@@ -86,7 +87,6 @@ GROUPS = {
             f"{POSIX}/joboutput.py",
         ),
         ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py"),
-        "not (ssh or docker or podman or shells or slow or node)",
     ),
     "pane": Group(
         (f"{TMUX}/pane.py", f"{TMUX}/job.py"),
@@ -194,13 +194,13 @@ OPERATOR_PROVIDERS["harness"] = {kind.__name__: kind for kind in (Membership, Op
 class Session:
     """A run of pytest in a forked process: the tests with these ids, and what each took."""
 
-    def __init__(self, wanted: set[str] | None = None, cover: coverage.Coverage | None = None) -> None:
+    def __init__(self, wanted: dict[str, float] | None = None, cover: coverage.Coverage | None = None) -> None:
         self.wanted, self.cover, self.seconds = wanted, cover, dict[str, float]()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what does not run the mutant's line."""
-        if self.wanted is not None:
-            items[:] = [item for item in items if item.nodeid in self.wanted]
+        """Leave out what does not run the mutant's line, and begin with what takes least."""
+        if (wanted := self.wanted) is not None:
+            items[:] = sorted((item for item in items if item.nodeid in wanted), key=lambda item: wanted[item.nodeid])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -284,9 +284,9 @@ def copy_checkout() -> None:
     os.chdir(COPY)
 
 
-def files(patterns: Iterable[str]) -> list[Path]:
-    """The files of the checkout that match, relative to it."""
-    found = [path.relative_to(ROOT) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+def files(patterns: Iterable[str], base: Path = COPY) -> list[Path]:
+    """The files that match, relative to the copy, or to the checkout: that one may change meanwhile."""
+    found = [path.relative_to(base) for pattern in patterns for path in sorted(base.glob(pattern))]
     return [path for path in found if path.name != "__init__.py"]
 
 
@@ -304,20 +304,20 @@ class Covered:
     start: float
     """Seconds that pytest took apart from the tests."""
 
-    def tests_of(self, module: Path, lines: Iterable[int]) -> set[str]:
-        """The tests that run one of the lines."""
+    def tests_of(self, module: Path, lines: Iterable[int]) -> dict[str, float]:
+        """The tests that run one of the lines, and the seconds that each took."""
         known = self.lines.get(str(module), {})
-        return {test for line in lines for test in known.get(line, ())}
+        return {test: self.seconds[test] for line in lines for test in known.get(line, ())}
 
-    def limit(self, tests: Iterable[str]) -> float:
+    def limit(self, tests: dict[str, float]) -> float:
         """How long these may take with a mutant, in seconds."""
-        return GRACE + SLOWDOWN * (self.start + sum(self.seconds[test] for test in tests))
+        return GRACE + SLOWDOWN * (self.start + sum(tests.values()))
 
 
 def cover(name: str, group: Group) -> Covered:
     """Run the group's tests without a mutant, or read what such a run of the same files showed."""
     modules, tests = files(group.modules), files(group.tests)
-    kept = STATE / f"covered-{name}-{digest([*modules, *tests])}.json"
+    kept = STATE / f"covered-{name}-{digest([*modules, *tests, Path('scripts/mutate.py')])}.json"
     if not kept.exists():
         print(f"== {name}: the tests without a mutant", flush=True)
         began, log = time.monotonic(), STATE / f"clean-{name}.log"
@@ -494,7 +494,7 @@ class Run:
         return WorkResult(WorkerOutcome.NORMAL, output=note, test_outcome=outcome, diff=diff)
 
 
-def _outcome(tests: set[str], limit: float) -> tuple[TestOutcome, str]:
+def _outcome(tests: dict[str, float], limit: float) -> tuple[TestOutcome, str]:
     if not tests:
         return TestOutcome.SURVIVED, "no test runs this line"
     paths = sorted({test.partition("::")[0] for test in tests})
@@ -509,7 +509,7 @@ def _outcome(tests: set[str], limit: float) -> tuple[TestOutcome, str]:
     raise CannotTell(f"pytest could not run (status {status}), see {log}")
 
 
-def _mutant(paths: list[str], tests: set[str]) -> int:
+def _mutant(paths: list[str], tests: dict[str, float]) -> int:
     sys.dont_write_bytecode = True
     return pytest.main([*pytest_arguments(), *paths], plugins=[Session(tests)])
 
@@ -528,7 +528,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if unknown := [name for name in options.modules.split(",") if name not in GROUPS]:
         parser.error(f"unknown group {unknown[0]}; there are {', '.join(GROUPS)}")
     options.paths = [Path(path).resolve().relative_to(ROOT) for path in options.paths]
-    known = {path for group in GROUPS.values() for path in files(group.modules)}
+    known = {path for group in GROUPS.values() for path in files(group.modules, ROOT)}
     if strange := [path for path in options.paths if path not in known]:
         parser.error(f"no group has {strange[0]}")
     return options
