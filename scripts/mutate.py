@@ -319,6 +319,8 @@ def cover(name: str, group: Group) -> Covered:
     modules, tests = files(group.modules), files(group.tests)
     kept = STATE / f"covered-{name}-{digest([*modules, *tests, Path('scripts/mutate.py')])}.json"
     if not kept.exists():
+        for old in STATE.glob(f"covered-{name}-*.json"):
+            old.unlink()
         print(f"== {name}: the tests without a mutant", flush=True)
         began, log = time.monotonic(), STATE / f"clean-{name}.log"
         status = forked(lambda: _cover(modules, tests, group.marks, kept), log, CLEAN_LIMIT)

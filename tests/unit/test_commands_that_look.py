@@ -226,7 +226,41 @@ def test_programs_of_awk_that_only_print_change_nothing(awk: str, tmp_path: Path
         "{f()}",
         'BEGIN {for (print "x" > "f"; 0;) ;}',
         '/[/]/ {print "x" > "f" } #/]/',
+        '{print (a)(b) > "f"}',
+        '{print ((a) > 1) > "f"}',
+        '{print a[1] >= "f"}',
+        '{print; print 1 > "f"}',
+        '{if (x) print 1; else print 2 > "f"}',
+        "{print SECRETS}",
+        "{x = NO_SUCH_NAME}",
+        "{N(1)}",
+        "{printx(1)}",
+        '{print "open',
+        "{print 1 & 2}",
+        "{print 1}" + " " * 1992,
     ],
 )
 def test_a_program_of_awk_that_does_more_is_not_taken_for_printing(program: str) -> None:
     assert not awk_program_only_prints(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "{print $1}",
+        "{N += $1} END {print N}",
+        "{print (a)(b)(1 > 0)}",
+        "{print (a > 1), (b >= 2)}",
+        "$1 > 1 {print NR, NF, FNR, FILENAME}",
+        "{if ($1 > 2) print; x = y > 1}",
+        '{print length($0), substr($1, 2), toupper("a")}',
+        "{print systime()}",
+        'NR % 2 == 0 && /x/ || !y {printf "%s\\n", $2}',
+        "{print 4 / 2; print $1 / 2}",
+        "{for (i = 1; i <= NF; i++) if ($i ~ /[ab]x/) n++} END {print n + 0}",
+        "{print 1,\n2}",
+        "{print 1}" + " " * 1991,
+    ],
+)
+def test_a_program_of_awk_that_only_prints_is_known(program: str) -> None:
+    assert awk_program_only_prints(program)
