@@ -12,7 +12,8 @@ from tests.support.permits import Desk, desk
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
-from harness.toolkit.permissions.git_shown_files import SECONDS, shown_request
+from harness.toolkit.permissions.git_requests import shown_request
+from harness.toolkit.permissions.git_shown_files import SECONDS
 from harness.toolkit.permissions.settings import Mode
 
 __all__ = ["here"]
@@ -59,6 +60,63 @@ git show 'HEAD^{/conf: add}'
 git show ':/conf: add'
 git log -p -1 'HEAD^{/conf: add}'
 git show 'HEAD@{2099-01-01 00:00:00}~3'
+git log --check HEAD~3
+git diff --check HEAD~4 HEAD~3
+git show --check HEAD~3
+git log --remerge-diff
+git log --patch-with-stat
+git stash list -p
+git reflog -p
+git reflog show -p
+git diff-index -p HEAD~2
+git diff-index --patch --cached HEAD~2
+git diff-tree -p HEAD~4 HEAD~3
+git format-patch --stdout HEAD~4
+git format-patch --stdout -1 HEAD~3
+git format-patch -4
+git format-patch --stdout --root HEAD~2
+git format-patch HEAD~4..HEAD~2 -o out
+git format-patch --stdout --unknown HEAD
+git archive HEAD
+git archive HEAD~3 conf
+git archive --format=tar -o x.tar HEAD~3
+git archive HEAD~3:conf
+git archive --remote=. HEAD
+git bundle create x --all
+git bundle create x HEAD~4..HEAD
+git bundle create - HEAD
+git fast-export --all
+git fast-export HEAD
+git fast-export --stdin
+git range-diff HEAD~4..HEAD HEAD~3..HEAD
+git range-diff HEAD~4 HEAD~2 HEAD
+git range-diff HEAD~4...HEAD
+git checkout -p HEAD~3
+git restore -p --source=HEAD~3 .
+git restore --patch -s HEAD~3 .
+git reset --patch HEAD~3
+git difftool -y -x cat HEAD~4 HEAD~3
+git difftool --extcmd=cat --no-prompt HEAD~3
+git send-email HEAD~3
+git send-email --to a@example.com -1
+git request-pull -p HEAD~4 . HEAD
+git merge-tree HEAD~4 HEAD~3 HEAD
+git am --show-current-patch=diff
+git rebase --show-current-patch
+git rerere diff
+git config --blob HEAD~3:conf/.env --list
+git checkout-index --temp -a
+git checkout-index --prefix=out/ -a
+git pack-objects --stdout
+git unpack-file HEAD~3:conf
+git leak HEAD~3
+git -c alias.other='show HEAD~3' other
+/usr/lib/git-core/git-show HEAD~3
+git-show HEAD~3
+cd .git && git show HEAD~3
+cd src && git show HEAD:src/dump.sql
+cd src && git show HEAD~1:src/dump.sql
+git cat-file -p HEAD:src/dump.sql
 """.strip().splitlines()
 RUNS = """
 git log
@@ -99,6 +157,13 @@ git show v1:src/a.py
 git diff HEAD~1..HEAD
 git ls-files
 git status
+git status -sb
+git reflog
+git blame src/a.py
+git cherry -v HEAD~1
+git show HEAD:./src/a.py
+cd src && git show HEAD:src/a.py
+cd src && git show HEAD:./a.py
 cd /tmp && git diff
 """.strip().splitlines()
 
@@ -131,6 +196,7 @@ def repository(here: ExecutionContext, tmp_path: Path) -> Path:
     commit("src/a.py", "2\n")
     (made / "src/a.py").write_text("3\n")
     (made / ".env").write_text("not tracked\n")
+    git("config", "alias.leak", "show")
     return made
 
 
@@ -192,6 +258,46 @@ async def test_words_that_are_only_known_at_run_time_ask() -> None:
     assert await desk().allows("run_shell", 'git log "HEAD~$n"')
 
 
+PART_BY_PART = """
+git diff-files -p
+git stash -p
+git stash push -p
+git add -p
+git add -i
+git add --patch
+git add --edit
+git add -p HEAD -- a
+git commit -v
+git commit -p
+git commit --interactive
+git status -v
+git checkout -p
+git restore -p .
+git reset -p
+""".strip().splitlines()
+
+
+async def test_what_shows_changes_part_by_part_asks_when_a_secret_has_changed(
+    here: ExecutionContext, repository: Path
+) -> None:
+    made = there(here, repository, Mode.AUTO)
+    refused = {text: (await made.decide("run_shell", text)).reason for text in PART_BY_PART}
+    assert {text: why for text, why in refused.items() if why != "the mode is auto"} == {}
+    (repository / "src/dump.sql").write_text("5\n")
+    reasons = {text: (await made.decide("run_shell", text)).reason for text in PART_BY_PART}
+    assert {text: why for text, why in reasons.items() if "src/dump.sql" not in why} == {}
+    subprocess.run(["git", "add", "src/dump.sql"], cwd=repository, check=True)
+    assert [text for text in PART_BY_PART if await made.allows("run_shell", text)] == ["git diff-files -p"]
+
+
+async def test_a_repository_without_a_working_directory_is_asked_too(here: ExecutionContext, repository: Path) -> None:
+    bare = repository.parent / "bare.git"
+    subprocess.run(["git", "clone", "-q", "--bare", str(repository), str(bare)], check=True)
+    made = desk(execution=here, cwd=str(bare))
+    assert "conf/.env is a secret" in (await made.decide("run_shell", "git show HEAD~3")).reason
+    assert await made.allows("run_shell", "git show HEAD~4")
+
+
 OBJECTS = """
 git show {env}
 git show {short}
@@ -241,6 +347,39 @@ git cat-file --batch < list
 git rev-list HEAD | git diff-tree --stdin -p
 """.strip().splitlines()
 AUTO_RUNS = """
+git format-patch --stdout -1
+git format-patch HEAD~1 -o out
+git archive HEAD~4
+git archive HEAD src/a.py
+git archive -l
+git bundle verify x
+git bundle create x HEAD~1..HEAD -- src/a.py
+git fast-export HEAD~1..HEAD
+git fast-export --no-data --all
+git range-diff -s HEAD~4..HEAD HEAD~3..HEAD
+git range-diff HEAD~1..HEAD HEAD~1..HEAD
+git diff-index HEAD~2
+git diff-index -p HEAD
+git diff-files
+git add -A
+git add -n .
+git commit -am x
+git checkout HEAD
+git checkout -b p
+git restore src/a.py
+git reset --hard
+git stash
+git stash push -m part
+git difftool --tool-help
+git difftool -y -x cat HEAD~1
+git rebase --continue
+git am --abort
+git config --list
+git push
+git pull --rebase
+git clone . ../other
+git flow
+git mytool x
 sudo git show HEAD
 git show HEAD > shown
 git -c core.abbrev=8 log
@@ -277,4 +416,4 @@ async def test_mode_auto_asks_about_what_git_shows_in_a_command_that_does_more(
 )
 def test_the_same_command_is_asked_for_names(argv: str, expected: str | None) -> None:
     found = shown_request(argv.split())
-    assert (" ".join(found.names) if found else None) == expected
+    assert (" ".join(word for names in found.names for word in names) if found else None) == expected

@@ -47,6 +47,8 @@ _GIT: Mapping[str, Program] = {
     "diff": _p(f"{_DIFF} --cached --staged --merge-base --no-index --base --ours --theirs", "names"),
     "whatchanged": _p(f"{_DIFF} {_LOG}", "names"),
     "diff-tree": _p(f"{_DIFF} -rtm --root --no-commit-id", "names"),
+    "diff-index": _p(f"{_DIFF} -m --cached --merge-base", "names"),
+    "diff-files": _p(f"{_DIFF} -cq --base --ours --theirs", "names"),
     "rev-list": _p(f"{_LOG} --count --objects", "names"),
     "shortlog": _p("-nsec --numbered --summary --email --since= --until= --all --no-merges --group=", "names"),
     "branch": _p(
