@@ -46,6 +46,7 @@ STATE = Path(os.environ.get("HARNESS_MUTATE_STATE", ROOT / ".mutate"))
 COPY = STATE / "tree"
 SOURCES = ("harness", "backends", "tools")
 REQUIRED_SCORE = 85
+ROUNDS = (20, 100)
 CLEAN_LIMIT = 1800
 MAX_BYTES = 4 << 30
 """The memory of a process: a mutant may fill a list for ever."""
@@ -444,8 +445,13 @@ class Run:
         self.seed: int = options.seed
         self.until = time.monotonic() + 60 * options.minutes if options.minutes else None
 
-    def module(self, module: Path, group: Group, covered: Covered) -> Score:
-        """Test the module's mutants that have not been tested yet."""
+    @property
+    def rounds(self) -> list[int]:
+        """How many mutants of each module are tested before more of any: a run that is cut short is a sample, too."""
+        return [count for count in ROUNDS if count < self.sample or not self.sample] + [self.sample or sys.maxsize]
+
+    def module(self, module: Path, group: Group, covered: Covered, sample: int) -> Score:
+        """Test those mutants of the module, of so many, that have not been tested yet."""
         name = str(module).replace("/", "_").removesuffix(".py")
         key = digest([module, *files(group.tests), Path("scripts/mutate.py")])
         for old in STATE.glob(f"{name}-*.sqlite"):
@@ -457,7 +463,7 @@ class Run:
                 items = _all_work_items([module], {})
                 db.add_work_items([item for item in items if source.worth_a_test(item.mutations[0])])
             results = dict(db.results)
-            for item in self.chosen(db.work_items):
+            for item in self.chosen(db.work_items, sample):
                 result = results.get(item.job_id)
                 if result is None and (self.until is None or time.monotonic() < self.until):
                     result = self.test(item.mutations[0], source, covered)
@@ -468,7 +474,7 @@ class Run:
                     score.add(result, item.mutations[0])
         return score
 
-    def chosen(self, items: Iterable[WorkItem]) -> list[WorkItem]:
+    def chosen(self, items: Iterable[WorkItem], sample: int) -> list[WorkItem]:
         """The sample: a larger one of the same seed contains the smaller."""
 
         def place(item: WorkItem) -> Any:
@@ -476,10 +482,8 @@ class Run:
             return spec.start_pos, spec.end_pos, spec.operator_name, spec.occurrence
 
         ordered = sorted(items, key=place)
-        if self.sample:
-            random.Random(self.seed).shuffle(ordered)
-            ordered = ordered[: self.sample]
-        return ordered
+        random.Random(self.seed).shuffle(ordered)
+        return ordered[:sample]
 
     def test(self, spec: MutationSpec, source: Source, covered: Covered) -> WorkResult:
         """Test one mutant."""
@@ -578,12 +582,14 @@ def main() -> int:
         with suppress(ImportError):
             importlib.import_module(library)
     run, scores = Run(options), defaultdict[str, dict[Path, Score]](dict)
+    chosen: list[tuple[str, Path, Covered]] = []
     for name, group in options.groups.items():
         modules = [path for path in files(group.modules) if not options.paths or path in options.paths]
         covered = cover(name, group) if modules else None
-        for module in modules:
-            assert covered is not None
-            scores[name][module] = score = run.module(module, group, covered)
+        chosen += [(name, module, covered) for module in modules if covered is not None]
+    for sample in run.rounds:
+        for name, module, covered in chosen:
+            scores[name][module] = score = run.module(module, GROUPS[name], covered, sample)
             print(score.line(str(module)), flush=True)
     return report(scores)
 
