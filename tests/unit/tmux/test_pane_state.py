@@ -86,6 +86,23 @@ async def test_a_job_ends_with_the_code_and_the_directory_that_its_end_tells(cod
     assert (result.exit_code, result.stdout, result.stderr, result.job_id) == (code, "out\n", "", "7")
 
 
+async def test_only_a_prompt_while_it_runs_counts_as_one() -> None:
+    job = new_job(7)
+    pane = pane_with(job)
+    pane.feed(PROMPT + start(7) + mark(f"P;{OWN}") + end(6) + fact("in=1"))
+    assert job.prompted is False
+    pane.feed(PROMPT)
+    assert (job.prompted, pane.phase) == (True, "running")
+
+
+async def test_a_start_is_announced_only_when_its_mark_says_so() -> None:
+    job = new_job(7)
+    job.start()
+    assert (job.announced, job.takes_output) == (False, True)
+    job.start(soon=True)
+    assert (job.announced, job.takes_output) == (True, True)
+
+
 async def test_the_end_of_another_job_ends_nothing_of_ours() -> None:
     job = new_job(7)
     pane = pane_with(job)
@@ -287,14 +304,31 @@ async def test_output_of_an_inner_shell_is_not_that_of_the_job_that_started_it()
     assert outer.collector.data == b"before after"
 
 
-async def test_the_end_of_the_shell_ends_what_ran_in_it_and_keeps_what_waits_for_one() -> None:
+async def test_only_the_shells_inside_the_one_that_speaks_are_gone() -> None:
+    innermost = "c" * 20
+    jobs = [new_job(1), new_job(2, INNER, ""), new_job(3, innermost, "")]
+    pane = pane_with(*jobs)
+    pane.push_shell(NestedShell(INNER, "bash"))
+    pane.push_shell(NestedShell(innermost, "sh"))
+    pane.feed(mark(f"A;{INNER};2"))
+    assert [shell.nonce for shell in pane.shells] == [OWN, INNER]
+    assert [job.status for job in jobs] == [Status.RUNNING, Status.RUNNING, Status.SHELL_EXITED]
+    assert (jobs[2].exit_code, pane.jobs, pane.at_prompt) == (None, jobs[:2], "inside")
+    pane.feed(mark(f"D;6;{INNER};2"))
+    assert (jobs[1].status, jobs[1].exit_code, jobs[0].status) == (Status.COMPLETED, 6, Status.RUNNING)
+
+
+@pytest.mark.parametrize("code", [0, 1, 129])
+async def test_the_end_of_the_shell_ends_what_ran_in_it_and_keeps_what_waits_for_one(code: int) -> None:
     ran, waits = new_job(1), new_job(2)
     pane = pane_with(ran, waits)
     ran.start()
     pane.running = 1
-    pane.feed(mark(f"X;129;{OWN}"))
-    assert (ran.status, ran.exit_code, len(ran.notices)) == (Status.SHELL_EXITED, 129, 1)
-    assert (waits.status, len(waits.notices), pane.jobs) == (Status.RUNNING, 1, [waits])
+    pane.feed(mark(f"X;{code};{OWN}"))
+    assert (ran.status, ran.exit_code) == (Status.SHELL_EXITED, code)
+    assert ran.notices == ["the shell ended; a fresh one was started"]
+    assert waits.notices == [f"the pane's shell had ended (exit code {code}); this ran in a fresh one"]
+    assert (waits.status, pane.jobs) == (Status.RUNNING, [waits])
     assert (pane.phase, pane.running, pane.last_ended, pane.news) == ("starting", 0, 1, "")
 
 
@@ -313,6 +347,7 @@ async def test_another_first_process_makes_what_ran_unknown_and_the_same_one_doe
     assert (job.status, pane.phase) == (Status.RUNNING, "running")
     pane.feed(fact("tty=2:/dev/pts/1"))
     assert (job.status, job.exit_code, pane.phase) == (Status.UNKNOWN, None, "starting")
+    assert "respawn-pane" in job.notices[0]
     assert pane.wrapper == "2:/dev/pts/1"
 
 
