@@ -57,7 +57,7 @@ JUDGE, POSIX, TMUX = (
     "backends/harness_backends/posix",
     "backends/harness_backends/tmux",
 )
-QUICK = "not (tmux or ssh or docker or podman or node or shells or slow)"
+QUICK = "not (ssh or docker or podman or node or shells or slow)"
 TOOLKIT_TESTS = ("permissions*", "shelljudge*", "keysjudge", "policy_attacks", "assembly", "commandtool", "pipeline")
 
 

@@ -178,6 +178,7 @@ async def test_files_that_give_rights_are_not_written(here: ExecutionContext, tm
         verdict = await made.decide("write_file", path)
         assert (verdict.allowed, verdict.by) == (False, "hard denial"), path
     assert await made.allows("read_file", "~/.config/harness/config.toml")
+    assert (await made.decide("write_file", "/srv/.aiexclude.bak")).by != "hard denial", "a copy excludes nothing"
 
 
 # -- .aiexclude
