@@ -75,6 +75,17 @@ def test_nothing_is_left_for_later() -> None:
     assert notes == []
 
 
+def test_no_group_is_repeated_possessively() -> None:
+    """``re`` before 3.11.5 goes back into such a group where it must not (python/cpython#106052)."""
+    found = [
+        where(path, number)
+        for path in PRODUCT
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\)(?:[*+?]|\{[0-9,]+\})\+(?![],])", line)
+    ]
+    assert found == []
+
+
 def test_public_modules_list_what_they_export() -> None:
     silent = [
         str(path.relative_to(ROOT))

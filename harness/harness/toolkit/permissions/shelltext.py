@@ -23,7 +23,7 @@ _BARE = re.compile(
     r"(?:[A-Za-z0-9_./:,+@%=*?\[\]\u00c0-\u017f-]|~(?!\[)|\\[^A-Za-z0-9\n\u0080-\U0010ffff])+#?|\{\}(?![^ \t\n;)])"
 )
 _EQUAL = re.compile(r"=(?![ \t])")
-_SINGLE = re.compile(r"'(?:[^'\\\n]|\\(?!['\\\n]))*+'")
+_SINGLE = re.compile(r"'(?:[^'\\\n]|\\(?!['\\\n]))*'")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*+|\{[A-Za-z_][A-Za-z0-9_]*+\}|[0-9?$#@*](?![A-Za-z0-9_{(]))(?!\[)")
 _RANGE = re.compile(r"\{[0-9]{1,4}\.\.[0-9]{1,4}\}(?=[ \t\n;)]|\Z)")
 """Where a shell does not expand it, it is a word like another."""
