@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,10 @@ pytest_plugins = [
     "tests.support.engines",
     "tests.support.examples",
 ]
+
+
+for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS"):
+    os.environ.pop(_name, None)  # the programs that tests start run as they do for people
 
 
 def pytest_collection_finish() -> None:

@@ -17,7 +17,7 @@ from .commands import LazyGroup
 from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 from .options import Invocation, invocation_of
 from .output import as_json, error_json, note, print_json, report
-from .standard import UNWRITABLE, abandon_stdout, prepare_streams
+from .standard import UNWRITABLE, abandon_stdout, finish_stderr, prepare_streams
 from .start import Unwinding
 
 __all__ = ["cli", "main"]
@@ -109,6 +109,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         abandon_stdout()
         report(_harness_error(error), as_json_document=invocation.json)
         code = HARNESS_FAILED
+    finish_stderr()
     sys.exit(code)
 
 

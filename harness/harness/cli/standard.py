@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final, TextIO
 
-__all__ = ["UNWRITABLE", "abandon_stdout", "prepare_streams"]
+__all__ = ["UNWRITABLE", "abandon_stdout", "finish_stderr", "prepare_streams"]
 
 UNWRITABLE: Final = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 """What a write to our output fails with."""
@@ -37,4 +37,16 @@ def _usable(stream: TextIO | None, number: int) -> TextIO:
 
 def abandon_stdout() -> None:
     """What is still to be written can go nowhere; the interpreter would complain of that as it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _abandon(1)
+
+
+def finish_stderr() -> None:
+    """Write what is left for standard error, or give it up: the interpreter would exit with 120 instead of our code."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _abandon(2)
+
+
+def _abandon(number: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
