@@ -105,6 +105,13 @@ WHAT_A_RULE_COVERS = [
     (Rule(Action.ALLOW, argument="x"), subjected("x", allows="none"), False),
     (Rule(Action.ALLOW, argument="x*", match=Match.GLOB), subjected("x", allows="broad"), False),
     (Rule(Action.DENY, argument="x*", match=Match.GLOB), subjected("x", allows="none"), True),
+    (Rule(Action.DENY, argument="id_*", match=Match.GLOB), subjected("/srv/id_rsa", kind="path"), True),
+    (Rule(Action.DENY, argument="id_*", match=Match.GLOB), subjected("/srv/my_id_rsa", kind="path"), False),
+    (Rule(Action.DENY, argument="id_*", match=Match.GLOB), subjected("/id_x/rsa", kind="path"), False),
+    (Rule(Action.DENY, argument="id_*", match=Match.GLOB), subjected("/srv/id_rsa", kind="text"), False),
+    (Rule(Action.DENY, argument="/srv/", match=Match.BELOW), subjected("/srv/id", kind="path"), True),
+    (Rule(Action.DENY, argument="/srv/", match=Match.BELOW), subjected("/srv/", kind="path"), True),
+    (Rule(Action.DENY, argument="/srv/**", match=Match.GLOB), subjected("/srv", kind="path"), True),
 ]
 
 
