@@ -364,6 +364,11 @@ class Source:
     def __init__(self, module: Path) -> None:
         self.tree = ast.parse((COPY / module).read_text())
         self.silent = list(_unjudged(self.tree))
+        self.operations = [
+            ((node.left.end_lineno, node.left.end_col_offset), (node.right.lineno, node.right.col_offset))
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.BinOp)
+        ]
         self.statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         self.bodies = [
@@ -374,6 +379,10 @@ class Source:
         """Whether a change there can be seen: no annotation or decorator of a class, a way in use."""
         prefix, _, way = spec.operator_name.partition("Operator_")
         ways = WAYS.get(f"{prefix}Operator")
+        if prefix == "core/ReplaceBinary" and not any(
+            start <= spec.start_pos and spec.end_pos <= end for start, end in self.operations
+        ):
+            return False  # the star of a signature or of a call
         return (ways is None or way in ways) and not any(start <= spec.start_pos < end for start, end in self.silent)
 
     def in_function(self, line: int) -> bool:
