@@ -467,6 +467,7 @@ async def test_a_gigabyte_of_output_takes_no_memory(sshd: SshServer) -> None:
 # -- beside the engine
 
 
+@pytest.mark.usefixtures("ssh_terminal")
 async def test_people_get_a_command_line_with_a_terminal(sshd: SshServer) -> None:
     async with connected(sshd.target, sshd.config()) as transport:
         argv = transport.interactive_argv(["sh", "-c", 'test -t 0 && echo "it\'s a terminal"'])

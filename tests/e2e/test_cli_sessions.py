@@ -111,6 +111,7 @@ def test_a_session_is_made_alone(there: Program) -> None:
     assert there.run("sessions", "create", "a b").returncode == 1
 
 
+@pytest.mark.usefixtures("ssh_terminal")
 def test_sessions_here_for_a_host_there_are_counted_and_named_by_themselves(over_ssh: Program) -> None:
     socket = f"hx-{uuid.uuid4().hex[:8]}"
     over_ssh.environ |= {"HARNESS_TMUX_SOCKET": socket, "HARNESS_TMUX_AT": "here"}

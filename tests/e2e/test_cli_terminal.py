@@ -8,6 +8,7 @@ import signal
 
 import pexpect
 from tests.support.program import Program
+from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import SshServer
 
 
@@ -93,6 +94,8 @@ def test_a_password_typed_into_a_pane_stays_off_screen_and_arguments(there: Prog
 
 
 def test_attach_puts_the_operator_into_the_session(there: Program) -> None:
+    if "--ssh" in there.always:
+        skip_without_ssh_terminal()
     there.run("--tmux", "run", "echo for the operator")
     words = [*there.always, "attach"]
     child = pexpect.spawn(there.path, words, env=there.environ, cwd=str(there.home), dimensions=(50, 170), timeout=20)

@@ -139,7 +139,7 @@ def test_check_export(home: Path, text: str, code: int, said: str) -> None:
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True)
 
 
-@pytest.mark.usefixtures("needs_process")
+@pytest.mark.usefixtures("needs_root")
 async def test_backend() -> None:
     open_backend = runpy.run_path(str(EXAMPLES / "backend.py"))["open_backend"]
     config = harness.Config()

@@ -177,8 +177,12 @@ async def test_something_else_in_the_sockets_place_is_refused_and_kept(sshd: Ssh
 
 
 @pytest.mark.parametrize("kind", ["link", "open to others", "somebody else's"])
-async def test_a_directory_that_cannot_be_trusted_is_refused(sshd: SshServer, ssh_runtime: Path, kind: str) -> None:
+async def test_a_directory_that_cannot_be_trusted_is_refused(
+    sshd: SshServer, ssh_runtime: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     directory = ssh_runtime / "harness"
+    if kind == "somebody else's":
+        request.getfixturevalue("needs_root")
     if kind == "link":
         directory.symlink_to(sshd.directory)
     else:
@@ -193,6 +197,7 @@ async def test_a_directory_that_cannot_be_trusted_is_refused(sshd: SshServer, ss
     assert logins(sshd) == 0
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_a_socket_of_another_user_is_never_used(sshd: SshServer) -> None:
     path = (await plan_master(Target.parse(sshd.target), sshd.config())).path
     with socket.socket(socket.AF_UNIX) as listener:
@@ -303,6 +308,7 @@ HARMFUL = [
 ]
 
 
+@pytest.mark.usefixtures("ssh_terminal")
 async def test_harmful_settings_of_the_user_are_switched_off(sshd: SshServer, ssh_runtime: Path) -> None:
     flag = sshd.directory / "local-command-ran"
     control = sshd.directory / "users-own-socket"
@@ -364,6 +370,7 @@ async def test_a_jump_host_is_passed(make_sshd: MakeSshd, prompter: Nobody | Non
             await run(transport, "true")
 
 
+@pytest.mark.usefixtures("ssh_terminal")
 async def test_a_person_can_use_the_command_after_the_master_has_gone(sshd: SshServer, ssh_runtime: Path) -> None:
     async with connected(sshd) as transport:
         argv = transport.interactive_argv(["printf", "%s|", "it's", "a b"])

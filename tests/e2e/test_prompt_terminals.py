@@ -163,6 +163,7 @@ async def test_a_terminal_that_takes_nothing_holds_up_nobody_who_ends_the_prompt
         os.kill(emulator, signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("ssh_terminal")
 async def test_the_prompt_on_a_host_behind_ssh(seats: Seats, sshd: SshServer) -> None:
     script = [call("run_shell", {"command": "pwd", "why": "w"}), say("There.")]
     seat = seats.take(*options_of(sshd), "--tmux", script=script, size=(100, 30))

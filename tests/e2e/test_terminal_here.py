@@ -28,7 +28,7 @@ def path_without_tmux(folder: Path) -> Path:
 
 
 @pytest.fixture
-def lacking(needs_ssh: None, tmp_path: Path) -> dict[str, str]:
+def lacking(ssh_terminal: None, tmp_path: Path) -> dict[str, str]:
     """Start-up files of an account that finds no tmux."""
     tmp_path.chmod(0o755)
     line = f"export PATH={path_without_tmux(tmp_path / 'bin')}\n"
@@ -126,6 +126,7 @@ async def test_the_target_may_be_demanded(open_desk: OpenDesk, lacking: dict[str
 
 
 @pytest.mark.usefixtures("needs_ssh")
+@pytest.mark.usefixtures("ssh_terminal")
 async def test_a_target_with_tmux_uses_it_unless_told_otherwise(open_desk: OpenDesk) -> None:
     assert shutil.which("tmux")
     desk = await open_desk("ssh")

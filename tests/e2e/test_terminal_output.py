@@ -155,6 +155,14 @@ async def test_output_sent_elsewhere_for_good_leaves_the_codes(desk: Desk) -> No
 SHELLS = ["/bin/bash", "/usr/bin/zsh", "/bin/dash", "/usr/bin/fish"]
 
 
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_another_user_runs_one_command(open_desk: OpenDesk, shell: str) -> None:
+    desk = await open_desk(shell=shell)
+    assert (await desk.ctx.run_shell("id -un", user="nobody")).stdout == "nobody\n"
+    assert (await desk.ctx.run_shell("id -un")).stdout == "root\n"
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_options_hold_for_one_command(open_desk: OpenDesk, shell: str) -> None:
     desk = await open_desk(shell=shell)
@@ -167,7 +175,6 @@ async def test_options_hold_for_one_command(open_desk: OpenDesk, shell: str) -> 
     assert (await run("sha256sum", stdin=data)).stdout == f"{digest}  -\n"
     split = await run("echo out; echo err >&2; sh -c 'exit 4'", tty=False)
     assert (split.exit_code, split.stdout, split.stderr) == (4, "out\n", "err\n")
-    assert (await run("id -un", user="nobody")).stdout == "nobody\n"
     with pytest.raises(FileNotFoundError, match="/no/such/place"):
         await run("echo never", cwd="/no/such/place")
     after = await run('pwd; echo "<$A>"')

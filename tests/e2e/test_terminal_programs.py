@@ -181,6 +181,7 @@ async def test_sudo_and_its_password(desk: Desk, make_user: MakeUser) -> None:
         subprocess.run(["rm", "-f", rule])
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_a_shell_in_namespaces_of_its_own(desk: Desk) -> None:
     assert shutil.which("unshare")
     first = await desk.ctx.run_shell("unshare --uts --mount --pid --fork bash --norc")

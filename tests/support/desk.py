@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 import libtmux
 import pytest
+from tests.support.resources import skip_without_ssh_terminal
 from tests.support.sshd import SshServer, master_pids, start_sshd
 
 from harness import ExecutionContext, connect
@@ -81,6 +82,8 @@ class Desk:
 
     async def operator(self, width: int = 60, height: int = 20, *, read_only: bool = False) -> Operator:
         """A person attaches."""
+        if str(self.ctx.target).startswith("ssh"):
+            skip_without_ssh_terminal()
         server = libtmux.Server(socket_name=f"op-{secrets.token_hex(4)}", config_file="/dev/null")
         argv = self.ctx.attach_command_read_only if read_only else self.ctx.attach_command
         clients = len(self.people())

@@ -8,16 +8,28 @@ no program.
 
 from __future__ import annotations
 
+import grp
 import os
 import re
 import shutil
 import sys
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-__all__ = ["RESOURCES", "needs_node", "needs_process", "needs_root", "needs_ssh", "needs_time", "needs_tmux"]
+__all__ = [
+    "RESOURCES",
+    "needs_node",
+    "needs_process",
+    "needs_root",
+    "needs_ssh",
+    "needs_time",
+    "needs_tmux",
+    "skip_without_ssh_terminal",
+    "ssh_terminal",
+]
 
 RESOURCES = {
     "process": "starts programs",
@@ -75,6 +87,29 @@ def needs_tmux(needs_process: None) -> None:
 def needs_ssh(needs_process: None) -> None:
     """The test starts an SSH server."""
     skip_without("ssh", "sshd", "ssh")
+
+
+@pytest.fixture(scope="session")
+def ssh_terminal(needs_ssh: None) -> None:
+    """The test logs in with a terminal."""
+    skip_without_ssh_terminal()
+
+
+def skip_without_ssh_terminal() -> None:
+    """Leave the test out where an SSH server of an ordinary user cannot give a terminal.
+
+    sshd gives a terminal to the group ``tty``, which only root may do, unless the kernel has done so (``gid=5`` in the
+    options of ``/dev/pts``).
+    """
+    if os.geteuid() == 0:
+        return
+    ours, theirs = os.openpty()
+    group = os.fstat(theirs).st_gid
+    os.close(ours)
+    os.close(theirs)
+    with suppress(KeyError):
+        if group != grp.getgrnam("tty").gr_gid:
+            pytest.skip("needs root: /dev/pts gives terminals to another group than tty, which sshd wants to change")
 
 
 @pytest.fixture(scope="session")

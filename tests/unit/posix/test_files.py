@@ -438,6 +438,7 @@ async def test_transfers_name_the_side_that_failed(target: FileTarget, tmp_path:
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_what_the_user_may_not_do_is_permission_denied() -> None:
     for flavour in (FLAVOURS[0], BARE):
         async with unprivileged_target(flavour) as target:

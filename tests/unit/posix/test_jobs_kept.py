@@ -275,7 +275,7 @@ def test_a_reader_that_is_there_before_the_files_shows_them_and_nothing_else(tmp
     assert list(run.iterdir()) == []
 
 
-@pytest.mark.usefixtures("needs_process")
+@pytest.mark.usefixtures("needs_root")
 async def test_a_full_disk_is_reported_and_nothing_runs_half(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "state").mkdir(parents=True)

@@ -132,7 +132,7 @@ def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     assert "n0nce" in shown.stdout.decode().removesuffix(source)
 
 
-@pytest.mark.usefixtures("needs_process")
+@pytest.mark.usefixtures("needs_root")
 def test_hook_files_that_found_no_space_are_neither_used_nor_left_for_good(tmp_path: Path) -> None:
     def prepare() -> str:
         script = setup_script(replace(setup(str(tmp_path / "full")), create=False), pane())

@@ -131,6 +131,7 @@ async def test_a_directory_that_others_may_enter_is_not_used(place: Path, caplog
     assert "other users may look into it" in caplog.text
 
 
+@pytest.mark.usefixtures("needs_root")
 async def test_what_belongs_to_another_user_is_not_used(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = OutputStore(place)
     handle = await store.keep("c1", "text")
@@ -185,7 +186,7 @@ async def test_one_that_is_too_long_is_not_kept_and_takes_no_room(
     assert "the whole output of call c1 was not kept" in caplog.text
 
 
-@pytest.mark.usefixtures("needs_process")
+@pytest.mark.usefixtures("needs_root")
 async def test_a_full_disk_leaves_a_warning_and_no_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
