@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -58,6 +59,16 @@ def sockets(runtime: Path) -> list[Path]:
     return [path for path in runtime.glob("harness/*") if path.is_socket()]
 
 
+def kill(pid: int) -> None:
+    """End a process, and return when it has ended."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        select.select([descriptor], [], [], 10)
+    finally:
+        os.close(descriptor)
+
+
 async def until_gone(path: Path) -> None:
     with anyio.fail_after(10):
         while path.exists():  # noqa: ASYNC110  # ssh tells nobody that it has ended
@@ -110,7 +121,7 @@ async def test_a_stale_socket_is_replaced(sshd: SshServer, ssh_runtime: Path) ->
     async with connected(sshd):
         pass
     (pid,) = master_pids(ssh_runtime)
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     assert len(sockets(ssh_runtime)) == 1
     async with connected(sshd) as transport:
         assert (await run(transport, "true"))[0] == 0
@@ -122,7 +133,7 @@ async def test_sockets_of_killed_masters_are_removed_by_the_next_login(make_sshd
     async with connected(first):
         (stale,) = sockets(ssh_runtime)
     (pid,) = master_pids(ssh_runtime)
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     async with connected(second):
         assert not stale.exists()
 
@@ -273,7 +284,7 @@ async def test_disconnecting_all_leaves_those_of_another_environment(
 async def test_a_link_is_renewed_although_the_runtime_directory_has_gone(sshd: SshServer, ssh_runtime: Path) -> None:
     async with connected(sshd) as transport:
         (pid,) = master_pids(ssh_runtime)
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)
         shutil.rmtree(ssh_runtime / "harness")
         assert await run(transport, "echo", "again") == (0, b"again\n", b"")
     assert logins(sshd) == 2
