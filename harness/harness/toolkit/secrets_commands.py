@@ -43,7 +43,7 @@ _ASKS = re.compile(rf"{_READER}|(?<![\w.-])su(?![\w.-])")
 
 
 def _word(word: str) -> str:
-    return rf"{word}(?<![\w./-]{word})[ \t]{{1,8}}"
+    return rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}"
 
 
 _SETTERS = ("set", "setx", "setenv", "env", "arg")
@@ -52,12 +52,16 @@ _DIRECTIVES = ("requirepass", "masterauth", "rootpw", "bindpw", "rootbindpw")
 _FLAGS = r"(?:-{1,2}[\w-]{1,20}[ \t]{1,4}){0,3}"
 _NAME = r"(?P<name>[\w./:@-]{1,200})[ \t]{1,8}"
 _LOOSE = (
-    *((word, rf"{word}(?<![\w./-]{word})[ \t]{{1,8}}{_FLAGS}{_NAME}{TEXT}") for word in _SETTERS),
+    *((word, rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}{_FLAGS}{_NAME}{TEXT}") for word in _SETTERS),
     *(
-        (word, rf"{word}(?<![\w./-]{word})[ \t]{{1,8}}(?:(?:set|add)[ \t]{{1,8}})?{_FLAGS}{_NAME}{TEXT}")
+        (
+            word,
+            rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}(?:(?:set|add)[ \t]{{1,8}})?"
+            rf"{_FLAGS}{_NAME}{TEXT}",
+        )
         for word in _CONFIGURERS
     ),
-    *((word, rf"{word}(?<![\w./-]{word})[ \t]{{1,8}}{TEXT}") for word in _DIRECTIVES),
+    *((word, rf"{word}(?:(?<![\w./-]{word})|(?<=\\n{word}))[ \t]{{1,8}}{TEXT}") for word in _DIRECTIVES),
 )
 """Words after which a name and its value follow, or a value."""
 TRIGGER = "|".join(
@@ -90,7 +94,8 @@ def reads_secret(command: str) -> bool:
 
 
 def _of_program(text: str, low: str, program: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
-    called = compiled(rf"{re.escape(program)}(?<![\w.@-]{re.escape(program)})(?:\.exe)?(?=[ \t\"'\\])")
+    name = re.escape(program)
+    called = compiled(rf"{name}(?:(?<![\w.@-]{name})|(?<=\\n{name}))(?:\.exe)?(?=[ \t\"'\\])")
     match = called.search(low)
     while match is not None:
         segment = _SEGMENT.match(text, match.end(), match.end() + MAX_COMMAND_CHARS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from . import secrets_commands, secrets_headers
+from . import secrets_commands, secrets_directives, secrets_headers
 from .secrets_commands import command_spans
+from .secrets_directives import directive_spans
+from .secrets_elements import OPENS, WORDS, element_spans
 from .secrets_headers import header_spans, is_login, url_spans
 from .secrets_names import MARK, is_secret_name
 from .secrets_tokens import Span, compiled
-from .secrets_values import is_code, is_literal, is_number, is_placeholder, is_prose, is_random, is_word
+from .secrets_values import is_code, is_literal, is_number, is_placeholder, is_prose, is_random, is_word, value_spans
 
 __all__ = ["OPEN_LINE", "TRIGGER", "lowered", "named_spans"]
 
@@ -39,13 +41,25 @@ _STRONG = (
     ),
     *("_pwd", ";pwd", "_pass", "sshpass", "x-amz-signature", "presharedkey", "preshared_key", "pre-shared-key"),
     *("bindpw", "rootpw", "secret_id", "secret-id", "cli_auth", "storepass", "keypass", "functions-key", "psk"),
-    *("wpa_psk", "hmac_key", "authtok"),
+    *("wpa_psk", "wpapsk", "hmac_key", "authtok"),
 )
-_WEAK = ("token", "pwd", "pass", "_auth", "_pat")
+_SPACED = (
+    *("private key", "preshared key", "pre-shared key", "shared key", "secret key", "access key", "api key"),
+    *("encryption key", "signing key", "master key", "shared secret", "client secret"),
+)
+"""Names in words, as programs print them and people write them."""
+_WEAK = ("token", "pwd", "pass", "_auth", "_pat", *_SPACED)
 """Words of parsers and pages, too."""
 _SHORT = ("pwd", "psk", "pass")
+_NO_KEY = re.compile(
+    r"(?i)(?:~|\.{0,2})/|(?:rsa|e?c?dsa|ec|ed|x|p|secp|curve|prime|id_|sha|md)[-_]?\d|[\w-]+\.(?:pem|key)\b"
+)
+"""A file, or a kind of key."""
+_KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
+"""A key of WireGuard."""
 _CALLED = r"\\{0,7}[\"']?[ \t]{0,4}(?:=>|:=|=|::(?=[ \t])|:)[ \t]{0,4}"
-_NAMED = tuple((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK))
+_WEP = "wep[_-]key[0-3]"
+_NAMED = (*((word, re.escape(word) + _CALLED) for word in (*_STRONG, *_WEAK)), ("wep", _WEP + _CALLED))
 _VALUE = re.compile(
     r"""\\{1,7}"(?P<inner>(?:[^"\\\n]|\\[^"\n])*)|"(?P<double>(?:[^"\\\n]|\\.)*)|'(?P<single>[^'\n]*)"""
     r"""|\$'(?P<ansi>(?:[^'\\\n]|\\.)*)|(?P<mark>\[redacted\])|(?P<bare>(?:[^\s"'`,;&|<>(){}\[\]\\]|\\(?!["'n\\]))+)"""
@@ -56,7 +70,7 @@ _TOKENS = re.compile(
     r"|(?:\A|[\s\"'])x(?:-[a-z0-9]{1,20}){1,4}-\Z|--[a-z0-9-]{0,40}\Z"
 )
 """What stands before ``token`` where it is none of a parser."""
-_SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.-])\Z")
+_SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.-]|\\n)\Z")
 """What stands before a short name, which is the end of many words."""
 
 _OPTION_NAMES = (
@@ -86,21 +100,23 @@ _SEPARATOR = re.compile(r"""[ \t]{0,4}(?:\\?["']|[,;|>)}\]`&#\\]|[(]|<|//|--|[\w
 _CLOSES = re.compile(r"""\\?["'`]|[ \t]{0,4}[,;|>)}\]&]""")
 
 _NETRC = re.compile(r"password[ \t]{1,4}(?P<value>\S+)")
+_MACHINE = re.compile(r"(?:\A|[\"']|\\n)[ \t]*machine[ \t]{1,8}\S{1,150}[ \t]{1,8}\Z")
+_LOGIN_LINE = re.compile(
+    r"[ \t]*(?:machine[ \t]{1,8}\S{1,100}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,100}[ \t\r]*"
+)
 _SQL = re.compile(r"(?:password|identified[ \t]{1,4}by)[ \t]{1,4}(?P<quote>['\"])(?P<value>[^'\"\n]+)(?P=quote)")
 _DIRECTIVE = re.compile(
     r"""\bauth_pass[ \t]{1,8}(?P<value>[^\s"'{}]+)|\bsecret[ \t]{1,8}"(?P<quoted>[^"\n]+)"[ \t]{0,4};"""
 )
 """As keepalived and BIND write them."""
-_WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
-_ELEMENT = re.compile(rf"<(?P<name>(?:[\w:-]{{0,60}}?){_WORDS})(?:[ \t][^<>\n]{{0,200}})?>(?P<value>[^<>\n]+)</")
 _INDEXED = re.compile(
-    rf"""(?:\bdefine[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{_WORDS})['"][ \t]{{0,4}},"""
-    rf"""|\[['"](?:[\w.-]{{0,60}}?{_WORDS})['"]\][ \t]{{0,4}}=)"""
+    rf"""(?:\bdefine[ \t]{{0,4}}\([ \t]{{0,4}}['"](?:[\w.-]{{0,60}}?{WORDS})['"][ \t]{{0,4}},"""
+    rf"""|\[['"](?:[\w.-]{{0,60}}?{WORDS})['"]\][ \t]{{0,4}}=)"""
     r"""[ \t]{0,4}(?P<quote>['"])(?P<value>[^'"\s]+)(?P=quote)"""
 )
 """``define('DB_PASSWORD', '...')`` and ``$x['password'] = '...'``."""
-_NAMES_IT = rf"""\b(?:name|key)\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?["']?(?:[\w.-]{{0,60}}?{_WORDS})\\?["']?,?"""
-_BEGINS_BLOCK = rf"""{_WORDS}["']?:[ \t]{{1,4}}[|>][+-]?[0-9]?"""
+_NAMES_IT = rf"""\b(?:name|key)\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?["']?(?:[\w.-]{{0,60}}?{WORDS})\\?["']?,?"""
+_BEGINS_BLOCK = rf"""{WORDS}["']?:[ \t]{{1,4}}[|>][+-]?[0-9]?"""
 _PAIR = re.compile(
     rf"""{_NAMES_IT}(?:\s|\\n){{1,80}}\\?["']?value\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,4}}"""
     r"""(?:\\?"(?P<double>[^"\\\n]*)|'(?P<single>[^'\n]*)|(?P<bare>[^\s"'\\{}]+))"""
@@ -108,16 +124,21 @@ _PAIR = re.compile(
 """``name: DB_PASSWORD`` and ``value: ...``, beside one another or on two lines."""
 _BLOCK = re.compile(rf"""{_BEGINS_BLOCK}[ \t]{{0,8}}(?:\r?\n|\\n)[ \t]{{1,40}}(?P<value>[^\s](?:[^\n\r\\]|\\(?!n))*)""")
 """A value of YAML that is on the next line."""
+MAX_NESTED = 8
+"""Names in the value of one another (``token=token=...``); the rest of so many is a secret, whatever it is."""
 _BEFORE = 200
 """How far before an option its program is looked for."""
 
-OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK})\s{{1,80}}[^\n]*\Z"
+_LOGS_IN = r"(?m:^)[ \t]*(?:machine[ \t]{1,8}\S{1,200}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,200}"
+OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS}|{_LOGS_IN})\s{{1,80}}[^\n]*\Z"
 """A line (lowered) that makes a secret of what the next one holds."""
 TRIGGER = "|".join(
     [
-        rf"(?:{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))}){_CALLED}",
-        rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{_WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>]|['\"][ \t,\]])|identified[ \t]",
-        r"auth_pass[ \t]",
+        rf"(?:{_WEP}|{'|'.join(re.escape(word) for word in sorted((*_STRONG, *_WEAK), key=len, reverse=True))})"
+        rf"{_CALLED}",
+        rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>]|['\"][ \t,\]])|identified[ \t]",
+        r"auth_pass[ \t]|machine[ \t]|value[ \t]{0,4}=",
+        secrets_directives.TRIGGER,
         r"(?:name|key)\\?[\"']?[ \t]{0,4}[:=]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
         secrets_headers.TRIGGER,
         secrets_commands.TRIGGER,
@@ -146,6 +167,8 @@ def named_spans(text: str) -> Iterator[Span]:
     yield from header_spans(text, low)
     yield from url_spans(text)
     yield from _in_forms(text, low)
+    yield from element_spans(text, low)
+    yield from directive_spans(text, low)
     yield from command_spans(text, low)
 
 
@@ -159,10 +182,13 @@ def _is_listed(text: str, match: re.Match[str]) -> bool:
 
 def _assignments(text: str, low: str, pattern: re.Pattern[str], word: str) -> Iterator[Span]:
     match = pattern.search(low)
+    end = nested = 0
     while match is not None:
         value = _VALUE.match(text, match.end())
         at = match.end()
-        if value is not None and _is_secret(text, low, match, value, word):
+        nested = nested + 1 if at < end else 0
+        end = value.end() if value is not None else at
+        if value is not None and (nested > MAX_NESTED or _is_secret(text, low, match, value, word)):
             yield value.span(value.lastgroup or 0)
             at = value.end()
         match = pattern.search(low, at)
@@ -175,7 +201,7 @@ def _is_secret(text: str, low: str, name: re.Match[str], value: re.Match[str], w
         return False
     if found == "$" and text[value.end() : value.end() + 1] in ("(", "{"):
         return False
-    if word in _SHORT and not _SHORT_NAME.search(low, max(0, name.start() - 1), name.start()):
+    if word in _SHORT and not _SHORT_NAME.search(low, max(0, name.start() - 2), name.start()):
         return False
     if kind == "bare" and _is_shouted(text, name):
         called = text[value.end() : value.end() + 1] == "(" and _IDENTIFIER.fullmatch(found) is not None
@@ -187,12 +213,15 @@ def _says_enough(low: str, name: re.Match[str], found: str, word: str) -> bool:
     """Whether the name means a secret, or the value looks like one."""
     if word == "_auth":
         return is_random(found) or is_login(found)
+    if word in _SPACED:
+        return (is_random(found) and _NO_KEY.match(found) is None) or _KEY.fullmatch(found) is not None
     return word not in _WEAK or is_random(found) or (word == "token" and _is_credential(low, name))
 
 
 def _is_shouted(text: str, name: re.Match[str]) -> bool:
     """Whether it is ``NAME=``, a variable of the environment."""
-    return name[0].rstrip(" \t").endswith("=") and text[name.start()].isupper()
+    shown = text[slice(*name.span())].rstrip(" \t")
+    return shown.endswith("=") and shown.isupper() and shown[0].isupper()
 
 
 def _is_credential(low: str, token: re.Match[str]) -> bool:
@@ -244,31 +273,37 @@ def _is_synopsis(found: str) -> bool:
 
 
 def _in_forms(text: str, low: str) -> Iterator[Span]:
-    """``<password>...</password>``, pairs of name and value, blocks of YAML, SQL, ``login me password PASSWORD``."""
-    if "</" in text:
-        yield from _where(text, _ELEMENT.finditer(low))
+    """Pairs of name and value, blocks of YAML, SQL, ``login me password PASSWORD``."""
     if "value" in low:
-        yield from _where(text, _PAIR.finditer(low))
+        yield from value_spans(text, _PAIR.finditer(low))
     if ": |" in text or ": >" in text:
-        yield from _where(text, _BLOCK.finditer(low))
+        yield from value_spans(text, _BLOCK.finditer(low))
     if "define" in low or "]" in low:
-        yield from _where(text, _INDEXED.finditer(low))
+        yield from value_spans(text, _INDEXED.finditer(low))
     if "auth_pass" in low or "secret" in low:
-        yield from _where(text, _DIRECTIVE.finditer(low))
+        yield from value_spans(text, _DIRECTIVE.finditer(low))
     if "password" in low or "identified" in low:
-        yield from _where(text, _SQL.finditer(low))
-    if "login" in low:
+        yield from value_spans(text, _SQL.finditer(low))
+    if "login" in low or "machine" in low:
         for match in _NETRC.finditer(text):
-            if "login " in _before(low, match.start()) and not match["value"].startswith(MARK):
+            logs_in = _logs_in(low, match.start()) or _is_alone_behind_login(low, match)
+            if logs_in and not match["value"].startswith(MARK):
                 yield match.span("value")
 
 
-def _where(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
-    for match in matches:
-        start, end = match.span(match.lastgroup or 0)
-        value = text[start:end]
-        if value and not is_placeholder(value) and not is_literal(value):
-            yield start, end
+def _logs_in(low: str, at: int) -> bool:
+    """Whether what stands before that place on its line is of a login."""
+    before = _before(low, at)
+    return "login " in before or _MACHINE.search(before) is not None
+
+
+def _is_alone_behind_login(low: str, password: re.Match[str]) -> bool:
+    """Whether a line holds nothing but that, and the one before it says who logs in."""
+    before, after = _before(low, password.start()), low[password.end() : password.end() + 2].lstrip("\r")
+    start = password.start() - len(before)
+    if before.strip() or after[:1] not in ("", "\n") or start == 0:
+        return False
+    return _LOGIN_LINE.fullmatch(_before(low, start - 1)) is not None and not is_prose(password["value"])
 
 
 def _before(low: str, end: int) -> str:

@@ -56,17 +56,24 @@ _LOGIN_COMMAND = (_option("-p", "-t", after=r"\blogin\b"), _attached("-p", after
 _MYSQL = (_attached("-p"), _operand("password"))
 _P = (_option("-p", value=_NO_PORT + TEXT),)
 _CAPITAL_P = (_option("-P"), _attached("-P"))
-_SSHPASS = (Rule(rf"sshpass(?:\.exe)?(?:{_GAP}-[vV])?{_GAP}-p(?:{_GAP})?{_ANY}"),)
+_SSHPASS = (Rule(rf"sshpass(?:\.exe)?(?:{_GAP}(?:-[vVe]|-P{_GAP}?{_WORD}))*{_GAP}-p(?:{_GAP})?{_ANY}"),)
 _FIRST_P = (Rule(rf"{_START}-p(?:{_GAP})?{_ANY}", first=True),)
-_SAMBA = (_option("-U", "--user", value=_within(r"[^\s%\"']{0,200}%")), _operand(r"//[^\s\"']{1,200}"))
-_LDAP = (_option("-w"), _attached("-w"))
+_PERCENT = _within(r"[^\s%\"']{0,200}%")
+_SAMBA = (
+    _option("-U", "--user", value=_PERCENT),
+    _option("-U", value=_PERCENT, end=""),
+    _operand(r"//[^\s\"']{1,200}"),
+)
+_LDAP = (_option("-w"), _attached("-w"), Rule(rf"{_START}-[A-Za-z]{{1,6}}w{_GAP}{TEXT}"))
 _ARCHIVE = (Rule(rf"{_START}-h?p{_ANY}"),)
 _STORE = ("-storepass", "-keypass", "-srcstorepass", "-deststorepass", "-srckeypass", "-destkeypass", "-new")
 _COOKIE = _within(r"[^\s=;\"'/]{1,200}=")
 _HTPASSWD = r"(?:[ \t]+-[A-Za-z](?:[ \t]+\d+)?){0,4}"
 _TWO_WORDS = r"(?:[ \t]+[^\s-]\S{0,200}){2}"
 _REDIS = (_option("-a", "--pass"), _operand("(?:auth|AUTH|requirepass|masterauth)"))
-_SNMP = (_option("-A", "-X", "-c"),)
+_SNMP = (_option("-A", "-X", "-c"), _attached("-c"))
+_WIRELESS = r"(?!(?:on|off|open|restricted|\[?\d\]?)(?:\s|$))(?:s:)?"
+_IWCONFIG = r"(?:key|enc(?:ryption)?)(?:[ \t]+(?:open|restricted|on|\[\d\]))*"
 _RDP = (Rule(rf"{_START}/(?:p|gp|pass|password):{_ANY}"), _option("-p"))
 _TOKEN = (_option("-t", "-token"),)
 
@@ -83,6 +90,12 @@ PROGRAMS: dict[str, tuple[Rule, ...]] = {
     "curl": (
         _option("-u", "--user", "-U", "--proxy-user", "-E", "--cert", value=_LOGIN),
         _option("-u", "-U", value=_LOGIN, end=""),
+        _option("--proxy-cert", value=_LOGIN),
+        Rule(rf"{_START}-[A-Za-z#]{{1,8}}(?<=[uUE])(?:{_GAP}|=){_LOGIN}"),
+        Rule(
+            rf"{_START}(?:-[A-Za-z]{{0,8}}x|--(?:pre)?proxy|--socks\w+){_GAP}['\"]?[^\s:/@\"']{{1,200}}:(?!//)"
+            r"(?P<bare>[^\s@\"'\\]+)(?=@)"
+        ),
         _option("--pass", "--proxy-pass", "--oauth2-bearer", "--tlspassword", "--proxy-tlspassword"),
         _option("-b", "--cookie", value=_COOKIE),
     ),
@@ -111,7 +124,17 @@ PROGRAMS: dict[str, tuple[Rule, ...]] = {
         Rule(rf"{_START}-[A-Za-z]{{1,8}}[ \t]+-b{_HTPASSWD}{_TWO_WORDS}{_GAP}{_ANY}"),
     ),
     **dict.fromkeys(("gpg", "gpg2", "duplicity"), (_option("--passphrase", "--sign-passphrase"),)),
-    **dict.fromkeys(("snmpget", "snmpwalk", "snmpset", "snmpbulkwalk", "snmpgetnext"), _SNMP),
+    **dict.fromkeys(
+        ("snmpget", "snmpwalk", "snmpset", "snmpbulkwalk", "snmpgetnext", "snmpbulkget", "snmptrap"), _SNMP
+    ),
+    **dict.fromkeys(("snmpinform", "snmptable", "snmpstatus", "snmpdelta"), _SNMP),
+    **dict.fromkeys(("check_snmp", "snmpcheck"), (_option("-C", "-c", "--community", "-A", "-X"),)),
+    "iwconfig": (_operand(_IWCONFIG, value=rf"{_WIRELESS}{_ANY}"),),
+    "iw": (Rule(rf"(?<!\S)(?:d:)?[0-3]:{_ANY}", after=r"\bconnect\b.*\bkeys?[ \t]"),),
+    "wpa_cli": (_operand(r"set_network[ \t]+\d+[ \t]+(?:psk|password|sae_password|wep_key\d|private_key_passwd)"),),
+    **dict.fromkeys(
+        ("mount", "mount.cifs"), (Rule(rf"(?<![\w-])user(?:name)?=[^\s,%\"']{{1,200}}%(?P<bare>[^{_END},]+)"),)
+    ),
     **dict.fromkeys(("http", "https", "xh", "xhs", "ab"), (_option("-a", "--auth", "-A", value=_LOGIN),)),
     "etcdctl": (_option("--user", value=_LOGIN), _operand("user[ \t]+add", value=_LOGIN)),
     "lftp": (_option("-u", "--user", value=_within(r"[^\s,\"']{1,200},")),),

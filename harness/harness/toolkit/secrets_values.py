@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from .secrets_names import MARK, is_secret_name
+from .secrets_tokens import Span
 
-__all__ = ["LITERALS", "is_code", "is_literal", "is_number", "is_placeholder", "is_prose", "is_random", "is_word"]
+__all__ = [
+    "LITERALS",
+    "is_code",
+    "is_literal",
+    "is_number",
+    "is_placeholder",
+    "is_prose",
+    "is_random",
+    "is_word",
+    "value_spans",
+]
 
 _TYPES = ("string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "any", "self")
 _MORE_TYPES = ("char", "varchar", "byte", "float", "double", "usize", "isize", "buffer", "dict", "list", "json")
@@ -81,3 +93,12 @@ def is_number(value: str) -> bool:
 def is_random(text: str) -> bool:
     """Whether it is nothing that stands in code or prose."""
     return len(text) >= 6 and any(letter.isdigit() for letter in text) and not is_number(text)
+
+
+def value_spans(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
+    """Where the last group of each match is, but for what stands where a secret would."""
+    for match in matches:
+        start, end = match.span(match.lastgroup or 0)
+        value = text[start:end]
+        if value and not is_placeholder(value) and not is_literal(value):
+            yield start, end
