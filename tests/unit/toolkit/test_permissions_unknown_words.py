@@ -181,7 +181,9 @@ async def test_a_rule_that_denies_some_commands_of_a_program_holds_for_words_tha
         assert not verdict.allowed, command
         assert "git push*" in verdict.reason
     assert await made.allows("run_shell", "git commit -m x")
-    assert await desk(mode=Mode.AUTO).allows("run_shell", "git $(echo push)")
+    stop = Rule(Action.DENY, tool="run_shell", argument="systemctl stop*", match=Match.GLOB)
+    assert not await desk(mode=Mode.AUTO, rules=(stop,)).allows("run_shell", "systemctl $(echo stop) x")
+    assert await desk(mode=Mode.AUTO).allows("run_shell", "systemctl $(echo stop) x")
 
 
 async def test_what_a_person_allowed_to_the_letter_runs() -> None:

@@ -190,7 +190,7 @@ def _harmless(piece: Piece, claim: Claim, situation: Situation) -> Decision | No
 
 
 STEPS: tuple[Callable[[Piece, Claim, Situation], Decision | None], ...] = (
-    _by_rules, _whitelisted, _must_ask, _may_be_denied, _automatic, _quiet, _harmless,
+    _by_rules, _whitelisted, _may_be_denied, _must_ask, _automatic, _quiet, _harmless,
 )  # fmt: skip
 
 
