@@ -36,6 +36,8 @@ class Claim:
     """Why nothing but a rule for exactly this, or a person, may allow it."""
     unclear: tuple[str, ...] = ()
     """Programs of it with words that are only known at run time."""
+    embedded: tuple[str, ...] = ()
+    """Commands that programs of it may run, as their words look."""
     unkept: bool = False
     """It is asked each time, and no answer to it is kept: a password."""
     secret: bool = False

@@ -15,6 +15,7 @@ from ..values import JsonObject, Subject
 from .blocklist import blocked, command_forms, runs_past_the_policy
 from .claims import Claim, Piece
 from .container_files import ContainerFiles, reaches_any_file
+from .embedded_commands import embedded_commands, embedded_reason
 from .file_words import unseen_files
 from .git_shown_files import GitShownFiles
 from .globs import has_wildcard
@@ -121,6 +122,7 @@ class CommandReader:
             forbidden=forbidden,
             must_ask=beyond or given or self._must_ask(judgement),
             unclear=unclear_programs(judgement),
+            embedded=embedded_commands(judgement),
         )
 
     async def _beyond(
@@ -137,6 +139,7 @@ class CommandReader:
             or shell_state_reason(judgement.commands, variables)
             or next(filter(None, (unseen_files(*_program(one.argv)) for one in judgement.commands)), "")
             or reaches_any_file(judgement)
+            or embedded_reason(judgement, self._blocked)
             or await reader.reason()
             or await GitShownFiles(self._execution, self._denials, operands).reason(judgement, variables)
         )

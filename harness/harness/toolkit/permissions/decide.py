@@ -149,22 +149,31 @@ def _must_ask(piece: Piece, claim: Claim, situation: Situation) -> Decision | No
 
 def _may_be_denied(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
     """A rule that denies goes by words: those that are only known at run time may be the ones that it speaks of."""
-    if not claim.unclear or situation.mode is not Mode.AUTO:
+    if not (claim.unclear or claim.embedded) or situation.mode is not Mode.AUTO:
         return None
     for _, index in situation.layers:
         for rule in index.rules:
             if rule.action is Action.DENY and (program := _concerned(rule, claim)):
                 reason = f"its words are only known at run time, and a rule denies some commands of {program}: {rule}"
                 return Decision(Action.ASK, Step.MUST_ASK, reason)
+            if rule.action is Action.DENY and (command := _embedded(rule, claim)):
+                return Decision(Action.ASK, Step.MUST_ASK, f"it may run {command}, which a rule denies: {rule}")
     return None
 
 
+def _embedded(rule: Rule, claim: Claim) -> str:
+    """The command in a word of another one that the rule denies."""
+    if rule.argument is None or not claim.embedded or not _may_concern(rule, claim):
+        return ""
+    return next((text for text in claim.embedded if matches(rule.argument, text)), "")
+
+
+def _may_concern(rule: Rule, claim: Claim) -> bool:
+    return matches(rule.tool, claim.whole.tool) and target_matches(rule.target, claim.whole)
+
+
 def _concerned(rule: Rule, claim: Claim) -> str:
-    if (
-        rule.argument is None
-        or not matches(rule.tool, claim.whole.tool)
-        or not target_matches(rule.target, claim.whole)
-    ):
+    if rule.argument is None or not _may_concern(rule, claim):
         return ""
     first = rule.argument.split(" ", 1)[0]
     names = ((program, form) for program in claim.unclear for form in (program, program.rpartition("/")[2]))

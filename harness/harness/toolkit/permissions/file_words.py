@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 
 from .shelloptions import loose_values
 
-__all__ = ["files_in_words", "unseen_files"]
+__all__ = ["files_in_words", "near_files", "unseen_files"]
 
 _TOKENS = 16
 """Parts of one word that are looked at."""
@@ -25,6 +25,22 @@ _UNESCAPED_COLON = re.compile(r"(?<!\\):")
 _FORM = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|([^,;]*))\s*(?:;(?:"(?:\\.|[^"\\])*"|[^,"])*)?""")
 """A file of ``curl -F``, and what follows it of its type and name."""
 _OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
+_OPENS = r"(?i:open\w*|read\w*|path|file\w*|include|require|source|load\w*|system|exec\w*|run|[<>`])"
+_QUOTED = re.compile(rf"""(?P<opens>{_OPENS}[ \t]*[(]?[ \t]*)?['"`](?P<text>[^'"`\n]{{1,200}})['"`]""")
+_OPENING = (
+    ("sed", re.compile(r"(?:^|[\s;{}/!$0-9,gpI])(?:[rRwW]|e(?:[ \t]+[^\s;}]+)*)[ \t]+([^\s;}]+)")),
+    (
+        "ed|ex|n?vim?|view|less",
+        re.compile(
+            r"(?m)(?:^|[\s+:;|!$%0-9,])(?:r|e|w|read|edit|write|tabe|sp|split|so|source|view|n)!?[ \t]+([^\s|]+)"
+        ),
+    ),
+    ("m4", re.compile(r"\b(?:s?include|undivert)\(\s*([^)\s]+)")),
+    ("[gnt]roff", re.compile(r"(?m)^[.'][ \t]*(?:so|mso|open|opena|psbb)[ \t]+(?:\S+[ \t]+)?(\S+)")),
+    ("gcc.*|g\\+\\+.*|cc|c\\+\\+|clang.*|cpp.*", re.compile(r"(?m)^\s*#\s*include\s*[\"<]([^\">]+)")),
+    ("tclsh.*|expect", re.compile(r"\b(?:open|source|spawn|exec)[ \t]+(?:\S+[ \t]+)?([^\s;\]]+)")),
+)
+"""Commands of some interpreters that open a file."""
 _RSH = "-e --rsh -f --filter --include-from --exclude-from"
 _SQL_FILES = re.compile(
     r"(?ix)(?: \\(?:i|ir|o|g|w|copy\s.*?\s(?:from|to)) | \.\s*(?:read|import|open|once|output|save|restore|backup|load)"
@@ -42,6 +58,28 @@ def files_in_words(name: str, words: Sequence[str]) -> Iterable[str]:
     """
     read = _READERS.get(name)
     return dict.fromkeys(found for found in (read(words) if read is not None else ()) if found)
+
+
+def near_files(name: str, code: str) -> Iterable[str]:
+    """What may be near files in a program for an interpreter: its texts in quotes, and commands that open files.
+
+    Args:
+        name: the interpreter, without its directory.
+    """
+    texts = _opened(code)
+    quoted = (part for text in texts for part in islice(text.split(), _TOKENS))
+    opened = next((pattern for names, pattern in _OPENING if re.fullmatch(names, name)), None)
+    found = (match[1].strip("'\"`") for match in opened.finditer(code)) if opened is not None else ()
+    return dict.fromkeys((*islice(found, _TOKENS), *islice(quoted, _TOKENS)))
+
+
+def _opened(code: str) -> Iterable[str]:
+    """The texts in quotes that look like files, or stand where one is opened: ``open F, "<", "x"``."""
+    before = ""
+    for match in _QUOTED.finditer(code):
+        if match["opens"] or before in ("<", "+<", ">", ">>", "r", "rb") or re.search(r"[./\s]", match["text"]):
+            yield match["text"]
+        before = match["text"]
 
 
 def unseen_files(name: str, words: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ what every shell takes in the same way: both must find the same words. Nothing i
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from ..secrets_names import is_secret_name
+from .evaluated_words import commands_in_options, commands_in_variables, evaluates_text
 from .loop_values import unrolled
 from .names_only import takes_rights_away
 from .network_lookups import lookup_reason
@@ -23,6 +25,7 @@ from .shellchars import hidden_character, strange_letter
 from .shellpaths import (
     Directories,
     braced,
+    code_read,
     named_paths,
     paths_in,
     paths_in_input,
@@ -80,6 +83,8 @@ class SimpleCommand:
     """The files that its own redirections open."""
     named: tuple[str, ...] = ()
     """Those of its ``paths`` of which it shows and changes no content."""
+    code: str = ""
+    """What it reads as an interpreter, and the variables that are set for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,7 @@ class _Court:
             self.unknown.append("it runs more commands than are judged")
             return
         self._remember(found)
+        self._evaluated(found, place, depth)
         why = found.special or _assignments(found) or _redirects(found.redirects)
         if not found.words:
             given = (*(word for _, word in found.assigned), *found.values)
@@ -253,6 +259,13 @@ class _Court:
             name, equals, text = word.text.partition("=")
             if equals and name.isidentifier():
                 self.values.setdefault(name, []).append(text)
+
+    def _evaluated(self, found: Found, place: _Place, depth: int) -> None:
+        """Judge what runs though it stands as a value."""
+        if reason := evaluates_text(found):
+            self.unknown.append(reason)
+        for text in commands_in_variables(found):
+            self.script(text.text, place, depth + 1)
 
     def _run(self, words: Sequence[Word], found: Found, why: str, place: _Place, depth: int) -> None:
         name = program_name(words[0])
@@ -279,11 +292,15 @@ class _Court:
         writes, targets = _written(found.redirects), tuple(_files(found.redirects))
         named = tuple(path for path in named if path not in files)
         every = (*paths, *files)
+        code = "\n".join((code_read(words, found.input), *(word.text for _, word in found.assigned)))
         self._add(
-            SimpleCommand(argv, shown, not reason, reason, every, away, writes, tuple(words), targets, named), place
+            SimpleCommand(argv, shown, not reason, reason, every, away, writes, tuple(words), targets, named, code),
+            place,
         )
         if inner is not None:
             self._inside(inner, words[0].text, found, place, depth)
+        for text in commands_in_options(posixpath.basename(words[0].text), words[1:]):
+            self.script(text.text, place, depth + 1)
 
     def _examine(self, name: str, words: Sequence[Word], found: Found) -> Finding:
         finding = examine(name, words)

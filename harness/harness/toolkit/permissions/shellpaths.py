@@ -9,13 +9,14 @@ from itertools import islice, pairwise
 from urllib.parse import unquote
 
 from .container_reach import container_directories, container_reach
-from .file_words import files_in_words
+from .file_words import files_in_words, near_files
 from .shelltypes import Input, Word
 
 __all__ = [
     "Directories",
     "attached_directories",
     "braced",
+    "code_read",
     "homeward",
     "named_paths",
     "paths_in",
@@ -44,7 +45,7 @@ _BRACES = 6
 """Braces in one word that are expanded one by one."""
 _RUNS_CODE = re.compile(
     r"(?:python|pypy|perl|ruby|php|lua|luajit|tclsh|wish|erl|guile|gcc|g\+\+|clang|clang\+\+|cpp)[-\d.]*"
-    r"|node|nodejs|deno|bun|[gmn]?awk|sed|ed|ex|n?vim?|emacs|Rscript|R|julia|octave|gnuplot|cc|c\+\+|make|gmake|m4|[gnt]roff|gdb|lldb|expect"
+    r"|node|nodejs|deno|bun|[gmn]?awk|sed|ed|ex|n?vim?|view|less|emacs|Rscript|R|julia|octave|gnuplot|cc|c\+\+|make|gmake|m4|[gnt]roff|gdb|lldb|expect"
     r"|psql|mysql|mariadb|sqlite3?|duckdb|mongosh?|redis-cli|lftp|smbclient|sftp|ftp|pwsh"
 )
 """Programs whose words, and what they read, may be programs that name files."""
@@ -66,7 +67,8 @@ def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
     It takes more than there is: a rule that protects a file must see it in whatever place it stands.
     """
     name = posixpath.basename(words[0].text) if words else ""
-    code = [Word.of(path) for word in words[1:] for path in _in_code(word.text)] if _RUNS_CODE.fullmatch(name) else []
+    runs = _RUNS_CODE.fullmatch(name) is not None
+    code = [Word.of(path) for word in words[1:] for path in _in_program(name, word.text)] if runs else []
     texts = [word.text for word in words[1:]]
     mounted = (mount.source for mount in container_reach((name, *texts)).mounts)
     parts = files_in_words(name, texts)
@@ -94,11 +96,16 @@ def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 def paths_in_input(words: Sequence[Word], given: Input) -> tuple[str, ...]:
     """The paths that stand in a program for an interpreter, which it reads. Pure."""
+    name = posixpath.basename(words[0].text) if words else ""
+    return tuple(dict.fromkeys(_in_program(name, code_read(words, given))))[: _MOST + 1]
+
+
+def code_read(words: Sequence[Word], given: Input) -> str:
+    """The program that an interpreter reads, as far as it stands in the text; empty for other programs. Pure."""
     if not words or not _RUNS_CODE.fullmatch(posixpath.basename(words[0].text)):
-        return ()
+        return ""
     prints = bool(given.source) and given.source[0].text in ("echo", "printf")
-    text = " ".join(word.text for word in given.source) if prints else given.text
-    return tuple(dict.fromkeys(_in_code(text or "")))[: _MOST + 1]
+    return (" ".join(word.text for word in given.source) if prints else given.text) or ""
 
 
 def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
@@ -106,6 +113,11 @@ def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
     values = tuple(words)
     plain = paths_in(word for word in values if not re.search(r"\s", word.text))
     return tuple(dict.fromkeys((*plain, *(path for word in values for path in _in_code(word.text)))))[: _MOST + 1]
+
+
+def _in_program(name: str, text: str) -> list[str]:
+    """What looks like a path in a program for an interpreter."""
+    return [*_in_code(text), *near_files(name, text)]
 
 
 def _in_code(text: str) -> list[str]:
@@ -210,7 +222,8 @@ def _candidates(text: str) -> Iterable[str]:
     for mark in "=@:":
         head, _, tail = text.partition(mark)
         if tail:
-            yield from dict.fromkeys((tail, tail.strip(), text.rpartition(mark)[2]))
+            more = (tail.strip(), text.rpartition(mark)[2])
+            yield from dict.fromkeys((tail, *(part for part in more if not re.search(r"\s", part))))
         if tail and mark == ":" and head.startswith(("/", "~", "./", "../")):
             yield head  # docker run -v /etc:/e
     yield from _in_lists(text)

@@ -372,6 +372,13 @@ def _runuser(rest: tuple[Word, ...], given: Input) -> Inner:
     return _general("runuser", wrapper, rest, given)
 
 
+def _runcon(rest: tuple[Word, ...], given: Input) -> Inner:
+    """A context stands before the command, or parts of one in options."""
+    plain = parse_options(rest, grammar(WRAPPERS["runcon"].options), permute=False)
+    wrapper = replace(WRAPPERS["runcon"], skip=0) if plain.given else WRAPPERS["runcon"]
+    return _general("runcon", wrapper, rest, given)
+
+
 _SHARED = (
     "-hv -oiF= --ssh= --container= --engine= --image= --memory= --cpus= --network= --mount= --target= --tmux? "
     "--no-tmux --pane= --option= --identity= --ssh-config= --fresh-connection --config= --json --verbose --no-color "
@@ -420,6 +427,7 @@ _SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
     "oc": _kubectl,
     "find": _find,
     "runuser": _runuser,
+    "runcon": _runcon,
     "harness": _harness,
     "busybox": _busybox,
 }

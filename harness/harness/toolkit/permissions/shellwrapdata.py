@@ -68,7 +68,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "--inh-caps= --ambient-caps= --bounding-set= --securebits=",
         reason=_OTHER,
     ),
-    "runcon": Wrapper("-curtl= --user= --role= --type= --range= --compute", skip=1, reason=_OTHER),
+    "runcon": Wrapper("-c -urtl= --user= --role= --type= --range= --compute", skip=1, reason=_OTHER),
     "sg": Wrapper("-c=", skip=1, reason=_OTHER, script=("-c",), joined=True),
     "chroot": Wrapper("--userspec= --groups= --skip-chdir", skip=1, reason=_OTHER),
     "nsenter": Wrapper(
