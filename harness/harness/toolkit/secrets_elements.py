@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from .secrets_tokens import Span
 from .secrets_values import is_random, value_spans
 
-__all__ = ["OPENS", "WORDS", "element_spans"]
+__all__ = ["OPENS_ALONE", "WORDS", "element_spans"]
 
 WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
 """What the name of a secret ends with, in small letters."""
 _CONTENT = r"(?:\s|\\[nrt]){0,80}(?P<value>[^<>\s](?:[^<>\n]*[^<>\s])?)\s{0,80}</"
-OPENS = rf"<(?:[\w:-]{{0,60}}?){WORDS}(?:hash)?(?:[ \t][^<>\n]{{0,200}})?>"
+_OPENS = rf"<(?:[\w:-]{{0,60}}?){WORDS}(?:hash)?(?:[ \t][^<>\n]{{0,200}})?>"
+OPENS_ALONE = rf"(?m:^)[ \t]{{0,80}}{_OPENS}"
+"""An element that begins its line: what holds its value may be the next one."""
 _CALLED_SO = rf"""(?:name|key|id)=\\?["'](?:[\w.-]{{0,60}}?{WORDS})\\?["']"""
 _ATTRIBUTE = r"""value[ \t]{0,4}=[ \t]{0,4}\\?(?:"(?P<double>[^"\\\n<>]+)|'(?P<single>[^'\n<>]+))"""
-_ELEMENT = re.compile(rf"{OPENS}{_CONTENT}")
-_ELEMENT_BELOW = re.compile(rf"{OPENS}[ \t]{{0,80}}\r?\n[ \t]{{0,80}}(?P<value>[^<>\s]+)[ \t]*(?=[\r\n<]|\Z)")
+_ELEMENT = re.compile(rf"{_OPENS}{_CONTENT}")
+_ELEMENT_BELOW = re.compile(rf"{OPENS_ALONE}[ \t]{{0,80}}\r?\n[ \t]{{0,80}}(?P<value>[^<>\s]+)[ \t]*(?=[\r\n<]|\Z)")
 _ELEMENT_VALUE = re.compile(rf"<(?:[\w:-]{{0,60}}?){WORDS}[ \t](?:[^<>\n]{{0,200}}?[ \t])?{_ATTRIBUTE}")
 _ELEMENT_CALLED = re.compile(
     r"<(?:entry|string|param|property|prop|setting|item|field|var|variable|parameter|option|arg|constructor-arg)[ \t]"

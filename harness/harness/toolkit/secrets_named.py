@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from . import secrets_commands, secrets_directives, secrets_headers
 from .secrets_commands import command_spans
 from .secrets_directives import directive_spans
-from .secrets_elements import OPENS, WORDS, element_spans
+from .secrets_elements import OPENS_ALONE, WORDS, element_spans
 from .secrets_headers import header_spans, is_login, url_spans
 from .secrets_names import MARK, is_secret_name
 from .secrets_tokens import Span, compiled
@@ -130,7 +130,7 @@ _BEFORE = 200
 """How far before an option its program is looked for."""
 
 _LOGS_IN = r"(?m:^)[ \t]*(?:machine[ \t]{1,8}\S{1,200}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,200}"
-OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS}|{_LOGS_IN})\s{{1,80}}[^\n]*\Z"
+OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN})\s{{1,80}}[^\n]*\Z"
 """A line (lowered) that makes a secret of what the next one holds."""
 TRIGGER = "|".join(
     [

@@ -193,6 +193,8 @@ ORDINARY = [
     "PWD=/home/bob OLDPWD=/",
     "Pwd=${DB_PWD};Uid=y",
     "<fail>3</fail><pass>97</pass>",
+    "Authorization: Bearer <token>\nhello there",
+    "usage: login <password>\nlogs in",
     '<password value=""/>',
     '<password value="${db.password}"/>',
     "<Password>\n  ${DB_PASSWORD}\n</Password>",
