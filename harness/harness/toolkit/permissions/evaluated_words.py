@@ -59,7 +59,7 @@ _GIT_OPTIONS: Mapping[str, str] = {
     "grep": "-O --open-files-in-pager",
     "filter-branch": "--tree-filter --index-filter --msg-filter --env-filter --commit-filter --tag-name-filter "
     "--parent-filter --setup",
-    **dict.fromkeys(("clone", "fetch", "pull", "ls-remote", "fetch-pack", "clone"), "-u --upload-pack"),
+    **dict.fromkeys(("clone", "fetch", "pull", "ls-remote", "fetch-pack"), "-u --upload-pack"),
     **dict.fromkeys(("push", "send-pack"), "--receive-pack --exec"),
     "archive": "--exec",
     "send-email": "--sendmail-cmd --to-cmd --cc-cmd --header-cmd",
