@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -57,7 +58,9 @@ class PaneShell:
 
 
 @asynccontextmanager
-async def open_pane_shell(shell: str, start_up: str = "", **environment: str) -> AsyncIterator[PaneShell]:
+async def open_pane_shell(
+    shell: str, start_up: str = "", control_mode: Literal["auto", "never"] = "auto", **environment: str
+) -> AsyncIterator[PaneShell]:
     """Open it, and end its tmux server after."""
     socket = f"pane-{secrets.token_hex(4)}"
     with (
@@ -78,7 +81,7 @@ async def open_pane_shell(shell: str, start_up: str = "", **environment: str) ->
         }.items():
             patch.setenv(name, value)
         try:
-            config = Config(tmux_socket=socket, shell=shell_path(shell), prompt_timeout=10)
+            config = Config(tmux_socket=socket, shell=shell_path(shell), prompt_timeout=10, control_mode=control_mode)
             async with connect("local:", tmux=True, config=config) as ctx:
                 yield PaneShell(shell, home, socket, ctx)
         finally:

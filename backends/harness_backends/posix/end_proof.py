@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import signal
+
+from harness.results import Status
 
 from .markers import Mark
 
-__all__ = ["TWICE", "imitates", "new_secret", "proof_of", "proves_end"]
+__all__ = ["TWICE", "imitates", "new_secret", "proof_of", "proves_end", "status_of_broken"]
 
 TWICE = "something else had recorded an end of this command before it ended, so its exit code is not sure"
 
@@ -49,3 +52,15 @@ def imitates(mark: Mark, job: int, proof: str) -> bool:
             return False
         case _:
             return True
+
+
+def status_of_broken(code: int | None, broken: str) -> Status:
+    """Return how a command ended whose shell came back to its prompt without the line having run to its end.
+
+    Args:
+        code: the exit status that the prompt saw.
+        broken: see :attr:`.Mark.broken`; empty when the line did run to its end.
+    """
+    if broken and code == 128 + signal.SIGINT:
+        return Status.INTERRUPTED
+    return Status.UNKNOWN if broken == "n" else Status.COMPLETED

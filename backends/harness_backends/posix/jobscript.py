@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from harness.results import Status
 
-from .end_proof import proves_end
+from .end_proof import proves_end, status_of_broken
 
 __all__ = [
     "INTERRUPTING",
@@ -190,6 +190,9 @@ def recorded(text: str, proof: str = "") -> Outcome | None:
         status = Status(words[1]) if len(words) > 1 else Status.COMPLETED
     except ValueError:
         status = Status.COMPLETED
-    if status is Status.COMPLETED and not proves_end(words[2] if len(words) > 2 else "", proof):
+    secret, broken = ([*words[2:4], "", ""])[:2]
+    if status is Status.COMPLETED and not proves_end(secret, proof):
         return Outcome(Status.UNKNOWN)
+    if status is Status.COMPLETED:
+        status = status_of_broken(int(words[0]), broken)
     return Outcome(status, None if status in NO_CODE else int(words[0]))

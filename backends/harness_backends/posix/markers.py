@@ -6,7 +6,9 @@ pane's log and the control-mode stream carry them. A marker with another nonce i
     ESC ] 133 ; C ; NONCE ; ID BEL                    the command of job ID starts; with ``;x`` after the ID: soon
     ESC ] 133 ; O ; NONCE ; ID ; SECRET BEL           its output is over; how it ended follows: fish writes in between
     ESC ] 133 ; D ; CODE ; NONCE ; ID ; SECRET BEL    it ended with this exit code (ID 0: a command that an operator
-                                                      typed); zsh and dash give what ``return`` was given, -1 or 1000
+                                                      typed); zsh and dash give what ``return`` was given, -1 or 1000;
+                                                      with ``;b`` or ``;n`` after the secret: the prompt tells it,
+                                                      because the line was broken off after, or before, it began
     ESC ] 133 ; A ; NONCE ; ID BEL                    the shell shows its prompt; ID is the last job
     ESC ] 133 ; P ; NONCE BEL                         the shell shows its continuation prompt
     ESC ] 133 ; W ; NONCE ; TEXT BEL                  a fact: the working directory just before an end, and others
@@ -53,6 +55,8 @@ class Mark:
     secret: str = ""
     soon: bool = False
     """A start that is announced: what comes before the next one is not the command's."""
+    broken: str = ""
+    """Of an end that the prompt tells: ``b`` when the command had begun, ``n`` when it had not."""
     raw: bytes = field(default=b"", compare=False)
     """What stood in the stream, for a mark that proves to be a program's output."""
 
@@ -65,7 +69,7 @@ class MarkerScanner:
         forms = (
             rb"(?P<job>[CAO]);(?P<job_nonce>%b);(?P<job_id>\d{1,18})(?:;(?P<job_secret>[0-9a-z]{0,64}))?",
             rb"(?P<end>D);(?P<end_code>-?\d{1,10});(?P<end_nonce>%b);(?P<end_id>\d{1,18})"
-            rb"(?:;(?P<end_secret>[0-9a-z]{0,64}))?",
+            rb"(?:;(?P<end_secret>[0-9a-z]{0,64})(?:;(?P<end_broken>[bn]))?)?",
             rb"(?P<more>P);(?P<more_nonce>%b)",
             rb"(?P<told>W);(?P<told_nonce>%b);(?P<told_text>[^\x00-\x1f\x7f]{0,4096})",
             rb"(?P<exit>X);(?P<exit_code>-?\d{1,10});(?P<exit_nonce>%b)",
@@ -109,6 +113,7 @@ def _mark(match: re.Match[bytes]) -> Mark:
         nonce=groups[f"{form}_nonce"].decode(),
         secret="" if kind == "start" else last,
         soon=kind == "start" and last == "x",
+        broken=(groups["end_broken"] or b"").decode(),
         raw=match[0],
     )
 

@@ -9,7 +9,7 @@ import anyio
 
 from harness.results import Status
 
-from ..posix.end_proof import TWICE, proves_end
+from ..posix.end_proof import TWICE, proves_end, status_of_broken
 from ..posix.markers import Mark, MarkerScanner, from_keyboard
 from .job import PaneJob, entered
 
@@ -21,6 +21,7 @@ UNREAD = (
     "this did not run: '.' and 'eval' of the pane's shell are redefined or disabled; type exit and Enter there for a"
     " fresh one"
 )
+NOT_BEGUN = "its shell was interrupted before this began: nothing of it ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +277,21 @@ class Pane:
         if self.job is not None and self.job.number == mark.job:
             job = self.jobs.pop()
             self._last = job if job.secret else None
-            by_keys = from_keyboard(mark.code, job.collector.data)
-            status = job.ending or (Status.INTERRUPTED if by_keys else Status.COMPLETED)
-            if job.announced and job.secret:  # the first line of what the shell was to read did not run
-                job.notices.append(UNREAD)
-                status = Status.UNKNOWN
+            status = self._status(job, mark)
             job.finish(status, None if status is Status.UNKNOWN else mark.code, self.cwd or None)
+
+    @staticmethod
+    def _status(job: PaneJob, mark: Mark) -> Status:
+        """How a job ended, by its end mark."""
+        told = status_of_broken(mark.code, mark.broken)
+        if not mark.broken and from_keyboard(mark.code, job.collector.data):
+            told = Status.INTERRUPTED
+        if job.announced and job.secret and told is Status.COMPLETED:  # the first line of its file did not run
+            job.notices.append(UNREAD)
+            return Status.UNKNOWN
+        if mark.broken == "n" or (mark.broken and job.announced):
+            job.notices.append(NOT_BEGUN)
+        return job.ending or told
 
     def _leave_nested(self, mark: Mark) -> None:
         """An outer shell speaks again: the inner ones are gone, with the jobs in them."""

@@ -16,6 +16,7 @@ from harness.errors import HarnessError
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .plainpanes import PlainPane
+from .rescue import give_slot_back, take_slot
 
 if TYPE_CHECKING:
     from .plainrun import PlainRunner
@@ -54,22 +55,25 @@ async def see_taken(runner: PlainRunner, known: PlainPane, job: PaneJob, action:
 
 
 def _slot(runner: PlainRunner, known: PlainPane) -> str:
-    return shlex.quote(f"{runner.tmux.setup.pane_dir(known.row.uid)}/next")
+    return f"{runner.tmux.setup.pane_dir(known.row.uid)}/next"
 
 
 async def _untaken(runner: PlainRunner, known: PlainPane, job: PaneJob) -> bool:
-    reply = await runner.shell.call(f'read -r id rest <{_slot(runner, known)}; [ "$id" = {job.job_id} ] && echo yes')
+    slot = shlex.quote(_slot(runner, known))
+    reply = await runner.shell.call(f'read -r id rest <{slot}; [ "$id" = {job.job_id} ] && echo yes')
     return bool(reply.stdout)
 
 
 async def _type_again(runner: PlainRunner, known: PlainPane, job: PaneJob, action: Dispatch) -> None:
-    pane = known.row.pane_id
+    pane, slot = known.row.pane_id, _slot(runner, known)
+    if not await take_slot(runner.shell, slot, job.job_id):
+        return
     await runner.tmux.request(unlock(pane), *type_text(runner.tmux.setup.version, pane, INTERRUPT))
     await anyio.sleep(PROMPT_WAIT)
-    if await _untaken(runner, known, job):
+    if await give_slot_back(runner.shell, slot, job.job_id, wanted=not job.done.is_set()):
         await runner.tmux.request(*replace(action, script="").again())
 
 
 async def _withdraw(runner: PlainRunner, known: PlainPane, job: PaneJob) -> None:
-    path = shlex.quote(runner.store.path(job.job_id, "exit"))
-    await runner.shell.call(f"umask 077; : >{_slot(runner, known)}; [ -s {path} ] || echo {WITHDRAWN} >{path}")
+    path, slot = shlex.quote(runner.store.path(job.job_id, "exit")), shlex.quote(_slot(runner, known))
+    await runner.shell.call(f"umask 077; : >{slot}; [ -s {path} ] || echo {WITHDRAWN} >{path}")

@@ -11,6 +11,7 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
+from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .foreground import Foreground
 from .job import PaneJob
@@ -19,7 +20,7 @@ from .link import Link
 from .pane import Pane
 from .remake import remake_files
 
-__all__ = ["see_started"]
+__all__ = ["give_slot_back", "see_started", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds after which a start is missed."""
@@ -40,8 +41,9 @@ async def see_started(
 ) -> None:
     """Type a command again whose line was taken into an open quote, a search or a repeat count.
 
-    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. The
-    lines that are typed into a nested shell have no slot, and are never typed again.
+    It cannot run twice: the pane's slot is crossed out by the first line that reads it, and is not filled again. While
+    the C-c that frees the line editor is on its way the slot is away, so that it meets no command. The lines that are
+    typed into a nested shell have no slot, and are never typed again.
     """
     try:
         await _see_started(link, store, pane, job, action, look)
@@ -94,7 +96,7 @@ async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> N
     """Its shell reads lines, and runs none of ours: nothing may run later, and the caller is told."""
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
-    reply = await link.shell.call(f"id=; {unread}")
+    reply = await link.shells.call(f"id=; {unread}")
     await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
@@ -106,12 +108,29 @@ def _missing(pane: Pane, job: PaneJob) -> bool:
     return not (job.started or job.done.is_set() or pane.gone or pane.paused or pane.held != job.job_id)
 
 
+async def take_slot(shell: HeldShell, slot: str, job_id: str) -> bool:
+    """Take the slot of a pane away, so that its shell finds nothing to run; False when it has read the job."""
+    path = shlex.quote(slot)
+    script = f'id=; read -r id rest <{path}; [ "$id" = {job_id} ] && mv -f {path} {path}.away && echo away'
+    return bool((await shell.call(f"{{ {script}; }} 2>/dev/null")).stdout)
+
+
+async def give_slot_back(shell: HeldShell, slot: str, job_id: str, *, wanted: bool) -> bool:
+    """Put it back; False when the shell has read the job after all, or when it is not ``wanted`` any more."""
+    path = shlex.quote(slot)
+    untaken = f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
+    back = f"{untaken} && mv -f {path}.away {path} && echo back || " if wanted else ""
+    return bool((await shell.call(f"{back}rm -f {path}.away")).stdout)
+
+
 async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
+    if not await take_slot(link.shells, action.slot_path, job.job_id):
+        return
     changed = pane.changed
     await link.client.request(unlock(pane.pane_id), *type_text(link.setup.version, pane.pane_id, INTERRUPT))
     with anyio.move_on_after(PROMPT_WAIT):
         await changed.wait()
         while pane.phase != "prompt":
             await pane.changed.wait()
-    if _missing(pane, job):
+    if await give_slot_back(link.shells, action.slot_path, job.job_id, wanted=_missing(pane, job)):
         await link.client.request(*replace(action, slot=None).again())

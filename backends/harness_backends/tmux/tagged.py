@@ -92,8 +92,8 @@ def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, se
     the prompt that shows the job's tag.
     """
     tag = f"[harness {job.job_id}: "
-    code, secret = r"\(-\{0,1\}[0-9]*\)", r"\([0-9a-z]*\)"
-    mark = rf"s/.*\]133;D;{code};{job.nonce};{job.job_id};{secret}$/\1 completed \2/p"
+    code, secret, broken = r"\(-\{0,1\}[0-9]*\)", r"\([0-9a-z]*\)", r";\{0,1\}\([bn]\{0,1\}\)"
+    mark = rf"s/.*\]133;D;{code};{job.nonce};{job.job_id};{secret}{broken}$/\1 completed \2 \3/p"
     marks = f"sed -n {shlex.quote(mark)} | tail -n 1"
     return f"""
 exit={shlex.quote(files)}.exit t=0 due=20

@@ -7,6 +7,7 @@ set -g hxl 0
 set -g hxx 0
 set -g hxr 0
 set -g hxS ''
+set -g hxB ''
 function hxm
 set -lx fish_trace
 builtin printf '\e]133;%s\a' $argv[1] >/dev/tty 2>/dev/null
@@ -18,9 +19,11 @@ end
 function hxb
 set -g hxr $status
 set -lx fish_trace
+set -g hxB n
 set -g hxi $argv[1]
 set -g hxf ''
 hxm "C;$hxn;$hxi;x"
+set -g hxB b
 end
 function hxa
 set -g hxr $status
@@ -30,6 +33,7 @@ set -l slot
 builtin read -d ' ' -a slot <$hxslot
 builtin echo "- $slot[1]" >$hxslot
 set -g hxi 0
+set -g hxB n
 builtin string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0
 set -g hxi $slot[1]
@@ -48,6 +52,7 @@ set -l soon
 builtin test $slot[2] = run
 and set soon ';x'
 hxm "C;$hxn;$hxi$soon"
+set -g hxB b
 return $hxr
 end
 function hxnot
@@ -63,7 +68,7 @@ function hxd
 set -g hxx $status
 set -lx fish_trace
 builtin test $hxi != 0
-and hxend
+and hxend ''
 return $hxx
 end
 set -g hxD 0
@@ -83,7 +88,7 @@ else if builtin test -s $hxdir/$hxi.exit
 builtin echo $hxx unknown >$hxdir/$hxi.exit
 hxm "W;$hxn;twice=$hxi;$hxS"
 else if hxtty
-builtin echo $hxx completed $hxS >$hxdir/$hxi.exit
+builtin echo $hxx completed $hxS (builtin string trim -c ';' -- $argv[1]) >$hxdir/$hxi.exit
 else
 builtin echo 128 unknown >$hxdir/$hxi.exit
 end
@@ -91,7 +96,7 @@ set -l place $PWD
 builtin string match -qr '[[:cntrl:]]' -- $PWD
 and set place ''
 hxm "W;$hxn;$place"
-hxm "D;$hxx;$hxn;$hxi;$hxS"
+hxm "D;$hxx;$hxn;$hxi;$hxS$argv[1]"
 set -g hxl $hxi
 set -g hxi 0
 builtin test -n "$hxkeeper"
@@ -133,7 +138,7 @@ set -l s $status
 hxkeys
 if builtin test $hxi != 0
 set -g hxx $s
-hxend
+hxend ";$hxB"
 else
 hxm "D;$s;$hxn;0"
 end

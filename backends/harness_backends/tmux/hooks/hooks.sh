@@ -12,10 +12,12 @@
 # but not into functions when it is told so: there one line, "+ hxd", is left.
 # hxsp, as many blanks as the pane is wide but one, begins a new line for the prompt unless the cursor is at the beginning
 # of one: what a command wrote last stays on the screen. zsh and fish do so themselves.
+# hxB: n from when a job is taken until its start mark is written, then b. A line that was broken off comes to the prompt,
+# which tells the end with it; hxd tells it without.
 # hxempty, bound to a key that no keyboard has, empties the editor of zsh: its own keys empty one line of several.
 # After a syntax error in $( bash 5.2 writes before the start of a buffer, until it meets another error: eval ")".
 # Lines here are joined with newlines only, and no comment stands inside, when it is typed into a nested shell.
-hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxz= hxf= hxF= hxo= hxu= hxw= hxW= hxsp= hxS= hxX= hxv= hxtr=
+hxi=0 hxl=0 hxx=0 hxr=0 hxs=0 hxB= hxz= hxf= hxF= hxo= hxu= hxw= hxW= hxsp= hxS= hxX= hxv= hxtr=
 if [ -n "${BASH_VERSION-}" ]; then \eval '
 hxp() { \builtin printf %s "$1" || \command printf %s "$1"; }
 hxlet() { \builtin return "$1"; }
@@ -35,9 +37,10 @@ hxe=$(\command printf '\033') hxg=$(\command printf '\007') hxcr=$(\command prin
 hxa="$hxe]133;D;" hxb=";$hxn;" hxj="$hxe]133;A;$hxn;" hxv="$hxe]133;P;$hxn$hxg" hxq="$hxe]133;C;$hxn;0$hxg"
 hxm() { { hxp "$hxe]133;$1$hxg" >/dev/tty; } 2>/dev/null || hxp "$hxe]133;$1$hxg"; }
 hxb() {
-hxr=$? hxi=$1 hxf=/dev/null hxX=x
+hxr=$? hxi=$1 hxf=/dev/null hxX=x hxB=n
 hxh 2>/dev/null
 hxm "C;$hxn;$hxi;x"
+hxB=b
 }
 hxc() {
 hxcm
@@ -49,13 +52,13 @@ hxtr=
 }
 hxd() {
 hxx=$?
-case $hxi in 0) ;; *) hxend ;; esac
+case $hxi in 0) ;; *) hxend '' ;; esac
 hxlet "$hxx"
 }
 hxend() {
-hxrec
+hxrec "$1"
 case $PWD in *[[:cntrl:]]*) hxm "W;$hxn;" ;; *) hxm "W;$hxn;$PWD" ;; esac
-hxm "D;$hxx;$hxn;$hxi;$hxS" && hxl=$hxi hxi=0
+hxm "D;$hxx;$hxn;$hxi;$hxS${1:+;$1}" && hxl=$hxi hxi=0
 hxpr
 hxfree
 }
@@ -72,7 +75,7 @@ if [ -n "$hxt" ]; then hxT='[harness $((hxl=hxi?hxi:hxl)): $((hxx=hxi?$?:hxx))] 
 else hxT='${hxz#$((hxl=hxi?hxi:hxl))}${hxz#$((hxx=hxi?$?:hxx))}'
 fi
 [ -z "${hxcols-}" ] || hxsp=$(\command printf "%$((hxcols - 1))s$hxcr${hxe}[K" '')
-hxP="$hxL"'${hxa}$?${hxb}${hxi};${hxS}${hxg}${hxsp}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
+hxP="$hxL"'${hxa}$?${hxb}${hxi};${hxS}${hxB:+;$hxB}${hxg}${hxsp}'"$hxR$hxT$hxL"'${hxz#$((hxi=0))}${hxj}${hxl}${hxg}'"$hxR"
 if [ -n "${ZSH_VERSION-}" ]; then \eval '
 setopt interactivecomments nobanghist
 PROMPT_EOL_MARK=
@@ -85,7 +88,7 @@ hxze() { \builtin setopt localoptions noxtrace; [[ $1 == " hx"* ]] || hxm "C;$hx
 hxzp() {
 hxs=$?
 \builtin setopt localoptions noxtrace
-if [[ $hxi != 0 ]]; then hxx=$hxs; hxend; else hxm "D;$hxs;$hxn;0"; fi
+if [[ $hxi != 0 ]]; then hxx=$hxs; hxend "$hxB"; else hxm "D;$hxs;$hxn;0"; fi
 [[ ${PROMPT-} == "$hxw" ]] || hxu=${PROMPT-}
 if [[ ${(t)PROMPT-} == *readonly* ]]; then hxm "A;$hxn;$hxl"; else
 hxw="%{$hxj$hxl$hxg%}${hxt:+[harness $hxl: $hxx] }$hxu"
@@ -130,7 +133,7 @@ hxhc() { PROMPT_COMMAND="{ hxps && :; } >/dev/null 2>&1$hxnl${PROMPT_COMMAND-}$h
 hxhp() { hxh; [[ ${PS1-} == "$hxP"* ]] || hxm "A;$hxn;$hxl"; }
 hxps() {
 hxs=$?
-[[ $hxi == 0 ]] || { hxx=$hxs; hxend; }
+[[ $hxi == 0 ]] || { hxx=$hxs; hxend "$hxB"; }
 [[ -z $hxtr ]] || { \builtin eval "$hxtr"; hxtr=; }
 [[ $hxs != 2 ]] || \builtin eval ")" || :
 \builtin return "$hxs"

@@ -25,7 +25,7 @@ hxline() { IFS= \command read -r hxo <"$1"; }
 hxset() { \set "$1"; }
 hxeval() { \eval "$hxev"; }
 hxa() {
-hxi=0 hxf=/dev/null hxo= hxev='\. "$hxf"'
+hxi=0 hxB=n hxf=/dev/null hxo= hxev='\. "$hxf"'
 hxsave
 { case $- in *a*) hxset +a; hxget; hxset -a ;; *) hxget ;; esac; hxwrite "- $hxi$hxnl" "$hxslot"; } 2>/dev/null
 case $hxi in '' | *[!0-9]*) hxi=0 ;; *) hxab ;; esac
@@ -49,6 +49,7 @@ case $hxo in
 read)
 { hxh; hxy >/dev/tty; } 2>/dev/null
 hxm "C;$hxn;$hxi${hxX:+;x}"
+hxB=b
 ;;
 *)
 { hxwrite "128 unknown$hxnl" "$hxdir/$hxi.exit"; } 2>/dev/null
@@ -71,7 +72,7 @@ if hxhas "$hxdir/$hxi.exit"; then
 hxwrite "$hxx unknown$hxnl" "$hxdir/$hxi.exit"
 hxm "W;$hxn;twice=$hxi;$hxS"
 elif { hxtty; } 2>/dev/null; then
-hxwrite "$hxx completed $hxS$hxnl" "$hxdir/$hxi.exit"
+hxwrite "$hxx completed $hxS $1$hxnl" "$hxdir/$hxi.exit"
 else
 hxwrite "128 unknown$hxnl" "$hxdir/$hxi.exit"
 fi
@@ -139,7 +140,7 @@ hxX=x
 }
 hxd() {
 hxx=$?
-[[ $hxi == 0 ]] || hxend
+[[ $hxi == 0 ]] || hxend ""
 [[ -z $hxtr ]] || { \builtin eval "$hxtr"; hxtr=; }
 \builtin return "$hxx"
 }

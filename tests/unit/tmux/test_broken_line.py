@@ -1,0 +1,93 @@
+"""A C-c that reaches a pane's shell while it takes a command: what did not run is not told as completed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, cast
+
+import anyio
+import pytest
+from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
+
+from harness import ShellResult
+from harness_backends.posix.shell import HeldShell, Reply
+from harness_backends.tmux.rescue import give_slot_back, take_slot
+
+pytestmark = pytest.mark.usefixtures("needs_tmux")
+
+FIRE = "if [ -e ~/fire ]; then command rm ~/fire; kill -INT $$; fi"
+BEFORE = f'hxis() {{ {FIRE}; [ -e "$1" ]; }}'
+"""A function of the hooks that is called when a job has been taken, and before its start mark is written."""
+BEFORE_IN_FISH = (
+    "functions -c hxy hxy2; function hxy; test -e ~/fire; and rm ~/fire; and kill -INT $fish_pid; hxy2; end"
+)
+AFTER = f'hxlet() {{ {FIRE}; return "$1"; }}'
+"""One that is called after it, last."""
+
+
+async def interrupted(pane: PaneShell, trap: str) -> tuple[ShellResult, bool]:
+    """What is told of a command whose shell is interrupted in the middle of taking it, and whether it ran."""
+    await pane.gives(trap, "")
+    (pane.home / "fire").touch()
+    result = await pane.run("touch ~/ran")
+    ran = (pane.home / "ran").exists()
+    assert not (pane.home / "fire").exists()
+    await pane.gives("echo later", "later\n")
+    return result, ran
+
+
+@pytest.mark.parametrize("control", ["auto", "never"])
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_before_its_start(shell: str, control: Literal["auto", "never"]) -> None:
+    async with open_pane_shell(shell, control_mode=control) as pane:
+        result, ran = await interrupted(pane, BEFORE_IN_FISH if shell == "fish" else BEFORE)
+        assert not ran
+        assert (result.status, result.exit_code, result.stdout.strip()) == ("interrupted", 130, ""), result
+        assert control == "never" or "nothing of it ran" in " ".join(result.notices)
+        kept = await pane.ctx.wait(result.job_id or "", timeout=5)
+        assert (kept.status, kept.exit_code) == ("interrupted", 130)
+
+
+@pytest.mark.parametrize("control", ["auto", "never"])
+@pytest.mark.parametrize("shell", [shell for shell in PANE_SHELLS if shell != "fish"])
+async def test_between_its_start_and_its_first_word(shell: str, control: Literal["auto", "never"]) -> None:
+    async with open_pane_shell(shell, control_mode=control) as pane:
+        result, ran = await interrupted(pane, AFTER)
+        if result.status == "completed":  # the shell heeds a signal when it comes to it
+            assert ran
+        else:
+            assert (result.status, result.exit_code, result.stdout.strip()) == ("interrupted", 130, ""), result
+
+
+class Here:
+    """Runs what a held shell would."""
+
+    async def call(self, script: str) -> Reply:
+        """One script in a ``sh`` of its own."""
+        done = await anyio.run_process(["sh", "-c", script], check=False)
+        return Reply(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "wanted", "there"),
+    [
+        ("", True, "7 sh s\n"),
+        ("- \n", True, "7 sh s\n"),
+        ("- 7\n", True, "- 7\n"),
+        ("", False, None),
+        ("- \n", False, "- \n"),
+    ],
+)
+async def test_a_slot_that_is_away_is_read_by_nobody(
+    tmp_path: Path, meanwhile: str, wanted: bool, there: str | None
+) -> None:
+    slot, shell = tmp_path / "next", cast("HeldShell", Here())
+    slot.write_text("7 sh s\n")
+    assert not await take_slot(shell, str(slot), "8")
+    assert await take_slot(shell, str(slot), "7")
+    assert not slot.exists()
+    if meanwhile:
+        slot.write_text(meanwhile)
+    assert await give_slot_back(shell, str(slot), "7", wanted=wanted) == (there == "7 sh s\n")
+    assert (slot.read_text() if slot.exists() else None) == there
+    assert not (tmp_path / "next.away").exists()
