@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.desk import OpenDesk, open_desk, until
 
-from harness import FileError, PaneGone, Status, UnsupportedOperation, connect
+from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
 
 __all__ = ["open_desk"]
 
@@ -62,6 +62,19 @@ async def test_what_goes_wrong_in_a_session_here_is_told_of_the_target(
     with pytest.raises(PaneGone) as gone:
         await desk.ctx.run_shell("pwd", pane="nowhere")
     assert str(gone.value).startswith(f"{desk.ctx.target}: "), gone.value
+
+
+async def test_nothing_is_typed_into_a_program_that_took_the_place_of_a_shell(
+    open_desk: OpenDesk, lacking: dict[str, str]
+) -> None:
+    desk = await open_desk("ssh", rc=lacking)
+    await desk.ctx.run_shell("true")
+    pane = desk.tmux.panes[0]
+    desk.tmux.cmd("respawn-pane", "-k", "-t", pane.id, "stty raw -echo; printf there; dd bs=1 2>/dev/null | od -An -c")
+    await until(lambda: pane.capture_pane() == ["there"])
+    with pytest.raises(PaneBusy, match="respawn-pane"):
+        await desk.ctx.run_shell("echo late")
+    assert pane.capture_pane() == ["there"]
 
 
 async def test_a_session_here_keeps_kills_and_answers(open_desk: OpenDesk, lacking: dict[str, str]) -> None:

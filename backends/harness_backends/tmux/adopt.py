@@ -9,6 +9,7 @@ from .keyboard import CLEAR, type_text, unlock
 from .link import Link
 from .nested import hook_lines, probe_line, probe_line_fish
 from .pane import NestedShell, Pane
+from .replaced import while_known
 
 __all__ = ["adopt", "until_prompt"]
 
@@ -63,4 +64,4 @@ async def _ask_kind(link: Link, pane: Pane, nonce: str, front: Foreground) -> st
 
 async def _type_line(link: Link, pane: Pane, line: str) -> None:
     typed = type_text(link.setup.version, pane.pane_id, f"{CLEAR}{line}\r")
-    await link.request(unlock(pane.pane_id), *typed)
+    await link.request(while_known(pane, unlock(pane.pane_id), *typed, here=link.setup.here))

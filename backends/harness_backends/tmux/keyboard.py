@@ -20,8 +20,10 @@ __all__ = [
     "BUSY",
     "CLEAR",
     "INTERRUPT",
+    "OTHER",
     "Dispatch",
     "SavedFile",
+    "as_one",
     "next_log",
     "release",
     "type_keys",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 BUSY = "busy:"
+OTHER = "other:"
 CLEAR = "\x15\x05\x15"
 """C-u C-e C-u: empties the line that the shell reads. The first ends what a person has typed of a sequence, as C-x: C-e
 would open an editor then."""
@@ -91,7 +94,7 @@ def type_keys(version: TmuxVersion, pane: str, keys: Iterable[KeyBytes], folder:
         if not key.mode:
             plain += key.normal
             continue
-        either = (_nested(*type_text(version, pane, text)) for text in (key.application, key.normal))
+        either = (as_one(*type_text(version, pane, text)) for text in (key.application, key.normal))
         steps += [*type_text(version, pane, plain, folder), ("if-shell", "-F", "-t", pane, f"#{{{key.mode}}}", *either)]
         plain = ""
     return [*steps, *type_text(version, pane, plain, folder)]
@@ -127,6 +130,10 @@ class Dispatch:
 
     reserved: bool = False
     """The pane is held for this job already; see :meth:`reserve`."""
+    known: str = "1"
+    """A format, true while the pane runs what we know; see :mod:`.replaced`."""
+    ours: str = ""
+    """A format, true when that which it runs was started by us."""
 
     @property
     def slot_path(self) -> str:
@@ -135,6 +142,8 @@ class Dispatch:
 
     def command(self) -> tuple[str, ...]:
         """The command that types it unless somebody else holds the pane; then it prints ``busy:HOLDER``.
+
+        When the pane has another first process than the one that is known it prints ``other:OURS:PID:TTY``.
 
         The test and the typing are one step of the tmux server, so two harnesses cannot both pass. When the client dies
         the server forgets the rest, though: ``@harness_typed`` names the job whose keys are all that may have followed.
@@ -155,8 +164,10 @@ class Dispatch:
 
     def _unless_held(self, *steps: tuple[str, ...]) -> tuple[str, ...]:
         held = f"#{{!=:#{{@harness_busy}},{self.job_id}}}" if self.reserved else "#{@harness_busy}"
-        told = _nested(("display-message", "-p", "-t", self.pane, f"{BUSY}#{{@harness_busy}}"))
-        return ("if-shell", "-F", "-t", self.pane, held, told, _nested(*steps))
+        other = f"{OTHER}{self.ours}:#{{pane_pid}}:#{{pane_tty}}"
+        answer = f"#{{?{self.known},{BUSY}#{{@harness_busy}},{other}}}"
+        told = as_one(("display-message", "-p", "-t", self.pane, answer))
+        return ("if-shell", "-F", "-t", self.pane, f"#{{?{self.known},{held},1}}", told, as_one(*steps))
 
     def again(self) -> list[tuple[str, ...]]:
         """The commands that type it once more into a pane that is ours."""
@@ -182,18 +193,19 @@ def release(pane: str, place: tuple[str, ...], holder: str, outer: str = "") -> 
         outer: the job that started the shell in which the holder ran; it holds the pane again.
     """
     if outer:
-        handed = _nested(("set-option", *place, "@harness_busy", outer), unlock(pane))
+        handed = as_one(("set-option", *place, "@harness_busy", outer), unlock(pane))
         return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", handed)]
     of_before = ("set-option", "-w", "-u", "-t", pane, "@harness_busy")  # earlier versions kept it with the window
     steps = (("set-option", "-u", *place, "@harness_busy"), of_before, unlock(pane))
-    return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", _nested(*steps))]
+    return [("if-shell", "-F", "-t", pane, f"#{{==:#{{@harness_busy}},{holder}}}", as_one(*steps))]
 
 
 def next_log(pane: str, writer: str) -> tuple[str, ...]:
     """Have another program write the pane's output; prints ``busy:HOLDER`` instead when somebody holds the pane."""
-    told = _nested(("display-message", "-p", "-t", pane, f"{BUSY}#{{@harness_busy}}"))
-    return ("if-shell", "-F", "-t", pane, "#{@harness_busy}", told, _nested(("pipe-pane", "-t", pane, writer)))
+    told = as_one(("display-message", "-p", "-t", pane, f"{BUSY}#{{@harness_busy}}"))
+    return ("if-shell", "-F", "-t", pane, "#{@harness_busy}", told, as_one(("pipe-pane", "-t", pane, writer)))
 
 
-def _nested(*commands: tuple[str, ...]) -> str:
+def as_one(*commands: tuple[str, ...]) -> str:
+    """Commands as one word of another command, such as ``if-shell``."""
     return control_line(*commands).decode("utf-8", "surrogateescape").rstrip("\n")

@@ -27,13 +27,14 @@ from .bystander import NOTICE, person_typed
 from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
 from .foreground import Foreground, inspect
 from .job import PaneJob, entered
-from .keyboard import BUSY, Dispatch, SavedFile, release
+from .keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from .output import collector_for
 from .plain import PlainTmux, until_script
 from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
 from .plan import command_files, slot_text
+from .replaced import RESPAWNED, is_ours
 from .streams import report_streams, with_streams
 from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
 
@@ -149,6 +150,8 @@ class PlainRunner:
             raise await self._held_by(known, "a command that an operator typed, or a shell inside the pane's own")
 
     async def _held_by(self, known: PlainPane, holder: str) -> PaneBusy:
+        asked = await self.tmux.request(("display-message", "-p", "-t", known.row.pane_id, is_ours(known.row.uid)))
+        holder = holder if asked[-1].text == "1" else RESPAWNED
         front = await self.foreground(known)
         return PaneBusy(
             f"pane {known.pane.name!r} is held by {holder}: {front.describe()}",
@@ -232,6 +235,7 @@ class PlainRunner:
             kind=known.pane.shell.kind,
             lock=self.tmux.setup.config.keyboard_lock,
             script=f"mv -f {slot}.{job.job_id} {slot}",
+            known=f"#{{==:#{{pane_pid}},{known.row.pid}}}",
         )
 
     async def _unrecord(self, job: PaneJob) -> None:
@@ -248,6 +252,8 @@ class PlainRunner:
             except ConnectionLost:  # it may have been typed: the watch finds out
                 job.notices.append("the link was lost while this was sent")
                 return
+            if any(block.text.startswith(OTHER) for block in blocks):
+                raise await self._held_by(known, "a shell that a person has just started anew (respawn-pane)")
             holder = next((block.text for block in blocks if block.text.startswith(BUSY)), "").removeprefix(BUSY)
             if not holder:
                 return

@@ -13,6 +13,7 @@ from .keyboard import Dispatch, SavedFile
 from .naming import command_text, record_text
 from .nested import command_lines
 from .pane import Pane
+from .replaced import is_ours, known_program
 from .setup import Setup
 
 __all__ = ["command_files", "plan", "slot_text"]
@@ -35,6 +36,8 @@ def plan(
         kind=pane.shell.kind,
         slot=SavedFile(f"{setup.pane_dir(pane.uid)}/next", slot_text(job, body)),
         lock=setup.config.keyboard_lock,
+        known=known_program(pane, here=setup.here),
+        ours=is_ours(pane.uid),
     )
     if pane.shell.files:
         return action, command_files(store, record, pane.shell.kind, body)

@@ -19,6 +19,7 @@ from .keyboard import INTERRUPT, Dispatch, type_text, unlock
 from .link import Link
 from .pane import Pane
 from .remake import remake_files
+from .replaced import while_known
 
 __all__ = ["give_slot_back", "see_started", "take_slot"]
 
@@ -126,11 +127,12 @@ async def give_slot_back(shell: HeldShell, slot: str, job_id: str, *, wanted: bo
 async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:
     if not await take_slot(link.shells, action.slot_path, job.job_id):
         return
-    changed = pane.changed
-    await link.client.request(unlock(pane.pane_id), *type_text(link.setup.version, pane.pane_id, INTERRUPT))
+    changed, here = pane.changed, link.setup.here
+    interrupt = unlock(pane.pane_id), *type_text(link.setup.version, pane.pane_id, INTERRUPT)
+    await link.client.request(while_known(pane, *interrupt, here=here))
     with anyio.move_on_after(PROMPT_WAIT):
         await changed.wait()
         while pane.phase != "prompt":
             await pane.changed.wait()
     if await give_slot_back(link.shells, action.slot_path, job.job_id, wanted=_missing(pane, job)):
-        await link.client.request(*replace(action, slot=None).again())
+        await link.client.request(while_known(pane, *replace(action, slot=None).again(), here=here))

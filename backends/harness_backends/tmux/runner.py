@@ -42,12 +42,13 @@ from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
 from .foreground import Foreground, inspect
 from .given import check_user
 from .job import PaneJob
-from .keyboard import BUSY, INTERRUPT, Dispatch, SavedFile, release, type_text
+from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
 from .link import READY_TIMEOUT, Link
 from .output import collector_for
 from .pane import Pane
 from .plan import plan
 from .protocol import Block
+from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .rescue import see_started
 from .rotate import begin_log, due, rotate_log
 from .streams import report_streams, with_streams
@@ -72,6 +73,10 @@ DOUBT = 10.0
 """How long it is waited for news of a command that nobody waits for, when the link was lost while it was sent."""
 QUIET = (1.0, 5.0, 30.0)
 """Seconds without output after which the foreground is looked at, once each."""
+
+
+class _ReplacedError(Exception):
+    """Nothing was typed: the pane has another first process than the one that was known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,14 @@ class PaneRunner:
     async def _run(self, pane: Pane, command: Command, on_job: Callable[[Pane, PaneJob], None]) -> ShellResult:
         """Run it, again if the link was lost in a moment that proves that it was not typed."""
         deadline = anyio.current_time() + command.timeout
+        notices: list[str] = []
         while True:
-            notices = await self._prepare(pane)
-            job = await self._dispatch(pane, command, on_job)
-            job.notices[:0] = notices
+            notices += await self._prepare(pane)
+            try:
+                job = await self._dispatch(pane, command, on_job)
+            except _ReplacedError:
+                continue  # the preparation waits for the fresh shell, or says what is there
+            job.notices[:0], notices = [*notices, *_news(pane)], []
             result = await (self._await(pane, job) if command.wait else self._begun(job))
             if not job.unsent or anyio.current_time() > deadline:
                 told = self.store.take_notices()
@@ -137,9 +146,9 @@ class PaneRunner:
 
     async def _prepare(self, pane: Pane) -> list[str]:
         """Bring the pane to a prompt, or say what holds it."""
-        notices = []
         if pane.phase == "continuation":
-            await self.link.request(*type_text(self.link.setup.version, pane.pane_id, INTERRUPT))
+            interrupt = type_text(self.link.setup.version, pane.pane_id, INTERRUPT)
+            await self.link.request(while_known(pane, *interrupt, here=self.link.setup.here))
             await until_prompt(pane, 2.0)
         await self.settle(pane)  # the line editor is not ready yet, and would show what is typed now twice
         if pane.phase == "starting":
@@ -151,10 +160,7 @@ class PaneRunner:
             await EndCheck(self.link, self.shell, self.store).check_again(pane)
         if due(pane, self.link.setup.config.job_log_limit):
             await rotate_log(self.link, pane)
-        if pane.news:
-            notices.append(pane.news)
-            pane.news = ""
-        return notices
+        return _news(pane)
 
     def _check_there(self, pane: Pane) -> None:
         """What was asked about the pane may have waited for a new server, which gives the same ids again."""
@@ -320,7 +326,7 @@ class PaneRunner:
         try:
             if self.link.setup.here:
                 blocks = await self._type(pane, job.command.timeout, *freed, action.reserve())
-                if not _busy(blocks):
+                if not _refusal(blocks):
                     blocks = await self._type_there(pane, job, files, action)
             else:
                 commands = [command for file in files for command in file.commands()]
@@ -331,13 +337,37 @@ class PaneRunner:
             job.notices.append("the link was lost while this was sent")
             job.touch()
             blocks = []
-        holder = _busy(blocks)
-        if holder is None:
+        refusal = _refusal(blocks)
+        if refusal is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
             self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""
-        return holder.removeprefix(BUSY)
+        if refusal.startswith(OTHER):
+            pane.news = pane.news or next(iter(job.notices), "")
+            await self._see_replaced(pane, *replaced_by(refusal))
+            raise _ReplacedError
+        return refusal.removeprefix(BUSY)
+
+    async def _see_replaced(self, pane: Pane, ours: bool, program: str) -> None:
+        """A person has started the pane anew a moment ago, or has put another program there."""
+        if ours and not self.link.setup.here:
+            if pane.wrapper.partition(":")[0] != program.partition(":")[0]:
+                pane.phase = "starting"  # it tells of itself before its first prompt
+            return
+        if not self.link.setup.here:
+            pane.wrapper = program
+        pane.phase, pane.running, pane.news = "running", 0, REPLACED
+        await self._end_replaced(pane)
+
+    async def _end_replaced(self, pane: Pane, *jobs: PaneJob) -> None:
+        """The pane's shell is gone with all that ran in it, and nobody saw how that ended."""
+        del pane.shells[1:]
+        for job in [job for job in reversed(pane.jobs) if job.started or job in jobs]:
+            pane.jobs.remove(job)
+            await self.store.settle(job.job_id)
+            job.notices.append(REPLACED)
+            job.finish(Status.UNKNOWN)
 
     async def _type(self, pane: Pane, timeout: float, *commands: tuple[str, ...]) -> list[Block]:
         """A request that must not reach another pane: a new server gives the ids of the old one again."""
@@ -454,6 +484,9 @@ class PaneRunner:
                 await pane.changed.wait()
 
     async def _held_by(self, pane: Pane, holder: str) -> PaneBusy:
+        if len(pane.shells) == 1:
+            asked = await self.link.ask(("display-message", "-p", "-t", pane.pane_id, is_ours(pane.uid)))
+            holder = holder if asked[-1].text == "1" else RESPAWNED
         front = await self.foreground(pane)
         return PaneBusy(
             f"pane {pane.name!r} is held by {holder}: {front.describe()}",
@@ -572,18 +605,15 @@ class PaneRunner:
         before = pane.wrapper
         if not before or self.link.setup.here:
             return False
-        if (await self.link.ask(_first_process(pane)))[-1].text == before:
+        if (await self.link.ask(first_process(pane)))[-1].text == before:
             return False
         with anyio.move_on_after(END_LAG):  # a fresh shell of ours tells of itself in a moment
             await job.done.wait()
-        now = (await self.link.ask(_first_process(pane)))[-1].text
+        now = (await self.link.ask(first_process(pane)))[-1].text
         if job not in pane.jobs or pane.wrapper != before or now == before:
             return job.done.is_set()
         pane.wrapper = now
-        pane.jobs.remove(job)
-        await self.store.settle(job.job_id)
-        job.notices.append("a person put another program into the pane (respawn-pane)")
-        job.finish(Status.UNKNOWN)
+        await self._end_replaced(pane, job)
         return True
 
     async def _over(self, pane: Pane, job: PaneJob, front: Foreground) -> bool:
@@ -646,7 +676,7 @@ class PaneRunner:
 
     async def _tty(self, pane: Pane) -> tuple[str, int]:
         if not pane.wrapper and not self.link.setup.here:  # what it told of itself is far back in its log
-            pane.wrapper = (await self.link.ask(_first_process(pane)))[-1].text
+            pane.wrapper = (await self.link.ask(first_process(pane)))[-1].text
         pid, _, tty = pane.wrapper.partition(":")
         return tty, int(pid or 0)
 
@@ -665,14 +695,15 @@ class PaneRunner:
         await ending.end(pane, job, status, signal, grace, interrupt=signal in INTERRUPTING)
 
 
-def _busy(blocks: Iterable[Block]) -> str | None:
-    """What tmux answered when somebody else holds the pane."""
-    return next((block.text for block in blocks if block.text.startswith(BUSY)), None)
+def _refusal(blocks: Iterable[Block]) -> str | None:
+    """What tmux answered when it typed nothing: somebody else holds the pane, or another program is in it."""
+    return next((block.text for block in blocks if block.text.startswith((BUSY, OTHER))), None)
 
 
-def _first_process(pane: Pane) -> tuple[str, ...]:
-    """The tmux command whose answer is in the form of :attr:`.Pane.wrapper`."""
-    return "display-message", "-p", "-t", pane.pane_id, "#{pane_pid}:#{pane_tty}"
+def _news(pane: Pane) -> list[str]:
+    """What happened to the pane's shell; it is told once."""
+    news, pane.news = pane.news, ""
+    return [news] if news else []
 
 
 def _pipe_question(pane: Pane) -> tuple[str, ...]:
