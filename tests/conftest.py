@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.support.program",
     "tests.support.engines",
     "tests.support.examples",
+    "tests.support.traces.plugin",
 ]
 
 
