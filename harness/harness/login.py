@@ -97,6 +97,8 @@ class TerminalPrompter:
                     line = await _read_line(terminal)
                     return line
             finally:
+                if line is None:  # what was typed for it is meant for nobody else, least of all for the shell
+                    termios.tcflush(terminal, termios.TCIFLUSH)
                 if question.secret or line is None:  # nobody's Enter has ended the line
                     os.write(terminal, b"\n")
                 os.close(terminal)

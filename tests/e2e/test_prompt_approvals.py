@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from tests.support.model_server import Answer, Call, Gate, Text, call, say
 from tests.support.seats import Seat, Seats, seats
 
@@ -172,3 +173,24 @@ async def test_questions_of_a_tool_are_answered_or_declined(seats: Seats) -> Non
     assert "caddy" in told[1]
     assert "neither: 日本" in told[2]
     assert seat.model.refused == []
+
+
+@pytest.mark.parametrize("term", ["screen-256color", "dumb"])
+async def test_what_is_typed_while_the_time_of_a_question_runs_out_is_no_prompt(seats: Seats, term: str) -> None:
+    script = [shell("touch late"), say("not done"), say("next done")]
+    seat = seats.take(script=script, settings="[permissions]\ntimeout = 4\n", term=term)
+    await seat.sees("harness on local", "»" if term != "dumb" else "harness>")
+    seat.enter("go")
+    await asked(seat, 1)
+    seat.type("r" if term != "dumb" else "n ")
+    seat.type("because it is da")
+    await seat.sees("denied: nobody answered within 4 s")
+    seat.press("Enter")
+    await seat.sees("not done")
+    seat.enter("next")
+    seat.press("Enter")
+    await seat.sees("next done")
+    assert seat.model is not None
+    assert len(seat.model.asked) == 3
+    assert "because" not in seat.model.asked[2].text
+    assert not (seats.home / "late").exists()

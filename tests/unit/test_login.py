@@ -97,6 +97,22 @@ async def test_a_cancelled_question_restores_the_terminal(terminal: tuple[int, s
     assert termios.tcgetattr(operator) == before
 
 
+async def test_what_was_typed_for_a_cancelled_question_is_left_to_nobody(terminal: tuple[int, str]) -> None:
+    operator, path = terminal
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(TerminalPrompter(path).answer, PASSWORD)
+            await shown(operator, b"password: ")
+            os.write(operator, b"hunt")
+            tasks.cancel_scope.cancel()
+        os.write(operator, b"er2\n")
+        shell = os.open(path, os.O_RDONLY | os.O_NOCTTY)
+        try:
+            assert os.read(shell, 100) == b"er2\n"
+        finally:
+            os.close(shell)
+
+
 async def test_what_is_said_after_an_unanswered_question_begins_a_line(terminal: tuple[int, str]) -> None:
     operator, path = terminal
     assert (await ask(terminal, HOST_KEY, b"\x04"))[0] is None

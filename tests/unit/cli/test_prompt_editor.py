@@ -14,7 +14,7 @@ from prompt_toolkit.output import DummyOutput
 
 from harness.cli.prompt.editor import Editor
 from harness.cli.prompt.keyboard import Keyboard
-from harness.cli.prompt.surface import Asking, Choice, Entered, Input
+from harness.cli.prompt.surface import Asking, Choice, Entered, Input, Interrupted
 from harness.cli.prompt.themes import NONE
 
 PASSWORD = Asking((), "Password:", secret=True, kind="login")
@@ -120,3 +120,39 @@ async def test_tab_marks_an_answer_that_enter_takes() -> None:
         made.question(MENU)
         await typist.types("\t\t\r")
         assert typist.answers == ["n"]
+
+
+async def test_what_is_typed_for_a_question_that_ends_unanswered_is_no_line() -> None:
+    async with editor() as (made, typist):
+        made.question(Asking((), "why not:", kind="approval"))
+        typist.keys.send_text("because it is da")
+        while made.app.current_buffer.text != "because it is da":  # the library has no event for it
+            await anyio.lowlevel.checkpoint()
+        made.question(None)  # its time is over
+        typist.keys.send_text("ngerous\x04\r")
+        await typist.types("/quit\r")
+        assert (typist.answers, typist.happened) == ([], [Entered("/quit")])
+
+
+async def test_a_key_for_a_question_that_ended_unanswered_does_not_answer_the_next_one() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        made.question(None)
+        made.question(MENU)
+        typist.keys.send_text("y\r")
+        await typist.types("n")
+        assert typist.answers == ["n"]
+
+
+async def test_a_line_that_is_typed_after_an_answer_or_a_cancel_is_entered() -> None:
+    async with editor() as (made, typist):
+        made.question(MENU)
+        await typist.types("\x04")  # Ctrl-D: no answer
+        made.question(None)
+        await typist.types("one\r")
+        made.question(MENU)
+        await typist.types("\x03")
+        made.question(None)
+        await typist.types("two\r")
+        assert typist.answers == [None]
+        assert typist.happened == [Entered("one"), Interrupted(), Entered("two")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from .keyboard import Keyboard
 from .printable import printable
 from .spelling import SpelledOut
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, choice_lines
-from .themes import Line, Theme
+from .themes import Line, Span, Theme, line, painted
 
 __all__ = ["Editor", "fragments"]
 
@@ -62,6 +63,9 @@ ANSWERED = ("yes", "no", "never")
 """Words that people type whole, though their first letter has answered."""
 LEFTOVER = 1.0
 """Seconds in which the rest of such a word, and its Enter, is dropped."""
+RECENT = 5.0
+"""Seconds after the end of an unanswered question in which another one is guarded against its keys."""
+WITHDRAWN = line(Span("· the question is over: what is typed for it is dropped; pause, or press Enter", "warn"))
 
 
 class _Leftover:
@@ -92,6 +96,43 @@ class _Leftover:
             return True
         self._rests = [rest[1:] for rest in self._rests if rest.startswith(data)]
         return bool(self._rests)
+
+
+class _Withdrawn:
+    """What is still typed for a question that ended unanswered: it is meant for nothing else.
+
+    An Enter ends it, and so does a pause of :data:`LEFTOVER` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._began = -math.inf
+        self.was_told = False
+
+    def begin(self) -> None:
+        """A question that had the keys has ended without an answer."""
+        self._began = time.monotonic()
+        self._until = self._began + LEFTOVER
+        self.was_told = False
+
+    def goes_on(self) -> None:
+        """Another question has come up: a key for the one before it must not answer it."""
+        now = time.monotonic()
+        if now <= self._began + RECENT:
+            self._until = now + LEFTOVER
+
+    def end(self) -> None:
+        """What is typed from now on is meant for what is there now."""
+        self._until, self._began = 0.0, -math.inf
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the next key belongs to it."""
+        return time.monotonic() <= self._until
+
+    def take(self, *, enter: bool) -> None:
+        """Drop a key."""
+        self._until = 0.0 if enter else time.monotonic() + LEFTOVER
 
 
 def fragments(lines: tuple[Line, ...]) -> StyleAndTextTuples:
@@ -155,6 +196,8 @@ class Editor:
         )
         self._answer = Buffer(multiline=False)
         self._leftover = _Leftover()
+        self._withdrawn = _Withdrawn()
+        self._is_open = False  # the question that is shown waits for what the operator does
         self.line.on_text_insert += lambda sender: self._leftover.forget()
         self.app: Application[None] = Application(
             layout=self._layout(),
@@ -198,7 +241,12 @@ class Editor:
         """Let the keys go to the answer of a question; None: to the line again."""
         if self._shown.asking is not None and self._shown.asking.secret:
             self.app.clipboard.set_text("")  # what was cut out of a password must not be put into the line
+        if self._is_open and asking is None:
+            self._withdrawn.begin()
+        elif asking is not None:
+            self._withdrawn.goes_on()
         self._shown.asking, self._shown.selected = asking, None
+        self._is_open = asking is not None
         self._answer.reset()
         if asking is not None:
             self._answer.insert_text(asking.prefill)
@@ -325,6 +373,8 @@ class Editor:
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         for name in ("enter", *sorted({letter for word in ANSWERED for letter in word[1:]})):
             keys.add(name, filter=Condition(lambda: self._leftover.is_expected) & ~is_searching)(self._leftover_key)
+        for name in ("<any>", "enter", "c-j", "c-d", "tab", "<bracketed-paste>"):
+            keys.add(name, filter=Condition(lambda: self._withdrawn.takes_keys))(self._drop_withdrawn)
         return keys
 
     def _enter_line(self, event: KeyPressEvent) -> None:
@@ -355,9 +405,20 @@ class Editor:
     def _enter_answer(self, event: KeyPressEvent) -> None:
         asking, selected = self._shown.asking, self._shown.selected
         if asking is not None and selected is not None and not self._answer.text:
-            self._answered(asking.choices[selected].key)
+            self._answer_with(asking.choices[selected].key)
         else:
-            self._answered(self._answer.text)
+            self._answer_with(self._answer.text)
+
+    def _answer_with(self, text: str | None) -> None:
+        self._is_open = False
+        self._withdrawn.end()
+        self._answered(text)
+
+    def _drop_withdrawn(self, event: KeyPressEvent) -> None:
+        if not self._withdrawn.was_told:
+            self._withdrawn.was_told = True
+            self.above(painted((WITHDRAWN,), self._theme()))
+        self._withdrawn.take(enter=event.key_sequence[-1].key == "c-m")
 
     def _is_choosing(self) -> bool:
         return self._shown.asking is not None and bool(self._shown.asking.choices) and not self._answer.text
@@ -367,7 +428,7 @@ class Editor:
         asking = self._shown.asking
         if asking is not None and any(choice.at_once and choice.key == event.data for choice in asking.choices):
             self._leftover.expect(event.data)
-            self._answered(event.data)
+            self._answer_with(event.data)
         else:
             self._answer.insert_text(event.data)
 
@@ -396,6 +457,8 @@ class Editor:
         if event.app.layout.is_searching:
             stop_search()
             return
+        self._is_open = False
+        self._withdrawn.end()
         self._happened(Interrupted())
 
     def _end(self, event: KeyPressEvent) -> None:
@@ -403,7 +466,7 @@ class Editor:
         if buffer.text or event.app.layout.is_searching:
             buffer.delete()
         elif self._shown.asking is not None:
-            self._answered(None)
+            self._answer_with(None)
         else:
             self._happened(Ended())
 

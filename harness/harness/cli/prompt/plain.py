@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import sys
 import termios
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
@@ -27,6 +29,8 @@ OPEN: Final = "\x0f"
 """Ctrl-O, in a line of its own."""
 TOGETHER = 0.1
 """Seconds within which lines that follow each other were pasted and not typed."""
+LATE = 1.0
+"""Seconds after the end of an unanswered question in which the next line is taken for its answer."""
 LONGEST = 1 << 20
 """Characters of what is pasted."""
 
@@ -69,6 +73,7 @@ class Plain(Surface):
         self._busy = True  # until somebody says otherwise
         self._marked = False
         self._keys = sys.stdin.fileno()
+        self._withdrawn = -math.inf
 
     # -- serving
 
@@ -111,6 +116,10 @@ class Plain(Surface):
             self._answer.append(lines[0])
             self._answered.set()
             lines = lines[1:]
+        elif lines and time.monotonic() <= self._withdrawn + LATE:
+            if lines[0]:
+                self.show(line("- not entered: the question that it was typed for is over"))
+            self._withdrawn, lines = -math.inf, lines[1:]
         if lines:
             for text in entries_of(lines):
                 self._inputs.put(Opened() if text == OPEN else Entered(text))
@@ -208,10 +217,21 @@ class Plain(Surface):
                     termios.tcflush(self._keys, termios.TCIFLUSH)
             try:
                 with _hidden(self._keys, hidden=asking.secret):
-                    return await self._clear_answer(asking)
+                    try:
+                        return await self._clear_answer(asking)
+                    finally:
+                        self._withdraw()
             finally:
                 self._answer = None
                 self._mark()
+
+    def _withdraw(self) -> None:
+        """Forget what is typed for a question that ends unanswered: it is no line of the prompt."""
+        if self._answer:
+            return
+        self._withdrawn = time.monotonic()
+        if not self._reading.locked():
+            termios.tcflush(self._keys, termios.TCIFLUSH)
 
     async def _clear_answer(self, asking: Asking) -> str | None:
         shown = asked_text(asking, self.width, self.theme)
