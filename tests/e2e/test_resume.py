@@ -154,6 +154,7 @@ async def test_after_a_kill_the_conversation_goes_on_in_its_session_and_both_sid
         "resume", "--last", "--trace", str(trace), script=[say("I wait for it.")], settings=AUTO, size=(200, 50)
     )
     await second.sees("build the release", "was cut off when harness ended", "its command still runs")
+    await second.on_screen("idle", "· 1 job")
     second.enter("go on")
     await second.sees("I wait for it.")
     await second.until(lambda: '"turn_completed"' in trace.read_text(), "the trace of the turn")

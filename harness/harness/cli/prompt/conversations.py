@@ -97,6 +97,7 @@ class Conversations:
         opened: Conversation | None = None
         try:
             async with open_conversation(begun, self._execution, self._toolkit, self._store) as opened:
+                self._view.jobs.update(opened.running)
                 with opened.agent.events.subscribe() as events:
                     await self._serve(opened, events, task_status)
         except HarnessError as error:

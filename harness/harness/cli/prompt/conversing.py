@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -69,6 +69,8 @@ class Conversation:
     resumed: StoredConversation | None = None
     in_flight: str = ""
     """For the operator: what was going on when the harness before this one died, or why nothing is stored."""
+    running: Mapping[str, str] = field(default_factory=dict)
+    """The jobs that an earlier harness left running for this conversation, with their commands."""
     left: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -120,8 +122,11 @@ async def open_conversation(
             stack.enter_context(begun.servers.attached(agent.executor.registry))
         stack.enter_context(watching(agent.events, begun.observers))
         await stack.enter_async_context(watched_by_operators(agent))
-        note = await _in_flight(stored, log, toolkit, agent) if stored is not None else why
-        yield Conversation(agent, stored, note)
+        if stored is None:
+            yield Conversation(agent, in_flight=why)
+        else:
+            note, running = await _in_flight(stored, log, toolkit, agent)
+            yield Conversation(agent, stored, note, running)
 
 
 async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagents:
@@ -182,7 +187,10 @@ def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
     )
 
 
-async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent) -> str:
+async def _in_flight(
+    stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
+) -> tuple[str, Mapping[str, str]]:
+    """What the operator is told of what was going on, and the jobs that still run, with their commands."""
     from ...agent.sessions.recovery import in_flight, taken_up
     from ...agent.subagent_notes import at_work
 
@@ -190,10 +198,10 @@ async def _in_flight(stored: StoredConversation, log: ConversationLog, toolkit: 
         redact = toolkit.redactor.text
         found = await in_flight(stored, toolkit.ledger, agent.execution, at_work(stored), redact=redact)
     except HarnessError as error:
-        return f"what was going on when harness ended could not be found out: {error}"
+        return f"what was going on when harness ended could not be found out: {error}", {}
     if stored.session.identity != agent.execution.identity:
         agent.tell(MOVED.format(stored.session.identity, agent.execution.identity))
     if found.model:
         agent.tell(found.model)
     taken_up(found, log, agent.events)
-    return found.operator
+    return found.operator, {job.job_id: job.command for job in found.running}
