@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,7 +11,7 @@ import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 from tests.support.plain_tmux import plain_tmux
 
-from harness import Status, connect
+from harness import OutputDropped, Status, connect
 
 __all__ = ["desk", "open_desk"]
 
@@ -94,6 +96,47 @@ async def test_callbacks_get_each_stream_exactly_as_it_is_written(either: Desk) 
         await either.open_gate()
     assert (bytes(out) == b"a\r\n\0" + b"x" * 1_000_000, bytes(err)) == (True, b"e")
     assert results[0].truncated == 1_000_004 - 10
+
+
+def kept_bytes(desk: Desk, job_id: str | None) -> int:
+    """What the output of a job takes on the disk."""
+    return next((path.stat().st_blocks * 512 for path in desk.state.rglob(f"jobs/{job_id}.out")), 0)
+
+
+FLOOD = "head -c 40000000 /dev/zero | tr '\\0' x; echo end >flooded"
+
+
+async def test_the_target_keeps_the_log_limit_also_when_nobody_waits(either: Desk) -> None:
+    config = replace(either.config, job_log_limit=1 << 20)
+    async with connect(tmux=True, config=config) as ctx:
+        await ctx.run_shell("mkfifo gate first")
+        job = await ctx.run_shell(f"cat first; {FLOOD}; cat gate", tty=False, wait=0.2)
+    await either.open_gate("first")
+    await until((either.home / "flooded").exists)
+    await until(lambda: kept_bytes(either, job.job_id) <= 3 << 20, 30)
+    await either.open_gate()
+    async with connect(tmux=True, config=config) as ctx:
+        result = await ctx.wait(job.job_id or "", timeout=20, max_output=4 << 20)
+    assert (result.status, result.exit_code) == (Status.COMPLETED, 0)
+    assert set(result.stdout_bytes) == {ord("x")}
+    assert result.truncated == 40_000_000 - len(result.stdout_bytes) > 30_000_000
+    assert any("of stdout were not kept" in notice for notice in result.notices)
+
+
+async def test_what_a_callback_did_not_get_in_time_is_an_error_and_no_hole(either: Desk) -> None:
+    config = replace(either.config, job_log_limit=1 << 20)
+    given = bytearray()
+
+    def slow(data: bytes) -> None:
+        given.extend(data)
+        until_gap = time.monotonic() + 20
+        while not list(either.state.rglob("jobs/*.outgap")) and time.monotonic() < until_gap:
+            time.sleep(0.05)  # the whole program is held up: nothing reads on
+
+    async with connect(tmux=True, config=config) as ctx:
+        with pytest.raises(OutputDropped, match="of stdout of job"):
+            await ctx.run_shell(FLOOD, tty=False, on_output=slow)
+    assert set(given) == {ord("x")}
 
 
 async def test_an_error_of_a_callback_is_the_callers(desk: Desk) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "JobOutput",
     "Kept",
     "cut",
+    "not_kept",
     "parse_output",
     "read_gap",
     "read_kept",
@@ -129,6 +130,11 @@ class JobOutput:
 
     stdout: Kept = Kept()
     stderr: Kept = Kept()
+
+
+def not_kept(gap: Gap, stream: str) -> tuple[str, ...]:
+    """What to say of bytes that the target does not have."""
+    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_limit)",) if gap.size else ()
 
 
 def cut(data: bytes, limit: int) -> Kept:

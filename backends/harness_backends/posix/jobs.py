@@ -36,7 +36,7 @@ from .jobcwd import MISSING, cwd_error
 from .jobends import JobEnds
 from .jobfollow import CallbackError, JobFollower, callbacks_of
 from .jobinput import in_memory, store_input
-from .joboutput import Gap, HeadTail, Kept, cut
+from .joboutput import HeadTail, Kept, cut, not_kept
 from .joboutput import JobOutput as Streams
 from .jobread import JobReader, Wanted
 from .jobscript import INTERRUPTING, Fault, Launch, Outcome, signal_name
@@ -328,7 +328,7 @@ class PosixJobs(Jobs):
         notices: tuple[str, ...] = (),
     ) -> ShellResult:
         stdout, stderr = (output.stdout, output.stderr) if output else (Kept(), Kept())
-        notices = (*notices, *_gap_notices(stdout.gap, "stdout"), *_gap_notices(stderr.gap, "stderr"))
+        notices = (*notices, *not_kept(stdout.gap, "stdout"), *not_kept(stderr.gap, "stderr"))
         return ShellResult(
             command=command,
             status=outcome.status,
@@ -469,11 +469,6 @@ class PosixJobs(Jobs):
     @property
     def _target(self) -> str:
         return str(self._transport.target)
-
-
-def _gap_notices(gap: Gap, stream: str) -> tuple[str, ...]:
-    """What to say of bytes that the target does not have."""
-    return (f"bytes {gap.start} to {gap.end} of {stream} were not kept (job_log_limit)",) if gap.size else ()
 
 
 class NotTakenError(Exception):

@@ -51,6 +51,7 @@ hx_all_from() {
 # hx_limit JOB BYTES: have its files kept within the limit. A limiter that was killed is replaced: what nobody reads
 # would fill the FIFO. So is one whose files were removed, with the state directory.
 # hx_check: measure, cut, and leave out of hx_watched what has ended and is within the limit.
+# hx_in_pane JOB: the script that runs it in a pane, with streams of its own, lives (hooks/apart.sh).
 # hx_position PID FILE: hx_pos, how far that process has come in the file; fails when it does not have it open.
 # hx_settle FILE: after a truncation: everything up to where the command writes now is missing.
 _LIMITER = r"""
@@ -107,7 +108,7 @@ hx_check() {
   for hx_n in $hx_watched; do
     if [ -s "$hx_n.exit" ] || [ ! -e "$hx_n.cmd" ]; then
       hx_ended="$hx_ended $hx_n "
-    elif [ "$hx_calm" -ge 10 ] && ! hx_going "$hx_n"; then
+    elif [ "$hx_calm" -ge 10 ] && ! hx_in_pane "$hx_n" && ! hx_going "$hx_n"; then
       hx_ended="$hx_ended $hx_n "
     fi
     for hx_f in "$hx_n.out" "$hx_n.err"; do [ ! -s "$hx_f" ] || hx_files="$hx_files $hx_f"; done
@@ -141,6 +142,11 @@ hx_check() {
   fi
   [ "$hx_calm" -lt 10 ] || hx_pause=2
   hx_total=$hx_sum
+}
+hx_in_pane() {
+  hx_w= hx_o= hx_pos=
+  { read -r hx_w hx_o hx_pos <"$1.seen"; } 2>/dev/null
+  [ -n "$hx_pos" ] && kill -0 "$hx_pos"
 }
 hx_is_done() {
   case $hx_ended in *" $1 "*) ;; *) return 1 ;; esac

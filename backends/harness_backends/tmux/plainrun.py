@@ -35,7 +35,7 @@ from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
 from .plan import command_files, slot_text
 from .replaced import RESPAWNED, is_ours
-from .streams import report_streams, with_streams
+from .streams import keep_limit, report_streams, with_streams
 from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
 
 __all__ = ["PlainRunner"]
@@ -193,6 +193,7 @@ class PlainRunner:
             await self._forget(job_id)
             raise
         self.tasks.start_soon(self._watch, known, job)
+        await keep_limit(self.shell, job, self.tmux.setup.config.job_log_limit)
         self.tasks.start_soon(report_streams, self.shell, self.store, job, POLL)
         self.tasks.start_soon(see_taken, self, known, job, action)
         return job

@@ -51,7 +51,7 @@ from .protocol import Block
 from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .rescue import see_started
 from .rotate import begin_log, due, rotate_log
-from .streams import report_streams, with_streams
+from .streams import keep_limit, report_streams, with_streams
 
 __all__ = ["PaneRunner"]
 
@@ -340,6 +340,7 @@ class PaneRunner:
         refusal = _refusal(blocks)
         if refusal is None:
             self.tasks.start_soon(self._release_after, pane, job, action)
+            await keep_limit(self.shell, job, self.link.setup.config.job_log_limit)
             self.tasks.start_soon(report_streams, self.shell, self.store, job)
             return None
         pane.held = ""

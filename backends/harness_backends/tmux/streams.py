@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
 
 from harness.command import LiveView
-from harness.errors import HarnessError
+from harness.errors import HarnessError, OutputDropped
 from harness.results import ShellResult
 
-from ..posix.joboutput import read_output
+from ..posix.joboutput import Gap, not_kept, read_output, split_gap
+from ..posix.log_limit import GAP, MIN_LOG_LIMIT
 from ..posix.shell import HeldShell
 from ..posix.state import JobStore
 from .job import PaneJob
 
-__all__ = ["report_streams", "with_streams"]
+__all__ = ["keep_limit", "report_streams", "with_streams"]
 
 CHUNK = 128 << 10
 """Bytes of one stream that are read at once."""
@@ -24,14 +26,16 @@ SHOWN_END = 64 << 10
 """Bytes of the end that a :class:`LiveView` gets when the command has ended and more is to come."""
 RETRY = 1.0
 
-# OUT_, ERR_: the files; $a, $b: the bytes that were had. Prints how much follows of each, how much is left, and that.
-_NEXT = """
+# OUT_, ERR_: the files; $a, $b: the bytes that were had. Prints how much follows of each, how much is left, and that;
+# and in two lines what is missing of each as it is then.
+_NEXT = f"""{GAP}
 o=$(($(wc -c <OUT_)-a)) e=$(($(wc -c <ERR_)-b)) n=$o m=$e
 [ "$n" -le LIMIT_ ] || n=LIMIT_
 [ "$m" -le LIMIT_ ] || m=LIMIT_
 echo "$n $m $o $e"
 [ "$n" -le 0 ] || tail -c "+$((a+1))" OUT_ | head -c "$n"
 [ "$m" -le 0 ] || tail -c "+$((b+1))" ERR_ | head -c "$m"
+for hx_f in OUT_ ERR_; do hx_gap "$hx_f"; printf '\\n%s %s\\n' "$hx_hole" "$hx_lost"; done
 """
 
 
@@ -40,7 +44,21 @@ async def with_streams(shell: HeldShell, store: JobStore, job: PaneJob) -> Shell
     out, err = store.path(job.job_id, "out"), store.path(job.job_id, "err")
     found = await read_output(shell.transport, shell, out, err, job.command.max_output)
     result = job.result(stdout=found.stdout.data, stderr=found.stderr.data)
-    return replace(result, truncated=found.stdout.omitted + found.stderr.omitted)
+    omitted = found.stdout.omitted + found.stderr.omitted
+    notices = (*not_kept(found.stdout.gap, "stdout"), *not_kept(found.stderr.gap, "stderr"))
+    return replace(result, truncated=omitted, notices=(*result.notices, *notices))
+
+
+async def keep_limit(shell: HeldShell, job: PaneJob, limit: int) -> None:
+    """Have the target keep the files of a job with separate streams within the limit, also without us.
+
+    Args:
+        shell: where the files are.
+        limit: in bytes, for each stream.
+    """
+    if job.command.tty is False:
+        with suppress(HarnessError):  # the link is down: what was typed runs, and its end is waited for
+            await shell.call(f"hx_limit {job.job_id} {max(MIN_LOG_LIMIT, limit)}")
 
 
 async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: float | None = None) -> None:
@@ -57,6 +75,8 @@ async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: 
             ended, active = job.done.is_set(), job.active
             try:
                 found = await _read_next(shell, store, job, had)
+            except OutputDropped:
+                raise
             except HarnessError:  # the link is down: while the command runs it may come back
                 found = None
                 await anyio.sleep(RETRY)
@@ -80,12 +100,33 @@ async def _read_next(
     for name, suffix in (("OUT_", "out"), ("ERR_", "err")):
         script = script.replace(name, shlex.quote(store.path(job.job_id, suffix)))
     reply = await shell.call(f"{{ {script}}} 2>/dev/null")
-    head, _, data = reply.stdout.partition(b"\n")
+    head, _, rest = reply.stdout.partition(b"\n")
+    rest, err_gap = split_gap(rest)
+    data, out_gap = split_gap(rest)
     words = head.split()
-    if len(words) != 4:
+    if len(words) != 4 or out_gap is None or err_gap is None:
         return None
     out, err, out_left, err_left = (max(0, int(word)) for word in words)
+    _check_kept(job, shell, had, (out_gap, err_gap), (out, err))
     return (data[:out], data[out : out + err]), (out_left, err_left)
+
+
+def _check_kept(job: PaneJob, shell: HeldShell, had: list[int], gaps: tuple[Gap, Gap], sizes: tuple[int, int]) -> None:
+    """Refuse bytes that were taken out of a stream before they were read.
+
+    Raises:
+        OutputDropped: as for a job without a terminal.
+    """
+    for name, start, gap, size in zip(("stdout", "stderr"), had, gaps, sizes, strict=True):
+        if gap.start < start + size and start < gap.end:
+            raise OutputDropped(
+                f"bytes {gap.start} to {gap.end} of {name} of job {job.job_id} were dropped:"
+                " it was more than job_log_limit before it was read",
+                start=gap.start,
+                end=gap.end,
+                target=shell.transport.target,
+                hint=f"'harness jobs wait {job.job_id}' shows what was kept, and its exit code",
+            )
 
 
 def _report(job: PaneJob, had: list[int], parts: tuple[bytes, bytes], left: tuple[int, int], *, ended: bool) -> bool:

@@ -1,7 +1,8 @@
 # Runs a job's command in a fresh sh whose standard output and standard error are files, and shows people what it writes.
 # Arguments: the job's files up to the dot; then a program that becomes the command, else the job's own text is run.
 # Nothing stands between the command and its files: what is shown is read from them, five times a second at first and
-# then once, and the rest when the command has ended. Of much output at once the end is shown.
+# then once, and the rest when the command has ended. Of much output at once the end is shown. Who keeps the files
+# within their limit learns from N.seen that this lives.
 hx_job=$1 hx_out=0 hx_err=0 hx_most=65536
 shift
 hx_umask=$(umask)
@@ -30,7 +31,7 @@ hx_follow() {
     { sleep "$hx_pause" || sleep 1; } </dev/null >/dev/null 3>&- &
     wait "$!"
     hx_show
-    echo "$hx_out $hx_err" >"$hx_job.seen"
+    echo "$hx_out $hx_err $$" >"$hx_job.seen"
     hx_rounds=$((hx_rounds + 1))
     [ "$hx_rounds" -lt 25 ] || hx_pause=1
   done
@@ -50,7 +51,7 @@ hx_code=$?
 {
   kill "$hx_follower"
   wait "$hx_follower"
-  read -r hx_out hx_err <"$hx_job.seen"
+  read -r hx_out hx_err hx_rest <"$hx_job.seen"
   rm -f "$hx_job.seen"
   hx_show
 } 2>/dev/null
