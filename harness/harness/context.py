@@ -209,6 +209,7 @@ class ExecutionContext:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: bytes | str | Path | None = None,
+        user: str | None = None,
         max_output: int = DEFAULT_MAX_OUTPUT,
     ) -> ShellResult:
         """Run a command in a fresh ``sh`` beside the terminal, if there is one: no pane shows it, or is waited for.
@@ -223,6 +224,7 @@ class ExecutionContext:
             cwd=check_text(cwd or "", "cwd") or self._config.cwd,
             env=_env(self._config.env, env),
             stdin=_input(stdin),
+            user=user and check_text(user, "user"),
             max_output=max(0, max_output),
             helper=True,
         )
@@ -516,6 +518,16 @@ class ExecutionContext:
     def capabilities(self) -> Capabilities:
         """What the target offers."""
         return self._use.backend.capabilities
+
+    def interactive_command(self, argv: Sequence[str]) -> list[str]:
+        """Return the command that an operator types on this machine to run a program on the target, with a terminal.
+
+        It starts nothing. Where commands run in tmux, see :attr:`attach_command` to watch them.
+
+        Args:
+            argv: the program and its arguments.
+        """
+        return self._backend.transport.interactive_argv(argv)
 
     def describe(self) -> str:
         """One line for logs and errors."""

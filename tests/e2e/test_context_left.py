@@ -44,6 +44,7 @@ async def test_every_call_says_that_the_context_was_left(desk: Desk, tmux: bool,
     async with connect("local:", tmux=tmux, config=config) as ctx:
         pane = ctx.in_pane("main") if tmux else ctx
         await ctx.run_shell("true")
+        assert ctx.interactive_command(["sh", "-c", "true"]) == ["sh", "-c", "true"]
     for name, call in {**CALLS, **(OF_TERMINALS if tmux else {})}.items():
         with anyio.fail_after(3), pytest.raises(ContextClosed, match="has been left"):
             await call(ctx)
@@ -52,6 +53,8 @@ async def test_every_call_says_that_the_context_was_left(desk: Desk, tmux: bool,
         assert str(ctx.target) in repr(ctx), name
     with pytest.raises(ContextClosed):
         ctx.follow("1")
+    with pytest.raises(ContextClosed):
+        ctx.interactive_command(["sh"])
     assert not Path(desk.home, "ran").exists()
 
 

@@ -141,6 +141,7 @@ CONTEXT = {
     ),
     "identity",
     "in_pane",
+    "interactive_command",
 }
 
 RESULT = {

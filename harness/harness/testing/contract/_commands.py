@@ -252,13 +252,14 @@ async def missing_directory(ctx: ExecutionContext) -> None:
 
 @check("Another user's command runs as that user, or is refused with a hint.")
 async def other_users(ctx: ExecutionContext) -> None:
-    try:
-        result = await ctx.run_shell("id -un", user="nobody")
-    except UnsupportedOperation as error:
-        assert ctx.capabilities.uid != 0, error
-        assert error.hint, error
-    else:
-        assert completed(result).stdout == "nobody\n", result
+    for run in (ctx.run_shell, ctx.run_beside):
+        try:
+            result = await run("id -un", user="nobody")
+        except UnsupportedOperation as error:
+            assert ctx.capabilities.uid != 0, error
+            assert error.hint, error
+        else:
+            assert completed(result).stdout == "nobody\n", result
     await usable(ctx)
 
 
