@@ -17,7 +17,7 @@ from harness.discovery import open_target
 from harness.target import Target
 from harness.transport import Transport
 
-__all__ = ["BERTHS", "Berth", "Berths", "entered"]
+__all__ = ["BERTHS", "Berth", "Berths", "end_tmux", "entered"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Berths:
                     yield ctx
                 finally:
                     if terminal:
-                        _end_tmux(one, socket)
+                        end_tmux(one, socket)
 
     @asynccontextmanager
     async def transport(self, name: str) -> AsyncIterator[Transport]:
@@ -87,8 +87,8 @@ class Berths:
                 yield backend.transport
 
 
-def _end_tmux(one: Container, socket: str) -> None:
+def end_tmux(one: Container, socket: str, user: str = "") -> None:
     """End the tmux server of one check, in the container or here."""
     kill = ("tmux", "-L", socket, "kill-server")
-    one.engine.cli("exec", one.name, *kill, check=False)
+    one.engine.cli("exec", *(["--user", user] if user else []), one.name, *kill, check=False)
     subprocess.run(kill, check=False, capture_output=True, timeout=20)

@@ -74,10 +74,10 @@ async def open_context(place: Place, backend: str) -> AsyncIterator[ExecutionCon
             yield ctx
         finally:
             if terminal:
-                _end_tmux(place if kind != "local" else None, socket)
+                end_tmux(place if kind != "local" else None, socket)
 
 
-def _end_tmux(place: Place | None, socket: str) -> None:
+def end_tmux(place: Place | None, socket: str) -> None:
     """End the tmux server of one check, as the user who owns it."""
     kill = ["tmux", "-L", socket, "kill-server"]
     as_user = ["setpriv", f"--reuid={place.user}", "--clear-groups"] if place and os.getuid() == 0 else []

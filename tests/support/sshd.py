@@ -286,10 +286,16 @@ def system_user(shell: str = "/bin/sh", password: str = "") -> Iterator[SystemUs
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _change_accounts(*command: str) -> None:
-    """Run useradd or userdel, one at a time: they refuse to wait for each other."""
+@contextlib.contextmanager
+def accounts_locked() -> Iterator[None]:
+    """Change the accounts of this machine alone: useradd and its like refuse to wait for each other."""
     with Path(tempfile.gettempdir(), "hx-accounts.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _change_accounts(*command: str) -> None:
+    with accounts_locked():
         subprocess.run(command, check=True, capture_output=True)
 
 
