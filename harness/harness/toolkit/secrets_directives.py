@@ -1,7 +1,7 @@
 """Secrets in files of settings that write a word and its values without a sign between them, line by line.
 
-Those of SNMP, HAProxy, Redis, IPsec and routers, password files of PostgreSQL and Postfix, keys of wireless networks,
-and connection strings.
+Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys of
+wireless networks and of rclone, and connection strings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .secrets_tokens import Span, compiled
 from .secrets_values import is_literal, is_placeholder, is_prose, is_word
 
-__all__ = ["TRIGGER", "directive_spans"]
+__all__ = ["OPENS_KEY", "TRIGGER", "directive_spans"]
 
 _BEFORE_LINE = frozenset("\n:\"'`|#+>-")
 """What stands before a line, also where grep, diff, a comment or ``echo`` shows it."""
@@ -49,6 +49,21 @@ _CREATE_USER = (
     rf"createuser[ \t]+(?:-e[ \t]+\S+[ \t]+)?\S+[ \t]+(?:md5|sha[\d-]*)[ \t]+{_V}"
     rf"(?:\\?[\"']?[ \t]+(?:des|aes[\d-]*)[ \t]+{_value('w')})?"
 )
+
+_STARTS = r"(?:(?<![\w.@+%\\-])|(?<=\\[nt]))"
+"""Where a word begins: looking from each of its letters on would take long."""
+_NAMED = r"""\\?"[^"\\\n]{1,100}\\?\""""
+_FIELD = rf"(?:{_NAMED}|[\w.@+%-]{{1,100}})"
+_PPP_SERVER = r"(?:\*|x?l2tpd?|pptpd?|pppd?|accel-pppd?|[\w.-]{0,40}vpn[\w.-]{0,40})"
+_PPP_ADDRESSES = r"(?:[ \t]+(?:\*|-|\d[\d./:-]*))+"
+_ODD_VALUE = r"(?=\S{6})(?=[^\s]*[a-z])(?P<v>(?:[^\s\"';/\\]|\\(?![nrt\"]))+)"
+"""It has a letter and is no path."""
+_IN_QUOTES = r"""(?:\\?"(?P<v_double>[^"\\\n]+)\\?"|'(?P<v_single>[^'\n]+)')"""
+_IPSEC_OWNER = r"(?:(?<![^\s\"'`])|(?<=\\[nt])):[ \t]{0,20}"
+_MAIL_USER = r"[^\s:@]{1,100}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}"
+_MAIL_HOST = r"(?:[\w-]{1,60}\.){1,6}[a-z]{2,20}"
+OPENS_KEY = r"(?m:^)[ \t]{0,8}account[ \t]{0,4}=[ \t]{0,4}\S{1,200}"
+"""A line of rclone (lowered) behind which the next one holds a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,43 @@ _DIRECTIVES = (
     _Directive(":54", rf"{_LINE}{_HOST}:54\d\d:{_FIELDS}"),
     _Directive(":6432:", rf"{_LINE}{_HOST}:6432:{_FIELDS}"),
     *(
+        directive
+        for literal in (" *", "\t*", "l2tp", "pptp", "ppp", "vpn")
+        for directive in (
+            _Directive(
+                literal, rf"{_STARTS}{_FIELD}[ \t]+{_PPP_SERVER}[ \t]+{_ODD_VALUE}{_PPP_ADDRESSES}{_END}", odd=True
+            ),
+            _Directive(
+                literal, rf"{_STARTS}(?:\*|{_FIELD})[ \t]+{_PPP_SERVER}[ \t]+{_IN_QUOTES}(?:{_PPP_ADDRESSES})?{_END}"
+            ),
+        )
+    ),
+    _Directive('"', rf"{_NAMED}[ \t]+(?:\*|{_FIELD})[ \t]+{_IN_QUOTES}{_PPP_ADDRESSES}{_END}"),
+    *(
+        _Directive(kind, rf"{_IPSEC_OWNER}{kind}[ \t]+(?:{_IN_QUOTES}|{_ODD_VALUE}){_END}", anywhere=True, odd=True)
+        for kind in ("psk", "eap", "xauth", "ntlm", "pin")
+    ),
+    *(
+        _Directive(kind, rf"{_IPSEC_OWNER}{kind}[ \t]+[^\s\"']\S{{0,200}}[ \t]+{_IN_QUOTES}{_END}", anywhere=True)
+        for kind in ("rsa", "ecdsa", "bliss", "pkcs8", "pkcs12", "p12")
+    ),
+    _Directive("]:", rf"\[[\w.-]{{1,200}}\]:\w{{1,12}}[ \t]+{_MAIL_USER}:(?P<v>[^\s:\\\"']+){_END}"),
+    _Directive(
+        "@", rf"(?:@|\[|{_STARTS}){_MAIL_HOST}\]?(?::\w{{1,12}})?[ \t]+{_MAIL_USER}:{_ODD_VALUE}{_END}", odd=True
+    ),
+    *(
+        _Directive(f":{port}", rf"{_STARTS}{_MAIL_HOST}:{port}[ \t]+[^\s:]{{1,200}}:{_ODD_VALUE}{_END}", odd=True)
+        for port in (25, 465, 587, 2525)
+    ),
+    _Directive(":::", rf"{_STARTS}" r"[\w.-]{1,64}:!?(?P<v>[./a-z0-9]{13}):\d{1,6}:\d*:\d*:\d*:"),
+    _Directive(":", rf"{_STARTS}[\w.@-]{{1,64}}:[^:\n]{{0,60}}[a-z][^:\n]{{0,60}}:(?P<v>[0-9a-f]{{32}}){_END}"),
+    _Directive(
+        "account",
+        rf"account[ \t]{{0,4}}=[ \t]{{0,4}}[^\s\\]{{1,200}}[ \t]*(?:\r?\n|(?:\\r)?\\n)"
+        rf"[ \t]*key[ \t]{{0,4}}=[ \t]{{0,4}}{_V}",
+    ),
+    _Directive("00:00:00:00:00:00", rf"00:00:00:00:00:00[ \t]+{_V}{_END}"),
+    *(
         _Directive(f"]:{port}", rf"{_LINE}\[[\w.-]{{1,200}}\]:{port}[ \t]+[^\s:]{{1,200}}:(?P<v>[^\s:\\\"']+){_END}")
         for port in (25, 465, 587)
     ),
@@ -121,6 +173,9 @@ _DIRECTIVES = (
 TRIGGER = (
     r"user(?:name)?[ \t]+\S+[ \t]+(?:privilege|password|secret)[ \t]|enable[ \t]+(?:secret|password)[ \t]"
     r"|-server[ \t][^\n]{0,200}?key[ \t]|isakmp[ \t]+key[ \t]"
+    r"|[ \t](?:\*|x?l2tpd?|pptpd?|pppd?|accel-pppd?|[\w.-]{0,40}vpn[\w.-]{0,40})[ \t]|\A[ \t]*\*[ \t]"
+    r"|\A[ \t]*\"[^\"\n]{1,100}\"[ \t]"
+    r"|:[ \t]*(?:psk|eap|xauth|ntlm|pin|rsa|ecdsa|bliss|pkcs8|pkcs12|p12)[ \t]|00:00:00:00:00:00[ \t]"
 )
 """In a line (lowered) that has not ended: what follows may be a secret, and only the line's end says whether it is."""
 

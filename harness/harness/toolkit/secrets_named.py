@@ -17,7 +17,17 @@ from .secrets_values import is_code, is_literal, is_number, is_placeholder, is_p
 __all__ = ["OPEN_LINE", "TRIGGER", "lowered", "named_spans"]
 
 _STRONG = (
-    *("password", "passwd", "passphrase", "passcode", "secret", "secret_key_base", "client-secret", "credential"),
+    *(
+        "password",
+        "password2",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "secret",
+        "secret_key_base",
+        "client-secret",
+        "credential",
+    ),
     *("credentials", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key", "privatekey"),
     *(
         "private_key",
@@ -70,7 +80,7 @@ _TOKENS = re.compile(
     r"|(?:\A|[\s\"'])x(?:-[a-z0-9]{1,20}){1,4}-\Z|--[a-z0-9-]{0,40}\Z"
 )
 """What stands before ``token`` where it is none of a parser."""
-_SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.-]|\\n)\Z")
+_SHORT_NAME = re.compile(r"(?:\A|[\s\"'{,;?&(.#-]|\\n)\Z")
 """What stands before a short name, which is the end of many words."""
 
 _OPTION_NAMES = (
@@ -130,7 +140,9 @@ _BEFORE = 200
 """How far before an option its program is looked for."""
 
 _LOGS_IN = r"(?m:^)[ \t]*(?:machine[ \t]{1,8}\S{1,200}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,200}"
-OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN})\s{{1,80}}[^\n]*\Z"
+OPEN_LINE = (
+    rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN}|{secrets_directives.OPENS_KEY})\s{{1,80}}[^\n]*\Z"
+)
 """A line (lowered) that makes a secret of what the next one holds."""
 TRIGGER = "|".join(
     [

@@ -30,7 +30,29 @@ _AWS = r"[A-Z0-9]{16}(?![A-Za-z0-9])(?:[ \t,:|\"']{1,8}[A-Za-z0-9/+]{40}(?![A-Za
 """The id, and the secret where it stands beside it, as in a table."""
 _WITH_DIGIT = "(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}"
 _BASE64 = "[A-Za-z0-9+/=]+"
+_CRYPT = "[./A-Za-z0-9]"
+_HASHES = (
+    *(
+        (f"${kind}$", rf"\${kind}\${_CRYPT}{{0,16}}\${_CRYPT}{{{size}}}(?!{_CRYPT})")
+        for kind, size in (("1", 22), ("apr1", 22))
+    ),
+    *(
+        (f"${kind}$", rf"\${kind}\$(?:rounds=\d{{1,9}}\$)?{_CRYPT}{{0,16}}\${_CRYPT}{{{size}}}(?!{_CRYPT})")
+        for kind, size in (("5", 43), ("6", 86))
+    ),
+    *((f"$2{kind}$", rf"\$2{kind}\$\d\d\${_CRYPT}{{53}}") for kind in ("", "a", "b", "x", "y")),
+    *((f"${kind}$", rf"\${kind}\${_CRYPT}{{1,16}}\${_CRYPT}{{1,86}}\${_CRYPT}{{43}}") for kind in ("y", "gy")),
+    ("$7$", rf"\$7\${_CRYPT}{{11,97}}\${_CRYPT}{{43}}"),
+    *((f"${kind}$", rf"\${kind}\${_CRYPT}{{31}}(?!{_CRYPT})") for kind in ("P", "H")),
+    ("$argon2", r"\$argon2(?:id|i|d)\$v=\d+\$[mtp=,0-9]{5,40}\$[A-Za-z0-9+/]{8,90}\$[A-Za-z0-9+/]{16,180}"),
+    ("$sha1$", rf"\$sha1\$\d{{1,9}}\${_CRYPT}{{1,64}}\${_CRYPT}{{28}}"),
+    ("pbkdf2_sha", r"pbkdf2_sha(?:1|256)\$\d{1,9}\$[A-Za-z0-9]{1,64}\$[A-Za-z0-9+/=]{20,100}"),
+    *((f"{{{kind}}}", rf"\{{{kind}\}}[A-Za-z0-9+/]{{20,}}={{0,2}}") for kind in ("SHA", "SSHA", "SSHA256", "SSHA512")),
+    *((f"{{{kind}}}", rf"\{{{kind}\}}[A-Za-z0-9+/]{{20,}}={{0,2}}") for kind in ("SHA256", "SHA512", "SMD5", "MD5")),
+)
+"""Hashes of passwords, as in ``/etc/shadow``, ``opasswd``, the files of ``htpasswd``, LDAP and Django."""
 _TOKENS = (
+    *_HASHES,
     *(_token(prefix, _AWS, "A-Za-z0-9") for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")),
     *(_token(f"gh{kind}_", "[A-Za-z0-9]{20,}", "A-Za-z0-9") for kind in "pousr"),
     _token("github_pat_", "[A-Za-z0-9_]{20,}", "A-Za-z0-9"),
@@ -53,6 +75,8 @@ _TOKENS = (
     _token("hvs.", "[A-Za-z0-9_-]{24,}"),
     _token("SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
     _token("AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
+    _token("AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
+    _token("K00", "[0-9][A-Za-z0-9+/]{27}(?![A-Za-z0-9+/=])", "A-Za-z0-9+/"),  # of Backblaze
     _token("eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     # private keys in base64 once more, as in the files of kubectl
     _token("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSB", _BASE64, "A-Za-z0-9+/"),

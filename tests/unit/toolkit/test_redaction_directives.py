@@ -37,6 +37,7 @@ WIRELESS = [
     '  private_key_passwd="{}"',
     "iwpriv wlan0 set WPAPSK={}",
     'wpa_cli set_network 0 psk "{}"',
+    '\t#psk="{}"',
 ]
 SERVERS = [
     "stats auth user:{}",
@@ -91,6 +92,34 @@ SERVERS = [
     ': PSK "{}"',
     'bob : EAP "{}"',
     "[mail.example.org]:587 bob:{}",
+    "[mail.example.org]:2525 bob@example.org:{}",
+    "[mail.example.org]:submission bob@example.org:{}",
+    "mail.example.org:587 bob:{}",
+    "example.org bob@example.org:{}",
+    "@example.org bob@example.org:{}",
+    "bob * {} *",
+    "bob  *  {}  10.0.0.1",
+    "bob pptpd {} *",
+    "bob l2tpd {} *",
+    'bob * "{}"',
+    '"bob" "my server" "{}" *',
+    '"bob" * "{}" 10.0.0.1',
+    "/etc/ppp/chap-secrets:3:bob * {} *",
+    ": PSK {}",
+    "10.0.0.1 10.0.0.2 : PSK {}",
+    '%any : PSK "{}"',
+    "@host : PSK '{}'",
+    "bob : EAP {}",
+    'bob : XAUTH "{}"',
+    "example.org : NTLM {}",
+    "%smartcard : PIN {}",
+    ': RSA server.pem "{}"',
+    ': PKCS8 server.pem "{}"',
+    "account = x\nkey = {}",
+    "[c]\ntype = crypt\npassword2 = {}",
+    "secret_key = {}",
+    "gpg_passphrase = {}",
+    "00:00:00:00:00:00 {}",
     "db.example.org:5432:app:bob:{}",
     "*:*:*:bob:{}",
     "machine h login me password {}",
@@ -220,6 +249,40 @@ ORDINARY = [
     "snmpwalk -v2c -Cc -c $COMMUNITY h",
     "ACL SETUSER bob on ~* +@all",
     "JPOOL_PASS = A second pass over the text",
+    "x * y",
+    "    width * height12",
+    "5 * 3 *",
+    "0 5 * * * root run-parts /etc/cron.daily",
+    "* main 3f2a1bc a subject",
+    "* Version 1.2.3a *",
+    "10.0.0.0 * 255.255.255.0 U 0 0 0 eth0",
+    "default * 10.0.0.1",
+    "*  ctx  cluster12  user1  ns",
+    "* 0 /usr/bin/vim.basic 50 auto mode",
+    "web1 prod i-0abc123def 10.0.0.1",
+    "bob pts/0 x1y2z3w4 10.0.0.1",
+    "ppp interface ppp0 up",
+    "pppd options are in /etc/ppp/options",
+    "security : psk or eap",
+    "error: psk mismatch",
+    "auth : eap md5",
+    "key type: rsa 4096",
+    ": RSA server.pem %prompt",
+    "origin\tgit@github.com:bob/repo1.git (fetch)",
+    "example.org git@example.org:bob/repo1",
+    "[app.main] user:id42",
+    "[2024-01-01] job:id42",
+    "mail.example.org:587 open",
+    "account = 12ab\nname = b",
+    "key = value",
+    "hashes.txt:12:d41d8cd98f00b204e9800998ecf8427e",
+    "d41d8cd98f00b204e9800998ecf8427e  file",
+    "echo $1$2 $6$7",
+    "awk '{print $1$2$5}'",
+    "bob:x:1000:1000::/home/bob:/bin/sh",
+    "bob:!:19000:0:99999:7:::",
+    "the hash begins with $6$ and a salt",
+    "00:11:22:33:44:55 phone12",
 ]
 
 
@@ -277,8 +340,56 @@ ADVERSARIAL = {
     "curl": "curl -" + "s" * MB,
     "pwd": "pwd=" * (MB // 4) + "uid=" * 10,
     "token": "token=" * (MB // 6),
+    "stars": "a * b2c3d4 \n" * (MB // 12),
+    "vpn": "bob " + "vpn" * (MB // 3) + " x",
+    "ppp": "bob pptpd abcdef7 " + "* " * (MB // 2),
+    "psk": ": psk " * (MB // 12),
+    "mail": "a@b.c " * (MB // 6),
+    "dots": "@" + "a." * (MB // 2),
+    "account": "account = x\n" * (MB // 12),
+    "hashes": "$6$" * (MB // 3),
+    "hash": "$y$" + "a" * MB,
     "pass": "pass = " * (MB // 7),
 }
+
+
+HASHES = [
+    "$1$abcdefgh$" + "x" * 22,
+    "$apr1$abcdefgh$" + "D" * 22,
+    "$5$saltsalt$" + "C" * 43,
+    "$6$rounds=5000$saltsalt$" + "A" * 86,
+    "$6$saltsalt$" + "A" * 86,
+    "$y$j9T$abcdef$" + "B" * 43,
+    "$gy$j9T$abcdef$" + "B" * 43,
+    "$2y$05$" + "E" * 53,
+    "$P$" + "B" * 31,
+    "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$" + "F" * 43,
+    "pbkdf2_sha256$600000$salt$" + "G" * 43 + "=",
+    "{SSHA}" + "H" * 32,
+    "{SHA}" + "I" * 27 + "=",
+]
+
+
+@pytest.mark.parametrize("found", HASHES)
+def test_a_hash_of_a_password_is_redacted_in_the_files_that_hold_it(found: str) -> None:
+    for line in (
+        f"bob:{found}",
+        f"bob:{found}:19000:0:99999:7:::",
+        f"bob:1000:2:$1$a${'x' * 22},{found}",
+        f'"{found}"',
+    ):
+        assert found[-12:] not in PLAIN.text(line)
+        stream = StreamRedactor(PLAIN)
+        assert found[-12:] not in "".join([*map(stream.feed, line), stream.flush()])
+
+
+def test_old_hashes_and_digests_are_redacted_by_the_fields_around_them() -> None:
+    assert PLAIN.text("bob:aNhG7.xXq2rSo:19000:0:99999:7:::") == f"bob:{MARK}:19000:0:99999:7:::"
+    assert PLAIN.text(f"bob:a realm:{'0a' * 16}") == f"bob:a realm:{MARK}"
+    assert PLAIN.text("bob\t*\tcanary7\t10.0.0.1") == f"bob\t*\t{MARK}\t10.0.0.1"
+    assert PLAIN.text("AGE-SECRET-KEY-1" + "Q" * 58) == MARK
+    assert PLAIN.text("key: AGE-SECRET-KEY-PQ-1" + "Q" * 58) == f"key: {MARK}"
+    assert PLAIN.text("key = K001a" + "a1" * 13) == f"key = {MARK}"
 
 
 @pytest.mark.usefixtures("needs_time")
