@@ -24,7 +24,7 @@ from .operand_paths import EntryPath, OperandPaths
 from .pathclaims import path_forms
 from .rules import Allows, Subjected
 from .shell_state import shell_state_reason
-from .shellpaths import homeward
+from .shellpaths import MAX_PATHS, homeward
 from .shelltrees import feeds
 from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
 from .treeclaims import TreeReader, other_settings
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandReader", "extras_of", "plain_forms"]
 
-PATHS = 64
-"""Files that one command may name and still be judged."""
 PLAIN_ARGUMENTS = frozenset(
     {
         *("command", "cmd", "cwd", "working_dir", "wait", "timeout", "timeout_ms", "on_timeout", "run_in_background"),
@@ -187,7 +185,7 @@ class CommandReader:
         words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
         if not words:
             return ()
-        if len(words) > PATHS:
+        if len(words) > MAX_PATHS:
             return None
         named = _only_named(judgement)
         content = await self._found([word for word in words if word not in named], self._start(words))
@@ -220,7 +218,7 @@ class CommandReader:
             names |= dict.fromkeys(expanded)
         self._odd_names = self._odd_names or any(map(_ODD.search, names))
         links = await links_among(tuple(names), self._execution) if names else set()
-        if links is None or len(links) > PATHS:
+        if links is None or len(links) > MAX_PATHS:
             return None
         directories = sorted({posixpath.dirname(name.rstrip("/")) or "/" for name in names})
         real = dict(zip(directories, await self._resolved(directories, "/"), strict=True))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from .blocklist import blocked
+from .blocklist import blocked, may_begin_blocked
 from .readonlydata import PROGRAMS
 from .shellwrap import is_wrapper
 
@@ -21,10 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["embedded_commands", "embedded_reason"]
 
-MAX_COMMANDS = 512
-"""Of one text; what comes later in it is not looked at."""
-_MAX_WORDS = 24
-"""Words of one of them."""
+MAX_CHARS = 256 << 10
+"""Characters of all that may be commands in one command, each up to its end; with more it asks."""
 _SAY = frozenset({"echo", "printf", "logger", "wall", "write", "notify-send", "say", "tee", "cat", "true", ":"})
 """What runs nothing of what it is given."""
 _TAKE_MESSAGES = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
@@ -43,49 +43,77 @@ _MARKS = frozenset({"exec", "run", "--", "-x", "-X", "--exec", "-exec", "foreach
 """Behind one of these a program with sub-commands may be given a command."""
 _NAME = re.compile(r"[A-Za-z0-9_./+][\w./+-]*")
 _ENDS = re.compile(r"[;|&\n`'\"(){}\[\]!<>$,%\\]+")
+_LIST_BEGINS = re.compile(r"[\[(](?=\s*[rub]{0,2}['\"`]?[\w./])")
+_LIST_ENDS = re.compile(r"[\])]")
+_LIST_WORDS = 24
+"""Words in which the operands of ``rm`` and ``harness`` are looked for, whatever stands between them."""
 
 
 def embedded_reason(judgement: CommandJudgement, patterns: Sequence[str]) -> str:
     """Why a program may run a command that is blocked; empty when it does not."""
     for command in judgement.commands:
-        if (words := next((words for words in _embedded(command) if blocked(words, patterns)), None)) is not None:
+        runs = _embedded(command)
+        if runs is None:
             return (
-                f"{command.argv[0] if command.argv else 'it'} may run {' '.join(words[:4])}: {blocked(words, patterns)}"
+                f"{command.argv[0] if command.argv else 'it'} is given more words that may be commands than are judged"
             )
+        watched = {word for word in {words[0] for words in runs} if may_begin_blocked(word, patterns)}
+        for words in runs:
+            if words[0] in watched and (why := blocked(words, patterns)):
+                return f"{command.argv[0] if command.argv else 'it'} may run {' '.join(words[:4])}: {why}"
     return ""
 
 
 def embedded_commands(judgement: CommandJudgement) -> tuple[str, ...]:
     """The texts of commands that programs may run, as rules know them."""
-    found = (words for command in judgement.commands for words in _embedded(command))
+    found = (words for command in judgement.commands for words in _embedded(command) or ())
     return tuple(dict.fromkeys(" ".join((posixpath.basename(words[0]), *words[1:])) for words in found))
 
 
-def _embedded(command: SimpleCommand) -> Iterable[tuple[str, ...]]:
+def _embedded(command: SimpleCommand) -> tuple[tuple[str, ...], ...] | None:
+    """What may be commands in the words of another; None when that is too much to be judged."""
     name = posixpath.basename(command.argv[0]) if command.argv else ""
-    if command.read_only or name in _SAY:
-        return []
-    texts = [word for word in command.argv[1:] if re.search(r"\s", word) and name not in _TAKE_MESSAGES]
-    inner = () if is_wrapper(name) else _behind(name, command.argv)
-    return islice((*inner, *(words for text in (*texts, command.code) for words in _in_text(text))), MAX_COMMANDS)
+    return () if command.read_only or name in _SAY else _runs(name, command.argv, command.code)
+
+
+@lru_cache(maxsize=8)
+def _runs(name: str, argv: tuple[str, ...], code: str) -> tuple[tuple[str, ...], ...] | None:
+    texts = [word for word in argv[1:] if re.search(r"\s", word) and name not in _TAKE_MESSAGES]
+    inner = () if is_wrapper(name) else _behind(name, argv)
+    found, room = [], MAX_CHARS
+    for words in chain(inner, chain.from_iterable(_in_text(text) for text in (*texts, code))):
+        room -= sum(map(len, words)) + len(words)
+        if room < 0:
+            return None
+        if words and _NAME.fullmatch(words[0]):
+            found.append(words)
+    return tuple(found)
 
 
 def _behind(name: str, argv: Sequence[str]) -> Iterable[tuple[str, ...]]:
     """What stands behind a program, from each word on that may be the name of another."""
     first = next((at + 1 for at, word in enumerate(argv) if word in _MARKS), len(argv)) if name in _SEVERAL else 1
     for at in range(first, len(argv)):
-        if _NAME.fullmatch(argv[at]):
-            yield tuple(argv[at : at + _MAX_WORDS])
+        yield tuple(argv[at:])
 
 
 def _in_text(text: str) -> Iterable[tuple[str, ...]]:
     """What may be a command in a program for an interpreter; also as a list of its words."""
-    for part in _ENDS.split(text):
-        words = part.split()
-        for at in range(min(len(words), _MAX_WORDS)):
-            if _NAME.fullmatch(words[at]):
-                yield tuple(words[at : at + _MAX_WORDS])
-    listed = [word for part in _ENDS.split(text) for word in part.split()]
+    parts = [part.split() for part in _ENDS.split(text)]
+    for words in parts:
+        for at in range(len(words)):
+            yield tuple(words[at:])
+    listed = [word for words in parts for word in words]
     for at, word in enumerate(listed):
         if posixpath.basename(word) in ("harness", "rm"):
-            yield tuple(listed[at : at + _MAX_WORDS])
+            yield tuple(listed[at : at + _LIST_WORDS])
+    yield from _lists(text)
+
+
+def _lists(text: str) -> Iterable[tuple[str, ...]]:
+    """The words of each list: ``["git", "push"]``, ``spawn("git", ["push"])``."""
+    ends = [match.start() for match in _LIST_ENDS.finditer(text)]
+    for begin in _LIST_BEGINS.finditer(text):
+        at = bisect_right(ends, begin.start())
+        parts = _ENDS.split(text[begin.end() : ends[at] if at < len(ends) else len(text)])
+        yield tuple(word for part in parts for word in part.split())

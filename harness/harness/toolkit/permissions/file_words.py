@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from .shelloptions import loose_values
 
 __all__ = ["files_in_words", "near_files", "unseen_files"]
 
-_TOKENS = 16
-"""Parts of one word that are looked at."""
+_PROSE = 16
+"""Words of one text from which on it is a sentence: of the others those count that have a sign of a file's name."""
+_NAMES = re.compile(r"[/~_\d-]|\.\w").search
 _ENDS = re.compile(r"[\s=@:,;|<>!'\"(){}\[\]&?]+")
 _CURL_VALUES = "AbcCdDeEFhHKmoPQrtTuUwXyYz"
 _WGET_VALUES = "oaeiBtOTwQPUlARDIX"
@@ -25,8 +26,8 @@ _UNESCAPED_COLON = re.compile(r"(?<!\\):")
 _FORM = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|([^,;]*))\s*(?:;(?:"(?:\\.|[^"\\])*"|[^,"])*)?""")
 """A file of ``curl -F``, and what follows it of its type and name."""
 _OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
-_OPENS = r"(?i:open\w*|read\w*|path|file\w*|include|require|source|load\w*|system|exec\w*|run|[<>`])"
-_QUOTED = re.compile(rf"""(?P<opens>{_OPENS}[ \t]*[(]?[ \t]*)?['"`](?P<text>[^'"`\n]{{1,200}})['"`]""")
+_OPENS = r"(?i:(?:open|read|file|load|exec)\w{0,30}|path|include|require|source|system|run|[<>`])"
+_QUOTED = re.compile(rf"""(?P<opens>{_OPENS}[ \t]{{0,8}}[(]?[ \t]{{0,8}})?['"`](?P<text>[^'"`\n]+)['"`]""")
 _OPENING = (
     ("sed", re.compile(r"(?:^|[\s;{}/!$0-9,gpI])(?:[rRwW]|e(?:[ \t]+[^\s;}]+)*)[ \t]+([^\s;}]+)")),
     (
@@ -67,10 +68,10 @@ def near_files(name: str, code: str) -> Iterable[str]:
         name: the interpreter, without its directory.
     """
     texts = _opened(code)
-    quoted = (part for text in texts for part in islice(text.split(), _TOKENS))
+    quoted = (word for text in texts for number, word in enumerate(text.split()) if number < _PROSE or _NAMES(word))
     opened = next((pattern for names, pattern in _OPENING if re.fullmatch(names, name)), None)
     found = (match[1].strip("'\"`") for match in opened.finditer(code)) if opened is not None else ()
-    return dict.fromkeys((*islice(found, _TOKENS), *islice(quoted, _TOKENS)))
+    return dict.fromkeys((*found, *quoted))
 
 
 def _opened(code: str) -> Iterable[str]:
@@ -98,7 +99,7 @@ def unseen_files(name: str, words: Sequence[str]) -> str:
 def _tokens(words: Iterable[str]) -> Iterable[str]:
     """All parts of some words."""
     for word in words:
-        yield from islice((part for part in _ENDS.split(word) if part and not part.isdigit()), _TOKENS)
+        yield from (part for part in _ENDS.split(word) if part and not part.isdigit())
 
 
 def _behind_letters(words: Iterable[str], values: str) -> Iterable[str]:
@@ -158,7 +159,7 @@ def _rsync(words: Sequence[str]) -> Iterable[str]:
 def _sql(words: Sequence[str]) -> Iterable[str]:
     """Commands and functions that name files, and ``host=x sslkey=FILE``."""
     for word in words:
-        yield from islice((match[1] for match in _SQL_FILES.finditer(word)), _TOKENS)
+        yield from (match[1] for match in _SQL_FILES.finditer(word))
         yield from re.findall(r"\b(?:ssl\w+|passfile|service\w*|\w*file)\s*=\s*'?([^\s&'\"]+)", word)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 from .shelltypes import Found, Redirect, Word
 
@@ -29,11 +30,10 @@ def unrolled(found: Found, *, changed: Sequence[str]) -> Iterator[Found]:
     """
     values = {name: words for name, words in found.loops if name not in changed and all(map(_seen, words))}
     used = [name for name in values if any(name in _names(word) for word in _words(found))]
-    chosen = list(product(*(values[name] for name in used)))
-    if not used or not 0 < len(chosen) <= MAX_VALUES:
+    if not used or not 0 < prod(len(values[name]) for name in used) <= MAX_VALUES:
         yield found
         return
-    for combination in chosen:
+    for combination in product(*(values[name] for name in used)):
         yield _with(found, dict(zip(used, combination, strict=True)))
 
 

@@ -70,8 +70,8 @@ _COPY = re.compile(
     re.DOTALL,
 )
 """The name of a copy that editors, package tools and people keep of a file."""
-_COPIES = 3
-"""Such endings in one name."""
+_MAX_NAME_CHARS = 255
+"""No file has a longer name."""
 
 MAGIC = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?P<rest>/.*)?")
 
@@ -145,10 +145,7 @@ def _originals(path: str) -> list[str]:
     """What the path is a copy of, by its name; a leading dot may belong to that name, or to the copy's."""
     directory, name = posixpath.split(path)
     found: list[str] = []
-    for _ in range(_COPIES):
-        match = _COPY.fullmatch(name)
-        if match is None:
-            break
+    while len(name) <= _MAX_NAME_CHARS and (match := _COPY.fullmatch(name)) is not None:
         found += [posixpath.join(directory, name[: match.end("name")]), posixpath.join(directory, match["name"])]
         name = name[: match.end("name")]
     return found

@@ -24,6 +24,7 @@ from .readonlychecks import HARMLESS_NAME
 from .shellchars import hidden_character, strange_letter
 from .shellpaths import (
     Directories,
+    TooManyPaths,
     braced,
     code_read,
     named_paths,
@@ -122,6 +123,8 @@ def judge_command(text: str, *, lookups: bool = False) -> CommandJudgement:
         return CommandJudgement(False, False, (), str(missing))
     except RecursionError:
         return CommandJudgement(False, False, (), "it is nested too deeply")
+    except TooManyPaths as many:
+        return CommandJudgement(False, False, (), str(many))
 
 
 def _refused_text(text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import islice, pairwise
 from urllib.parse import unquote
 
@@ -13,7 +14,9 @@ from .file_words import files_in_words, near_files
 from .shelltypes import Input, Word
 
 __all__ = [
+    "MAX_PATHS",
     "Directories",
+    "TooManyPaths",
     "attached_directories",
     "braced",
     "code_read",
@@ -27,8 +30,18 @@ __all__ = [
     "substituted",
 ]
 
-_MOST = 64
-"""Paths of one command that are judged; one more is kept, so that it is seen that there were."""
+MAX_PATHS = 256
+"""Files that one command may name and still be judged."""
+_KEPT = 4 * MAX_PATHS + 4
+"""Paths of one command that are kept: more than are judged, also when four of them (``~``, ``$HOME``) are one file."""
+_MAX_DIRECTORIES = 64
+"""Directories in which relative paths of one text may be meant."""
+_MAX_FORMS = 64
+"""What braces in one word may become."""
+_MAX_PATH_CHARS = 4096
+"""No system opens a longer path."""
+_MAX_VALUE_CHARS = 16 << 10
+"""Of a word with the values of its variables."""
 _HOME = re.compile(r"^\$(?:HOME|\{HOME\})(?=/|$)")
 _HERE = re.compile(r"^(?:~\+|\$(?:PWD|\{PWD\}))(?=/|$)")
 _BRACE = re.compile(r"(?<!\$)\{(?:(?P<list>[^{}]*,[^{}]*)|[^{},.]+\.\.[^{},]+)\}")
@@ -36,11 +49,7 @@ _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\
 _FILE_URL = re.compile(r"(?i)file:(?://[^/]*)?(?P<path>/.*)")
 _NEAR_URL = re.compile(r"(?i)fileb?://(?P<path>[^/].*)")
 """Of the AWS command line: a file where it runs."""
-_LONGEST_LIST = 512
-"""Characters of a word that is looked at as a list of values."""
 _NO_LIST = re.compile(r"[\s(){}$`'\"]")
-_CHAIN = 3
-"""Variables in one word, or in the value of one."""
 _BRACES = 6
 """Braces in one word that are expanded one by one."""
 _RUNS_CODE = re.compile(
@@ -54,11 +63,20 @@ _UNPACKS = re.compile(
     r"gunzip|gzip|pigz|unpigz|bunzip2|bzip2|pbzip2|unxz|xz|unlzma|lzma|unzstd|zstd|lz4|unlz4|lzip|uncompress"
 )
 _PACKED = frozenset({"gz", "z", "Z", "bz2", "bz", "xz", "lzma", "zst", "lz4", "lz", "tgz", "tbz2", "txz"})
+_MANY = "it names more files than can be judged"
 _PLACES = frozenset({"-C", "--chdir", "--directory", "--git-dir", "--work-tree"})
 _CHANGES = frozenset({"cd", "pushd", "popd", "chdir", "z"})
 _GIVES_NAMES = frozenset({"ln", "mv", "cp", "install", "rsync", "mount"})
 _INTO = {**dict.fromkeys(("cp", "mv", "ln", "install", "gcp", "gmv", "gln", "ginstall"), "t"), "wget": "P"}
 """The option of a program whose value is the directory that gets new entries."""
+
+
+_Used = tuple[str, str]
+"""A variable with a value, or a new name with the old one."""
+
+
+class TooManyPaths(Exception):
+    """A text names more files than are judged."""
 
 
 def named_paths(words: Sequence[Word]) -> tuple[str, ...]:
@@ -97,7 +115,7 @@ def attached_directories(name: str, words: Sequence[str]) -> tuple[str, ...]:
 def paths_in_input(words: Sequence[Word], given: Input) -> tuple[str, ...]:
     """The paths that stand in a program for an interpreter, which it reads. Pure."""
     name = posixpath.basename(words[0].text) if words else ""
-    return tuple(dict.fromkeys(_in_program(name, code_read(words, given))))[: _MOST + 1]
+    return tuple(dict.fromkeys(_in_program(name, code_read(words, given))))[:_KEPT]
 
 
 def code_read(words: Sequence[Word], given: Input) -> str:
@@ -112,7 +130,7 @@ def paths_in_values(words: Iterable[Word]) -> tuple[str, ...]:
     """The paths that stand in variables which are set for a command. Pure."""
     values = tuple(words)
     plain = paths_in(word for word in values if not re.search(r"\s", word.text))
-    return tuple(dict.fromkeys((*plain, *(path for word in values for path in _in_code(word.text)))))[: _MOST + 1]
+    return tuple(dict.fromkeys((*plain, *(path for word in values for path in _in_code(word.text)))))[:_KEPT]
 
 
 def _in_program(name: str, text: str) -> list[str]:
@@ -122,25 +140,51 @@ def _in_program(name: str, text: str) -> list[str]:
 
 def _in_code(text: str) -> list[str]:
     """What looks like a path from the root or the home, anywhere in a text."""
-    return [match[0] for match in islice(_ROOTED.finditer(text), _MOST + 1)]
+    return list(islice(dict.fromkeys(match[0] for match in _ROOTED.finditer(text)), _KEPT))
 
 
 def paths_in(words: Iterable[Word]) -> tuple[str, ...]:
     """Everything in some words that may be a path, such as in the values of variables. Pure."""
-    return tuple(dict.fromkeys(text for word in words for text in _candidates(word.text)))[: _MOST + 1]
+    return tuple(dict.fromkeys(text for word in words for text in _candidates(word.text)))[:_KEPT]
 
 
 def substituted(paths: Iterable[str], values: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The paths, and what they are with the values that variables get in the same text. Pure."""
+    """The paths, and what they are with the values that variables get in the same text. Pure.
+
+    Raises:
+        TooManyPaths: that are too many to be judged.
+    """
+
+    def step(path: str) -> Iterable[tuple[str, _Used]]:
+        match = _VARIABLE.search(path)
+        name = (match["name"] or match["braced"]) if match else ""
+        for value in values.get(name, ()) if match else ():
+            yield _with_value(path, name, value), (name, value)
+
+    return _closure(paths, step)
+
+
+def _with_value(path: str, name: str, value: str) -> str:
+    return _of_variable(name).sub(lambda _: value, path)
+
+
+@cache
+def _of_variable(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\$(?:{name}(?!\w)|\{{{name}\}})")
+
+
+def _closure(paths: Iterable[str], step: Callable[[str], Iterable[tuple[str, _Used]]]) -> tuple[str, ...]:
+    """All that steps make of some paths, when each step is taken once at most on the way to a path."""
     found = dict.fromkeys(paths)
-    for _ in range(_CHAIN):
-        more = (
-            f"{path[: match.start()]}{value}{path[match.end() :]}"
-            for path in tuple(found)
-            if (match := _VARIABLE.search(path))
-            for value in values.get(match["name"] or match["braced"], ())
-        )
-        found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
+    waiting: list[tuple[str, frozenset[_Used]]] = [(path, frozenset()) for path in found]
+    for path, used in waiting:
+        for new, taken in step(path):
+            if new in found or taken in used:
+                continue
+            if len(found) > _KEPT or len(new) > _MAX_VALUE_CHARS:
+                raise TooManyPaths(_MANY)
+            found[new] = None
+            waiting.append((new, used | {taken}))
     return tuple(found)
 
 
@@ -167,13 +211,17 @@ def renamings(commands: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
 
 
 def renamed(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The paths, and what they are by the names that things had before. Pure."""
-    found = dict.fromkeys(paths)
-    for _ in range(_CHAIN if names else 0):
-        plain = [posixpath.normpath(path) for path in found]
-        more = (old for path in plain for name in names if (old := _renamed(path, *name)))
-        found |= dict.fromkeys(islice(more, 4 * _MOST))  # so many ask, whatever they are
-    return tuple(found)
+    """The paths, and what they are by the names that things had before. Pure.
+
+    Raises:
+        TooManyPaths: that are too many to be judged.
+    """
+
+    def step(path: str) -> Iterable[tuple[str, _Used]]:
+        plain = posixpath.normpath(path)
+        return ((old, name) for name in names if (old := _renamed(plain, *name)))
+
+    return _closure(paths, step) if names else tuple(dict.fromkeys(paths))
 
 
 def _renamed(path: str, new: str, old: str) -> str:
@@ -184,17 +232,21 @@ def _renamed(path: str, new: str, old: str) -> str:
 
 
 def braced(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths, and what ``{a,b}`` and ``{1..3}`` in them become where the shell expands that. Pure."""
+    """The paths, and what ``{a,b}`` and ``{1..3}`` in them become where the shell expands that. Pure.
+
+    Raises:
+        TooManyPaths: that are too many to be judged.
+    """
     found: dict[str, None] = {}
     for path in paths:
-        if len(found) > 4 * _MOST:
-            break
         found |= dict.fromkeys((path, *_expanded(path)) if "{" in path else (path,))
+        if len(found) > _KEPT:
+            raise TooManyPaths(_MANY)
     return tuple(found)
 
 
 def _expanded(path: str) -> list[str]:
-    """Some braces become a wildcard: what is between them counts as anything."""
+    """What braces make of a word; of many, or of a range, a wildcard: what is between them counts as anything."""
     forms = [path]
     for _ in range(_BRACES):
         match = _BRACE.search(forms[0])
@@ -209,13 +261,19 @@ def _expanded(path: str) -> list[str]:
             if (here := _BRACE.search(form)) is not None
             for part in (here["list"] or "").split(",")
         ]
-        if len(forms) > _MOST:
+        if len(forms) > _MAX_FORMS:
             break
+    if (between := re.search(r"\{.*\}", path, flags=re.DOTALL)) is not None and re.search(r"[./]", between[0]):
+        raise TooManyPaths(_MANY)  # no wildcard is a path below another directory, or a hidden file
     return [re.sub(r"\{.*\}", "*", path, flags=re.DOTALL)]
 
 
 def _candidates(text: str) -> Iterable[str]:
-    if not text or len(text) > 4096:
+    return (found for found in _parts(text) if len(found) <= _MAX_PATH_CHARS)
+
+
+def _parts(text: str) -> Iterable[str]:
+    if not text:
         return
     if not text.startswith("-"):
         yield text
@@ -237,7 +295,7 @@ def _candidates(text: str) -> Iterable[str]:
 
 def _in_lists(text: str) -> Iterable[str]:
     """The values in a list: ``type=bind,src=/etc``, ``f=<FILE;type=text``, ``f=@A,B``."""
-    if len(text) > _LONGEST_LIST or _NO_LIST.search(text) or "=" not in text:
+    if _NO_LIST.search(text) or "=" not in text:
         return
     for piece in re.split(r"[,;]", text):
         value = piece.rpartition("=")[2].lstrip("@<")
@@ -253,7 +311,7 @@ def _attached(text: str) -> Iterable[str]:
     if text.startswith("--") or len(text) < 3:
         return
     yield text[2:]
-    letters = re.match(r"-[A-Za-z]{2,6}", text)
+    letters = re.match(r"-[A-Za-z]{2,}", text)
     for at in range(3, letters.end() + 1 if letters else 0):
         if "." in text[at:] or "/" in text[at:]:
             yield text[at:]
@@ -267,12 +325,14 @@ def homeward(word: str) -> str:
 class Directories:
     """The directories in which relative paths may be meant: those of every ``cd``, and of options like ``git -C``.
 
-    ``lost``: one of them is only known at run time, or what is read there are devices.
+    ``lost``: one of them is only known at run time, or what is read there are devices. ``_many``: there are more than
+    are judged.
     """
 
     def __init__(self) -> None:
         self._bases: list[str] = []
         self.lost = False
+        self._many = False
 
     def enter(self, name: str, words: Sequence[Word]) -> None:
         """Follow what a command says of directories."""
@@ -296,14 +356,20 @@ class Directories:
             return
         chained = [posixpath.join(base, word.text) for base in self._bases]
         kept = list(dict.fromkeys([*self._bases, *chained, word.text]))
-        self.lost = self.lost or len(kept) > _MOST
-        self._bases = kept[:_MOST]
+        self._many = self._many or len(kept) > _MAX_DIRECTORIES
+        self._bases = kept[:_MAX_DIRECTORIES]
 
     def of(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The paths, and what they are in those directories."""
+        """The paths, and what they are in those directories.
+
+        Raises:
+            TooManyPaths: that are too many to be judged.
+        """
         found: dict[str, None] = {}
         for path in paths:
             found[path] = None
             if not path.startswith(("/", "~")):
                 found.update(dict.fromkeys(posixpath.join(base, path) for base in self._bases))
-        return tuple(found)[: 4 * _MOST]
+                if self._many or len(found) > _KEPT:
+                    raise TooManyPaths(_MANY)
+        return tuple(found)

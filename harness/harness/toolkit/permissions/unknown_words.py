@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from .blocklist import RUNNERS, is_harness, may_block, removes_recursively
@@ -46,6 +46,8 @@ _PLAIN_VALUE = re.compile(
 """Values of which nobody makes the name of another file: a number, a date, a name of the host or the user."""
 _ROUNDS = 3
 _FORMS = 64
+_MAX_FORM_CHARS = 16 << 10
+"""What a word may become beyond these is taken for anything."""
 
 
 def unknown_words_reason(judgement: CommandJudgement, blocked: Sequence[str]) -> str:
@@ -140,16 +142,20 @@ class _Values:
     def become_options(self, word: Word) -> bool:
         """Whether the values of variables may make options, or several words, of one."""
         forms = self._forms(word.text) if "$" in word.text and not word.known else []
-        return any(form.startswith("-") or re.search(r"\s", form) for form in forms)
+        return forms is None or any(form.startswith("-") or re.search(r"\s", form) for form in forms)
 
     def _spelled_out(self, text: str) -> bool:
         forms = self._forms(text)
-        return len(forms) < _FORMS and not any(re.search(r"[$`]|<\(", form) for form in forms)
+        return forms is not None and not any(re.search(r"[$`]|<\(", form) for form in forms)
 
-    def _forms(self, text: str) -> list[str]:
+    def _forms(self, text: str) -> list[str] | None:
+        """What a word becomes; None when that is too much to be known."""
         forms = [text]
         for _ in range(_ROUNDS):
-            forms = list({new for form in forms for new in self._replaced(_PLAIN_VALUE.sub("0", form))})[:_FORMS]
+            more = (new for form in forms for new in self._replaced(_PLAIN_VALUE.sub("0", form)))
+            forms = list(dict.fromkeys(islice(more, _FORMS)))
+            if next(more, None) is not None or any(len(form) > _MAX_FORM_CHARS for form in forms):
+                return None
         return forms
 
     def _replaced(self, form: str) -> Iterable[str]:
