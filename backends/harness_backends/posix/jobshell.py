@@ -307,6 +307,7 @@ hx_going() {
 # hx_wait JOB SECONDS [SOCKET UID]: 0 when N.exit is there, 9 when the job is gone without it, 8 when the time is over
 # or we are. A job in a pane has no process group of its own: it is gone when its pane is.
 # hx_pane UID: a pane whose shells run here is there, wherever its tmux is. Between two shells it has no process id.
+# hx_readable FILE: the shell of a pane wrote it, and may do so under a umask that takes the file from its owner too.
 # hx_unwritten JOB: it has ended, and the disk was full: N.exit is there and stays empty.
 _WATCH = r"""
 hx_living='#{?pane_dead,dead,#{@harness_uid}}'
@@ -317,6 +318,7 @@ hx_pane() {
   { read -r hx_shell <"$hx_root/panes/$1/pid"; } 2>/dev/null
   hx_lives "$hx_shell"
 }
+hx_readable() { [ -r "$1" ] || [ ! -e "$1" ] || chmod u+rw "$1"; }
 hx_unwritten() {
   [ -e "$hx_jobs/$1.exit" ] || return 1
   [ -s "$hx_jobs/$1.exit" ] || hx_nap 0.3

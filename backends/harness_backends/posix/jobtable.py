@@ -31,19 +31,20 @@ NOT_BEGUN = (
 # For each record: "job N STATE CODE STATUS", STATE being ended, unwritten, alive, gone or pane; then "pane UID" for
 # each that is there; then times; then the records.
 _LIST = r"""
+hx_ended() { hx_readable "$1.exit"; [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; }
 hx_state_of() {
   hx_c= hx_w= hx_s=gone
-  if [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+  if hx_ended "$1"; then
     hx_s=ended
   elif hx_unwritten "$1"; then
     hx_s=unwritten
-  elif [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+  elif hx_ended "$1"; then
     hx_s=ended
   elif [ ! -e "$1.pid" ] && [ ! -e "$1.out" ]; then
     hx_s=pane
   elif hx_going "$1"; then
     hx_s=alive
-  elif [ -s "$1.exit" ] && read -r hx_c hx_w <"$1.exit"; then
+  elif hx_ended "$1"; then
     hx_s=ended
   fi 2>/dev/null
   printf 'job %s %s %s %s\n' "$1" "$hx_s" "$hx_c" "$hx_w"

@@ -1,12 +1,20 @@
-"""Files of this machine, replaced atomically. Blocking calls run in threads."""
+"""Files of this machine, replaced atomically. Blocking calls run in threads.
+
+The hidden file that a killed harness leaves behind is removed by a later one that replaces a file in that directory,
+once it is a day old, as the shell library does it (:mod:`.filewrite`).
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import stat
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +28,10 @@ from .filewrite import STAGE_PREFIX
 from .localsource import BLOCK
 
 __all__ = ["Replacement", "replace_local"]
+
+_STAGE_NAME = re.compile(rf"{re.escape(STAGE_PREFIX)}[0-9a-f]{{24}}")
+_DAY = 86400.0
+_SWEEP_EVERY = 3600.0
 
 
 class ReadOnlyError(PermissionError):
@@ -64,12 +76,28 @@ class Replacement:
         self._file.close()
         self._stage.chmod(mode)
         self._stage.replace(self._real)
+        _remove_leftovers(self._real.parent, int(time.monotonic() / _SWEEP_EVERY))
 
     def discard(self) -> None:
         """Remove the hidden file, if it still exists."""
         with suppress(OSError):
             self._file.close()
         self._stage.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=256)
+def _remove_leftovers(directory: Path, hour: int) -> None:
+    """Remove this user's hidden files that are a day old, once an hour at most."""
+    del hour
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if _STAGE_NAME.fullmatch(entry.name) and _is_leftover(entry.stat(follow_symlinks=False)):
+                os.unlink(entry.path)
+
+
+def _is_leftover(status: os.stat_result) -> bool:
+    is_own_file = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    return is_own_file and time.time() - status.st_mtime > _DAY
 
 
 def _is_read_only(path: Path) -> bool:

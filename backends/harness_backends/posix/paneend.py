@@ -34,7 +34,7 @@ ANSWER_TIMEOUT = 5.0
 _KILL = (
     SIGNAL_PROCESSES
     + r"""
-hx_ended() { [ -s "$exit" ]; }
+hx_ended() { [ -s "$exit" ] && { [ -r "$exit" ] || chmod u+rw "$exit"; }; }
 hx_clock() {
   { read -r hx_up hx_rest </proc/uptime; } 2>/dev/null || { hx_now=0; return; }
   hx_rest=${hx_up#*.}

@@ -378,6 +378,11 @@ class JobStore:
         """The path of a job's file on the target; ``suffix`` is ``cmd``, ``exit``, ``out``, ``err``, ...."""
         return f"{self.root}/jobs/{job_id}.{suffix}"
 
+    def reading(self, job_id: str, suffix: str) -> str:
+        """Shell text that prints a job's file, also one made under a umask that took it from its owner; or nothing."""
+        path = shlex.quote(self.path(job_id, suffix))
+        return f"{{ [ -r {path} ] || chmod u+rw {path}; cat {path}; }} 2>/dev/null"
+
     def called_off(self, job_id: str) -> str:
         """Shell text that is true of a job that somebody asked for too early, so that it did not run, and will not."""
         record, void = (shlex.quote(self.path(job_id, suffix)) for suffix in ("cmd", "void"))

@@ -444,11 +444,10 @@ class PaneTable:
 
     async def _ended_elsewhere(self, pane: Pane, job: PaneJob, reader: LogReader) -> bool:
         """The log holds no end: perhaps it was full, and the shell's own record has the exit code."""
-        exit_file = shlex.quote(self._store.path(job.job_id, "exit"))
         record = b""
         with anyio.move_on_after(LOG_LAG):
             while True:
-                record = (await self._shell.call(f"cat {exit_file} 2>/dev/null")).stdout
+                record = (await self._shell.call(self._store.reading(job.job_id, "exit"))).stdout
                 if not record.endswith(b"\n"):
                     return not reader.found and await self._never_started(pane, job)
                 if await self._read_log(job.log, reader.position):

@@ -436,7 +436,7 @@ class PlainRunner:
             FileError: its directory could not be entered, and nothing ran.
         """
         if job.command.cwd and job.exit_code == 1:
-            why = await self.shell.call(f"cat {shlex.quote(self.store.path(job.job_id, 'why'))} 2>/dev/null")
+            why = await self.shell.call(self.store.reading(job.job_id, "why"))
             fault, (_, _, secret) = entered(why.text.strip()), why.text.strip().partition(";")
             if fault and proves_end(secret, job.proof):
                 raise cwd_error(fault, job.command.cwd, self._target)

@@ -635,7 +635,7 @@ class PaneRunner:
         with anyio.move_on_after(END_LAG):
             await job.done.wait()
         await self.link.request(("display-message", "-p", ""))
-        reply = await self.shell.call(f"cat {shlex.quote(self.store.path(job.job_id, 'exit'))}")
+        reply = await self.shell.call(self.store.reading(job.job_id, "exit"))
         record = recorded(reply.text, job.proof)
         if record is None or pane.paused or job not in pane.jobs:
             return
