@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.support.desk import OpenDesk, open_desk, until
+from tests.support.sshd import MakeSshd
 
 from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
 
@@ -49,6 +52,19 @@ async def test_a_target_without_tmux_has_its_session_here(
     assert not any("no tmux" in notice for notice in second.notices)
     kept = (desk.state / "jobs" / f"{second.job_id}.exit").read_text()
     assert kept.startswith("0 completed ")
+
+
+@pytest.mark.parametrize("engine", ["openssh", "asyncssh"])
+async def test_a_server_that_gives_no_terminal_is_named_with_what_to_do(
+    make_sshd: MakeSshd, needs_tmux: None, engine: str
+) -> None:
+    sshd = make_sshd("PermitTTY no")
+    config = replace(sshd.config(ssh_engine=engine), tmux_at="here", tmux_socket=f"hx-{secrets.token_hex(4)}")
+    with anyio.fail_after(20), pytest.raises(UnsupportedOperation) as told:
+        async with connect(sshd.target, tmux=True, config=config):
+            pass
+    assert str(told.value).startswith(f"{sshd.target}: the target gives no terminal (PTY allocation request failed")
+    assert "PermitTTY" in (told.value.hint or "")
 
 
 async def test_what_goes_wrong_in_a_session_here_is_told_of_the_target(

@@ -1,4 +1,4 @@
-"""A pane's shell whose umask takes new files from their owner too: what it records of its jobs can be read all the same."""
+"""A pane's shell whose umask takes new files from their owner too: what it records can be read all the same."""
 
 from __future__ import annotations
 

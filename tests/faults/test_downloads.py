@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import anyio
 from tests.faults.rig import until
 
 from harness import connect
@@ -28,12 +28,12 @@ async def test_a_killed_download_is_cleared_away_by_a_later_one(tmp_path: Path, 
     folder.mkdir()
     source.touch()
     os.truncate(source, 1 << 40)
-    child = subprocess.Popen([sys.executable, "-c", DOWNLOAD, source, folder / "target"])
+    child = await anyio.open_process([sys.executable, "-c", DOWNLOAD, source, folder / "target"])
     try:
         await until(lambda: bool(list(folder.iterdir())), "the hidden file")
     finally:
         child.kill()
-        child.wait()
+        await child.aclose()
     (left,) = folder.iterdir()
     assert left.name.startswith(".hx-tmp-")
     old = time.time() - DAY - 10

@@ -97,7 +97,8 @@ def watch_script(job: PaneJob, row: PaneRow, tmux: str, files: str, log: str, se
     marks = f"sed -n {shlex.quote(mark)} | tail -n 1"
     return f"""
 exit={shlex.quote(files)}.exit t=0 due=20
-ended() {{ [ -s "$exit" ] && {{ [ -r "$exit" ] || chmod u+rw "$exit"; }} && read -r line <"$exit" && echo "exit $line"; }}
+readable() {{ [ -s "$exit" ] && {{ [ -r "$exit" ] || chmod u+rw "$exit"; }}; }}
+ended() {{ readable && read -r line <"$exit" && echo "exit $line"; }}
 while [ "$t" -lt {int(seconds * 100)} ]; do
   ended && exit
   kill -0 $$ || exit
