@@ -215,3 +215,60 @@ async def test_usual_values_run(here: ExecutionContext, work: Path) -> None:
     made = there(here, work, "touch *")
     verdicts = {text: await made.decide("run_shell", text) for text in RUNS}
     assert {text: verdict.reason for text, verdict in verdicts.items() if not verdict.allowed} == {}
+
+
+STORED = [
+    "git config core.pager 'touch y1'",
+    "git config --global alias.x '!touch y1'",
+    "git config set core.editor 'touch y1'",
+    "git config --add credential.helper '!touch y1'",
+    "npm pkg set scripts.test='touch y1'",
+    "npm config set script-shell 'touch y1'",
+    "npm config set editor='touch y1'",
+    "ssh -o ProxyCommand='touch y1' h",
+    "ssh -oProxyCommand='touch y1' h",
+    "ssh -o 'LocalCommand touch y1' h",
+    "scp -o ProxyCommand='touch y1' a h:",
+    "cat > x.sh <<'EOF'\ntouch y1\nEOF",
+    "cat >> .git/hooks/pre-commit <<'EOF'\ntouch y1\nEOF",
+    "cat > run <<'EOF'\n#!/bin/sh\ntouch y1\nEOF",
+    "cat > x.py <<'EOF'\nimport os\nos.system('touch y1')\nEOF",
+    "printf 'touch y1\\n' > x.sh; sh x.sh",
+    "echo 'touch y1' | tee x.sh",
+    "tee Makefile <<'EOF'\nall:\n\ttouch y1\nEOF",
+]
+NOT_STORED = [
+    "git config user.name 'A B'",
+    "git config core.pager less",
+    "git config alias.st status",
+    "git config core.editor vim",
+    "npm test",
+    "npm config set registry https://x",
+    "npm pkg set scripts.build='tsc -p .'",
+    "ssh -o StrictHostKeyChecking=no h",
+    "ssh -o 'ServerAliveInterval 5' h true",
+    "./gradlew build",
+    "make test",
+    "sh script.sh",
+    "./deploy.sh",
+    "cat > x.sh <<'EOF'\nmake\nEOF\nsh x.sh",
+    "cat > notes.md <<'EOF'\nthen touch y1\nEOF",
+    "echo 'touch y1' > notes.txt",
+]
+
+
+@pytest.mark.parametrize("command", STORED)
+async def test_a_command_that_is_stored_for_later_is_matched_by_rules_that_deny(command: str) -> None:
+    denied = Rule(Action.DENY, tool="run_shell", argument="touch *", match=Match.GLOB)
+    assert not await desk(mode=Mode.AUTO, rules=(denied,)).allows("run_shell", command)
+    assert await desk(mode=Mode.AUTO).allows("run_shell", command)
+
+
+@pytest.mark.parametrize("command", NOT_STORED)
+async def test_other_settings_texts_and_scripts_of_the_directory_run(command: str) -> None:
+    denied = Rule(Action.DENY, tool="run_shell", argument="touch *", match=Match.GLOB)
+    assert await desk(mode=Mode.AUTO, rules=(denied,)).allows("run_shell", command)
+
+
+async def test_a_script_with_a_blocked_command_is_asked_about_when_it_is_written() -> None:
+    assert not await desk(mode=Mode.AUTO).allows("run_shell", "cat > x.sh <<'EOF'\nsecret-tool lookup x\nEOF")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from .blocklist import blocked, may_begin_blocked
 from .readonlydata import PROGRAMS
 from .shellwrap import is_wrapper
+from .written_scripts import WRITERS
 
 if TYPE_CHECKING:
     from .shelljudge import CommandJudgement, SimpleCommand
@@ -73,7 +74,9 @@ def embedded_commands(judgement: CommandJudgement) -> tuple[str, ...]:
 def _embedded(command: SimpleCommand) -> tuple[tuple[str, ...], ...] | None:
     """What may be commands in the words of another; None when that is too much to be judged."""
     name = posixpath.basename(command.argv[0]) if command.argv else ""
-    return () if command.read_only or name in _SAY else _runs(name, command.argv, command.code)
+    if command.read_only or name in _SAY:
+        return _runs("", (), command.code) if name in WRITERS else ()
+    return _runs(name, command.argv, command.code)
 
 
 @lru_cache(maxsize=8)

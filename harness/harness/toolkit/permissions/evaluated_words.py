@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from .shelloptions import loose_values
 from .shelltypes import Found, Word
@@ -38,7 +39,8 @@ _OPTIONS: Mapping[str, str] = {
         "--checkpoint-action",
     ),
     "rsync": "-e --rsh",
-    **dict.fromkeys(("scp", "sftp"), "-S"),
+    **dict.fromkeys(("scp", "sftp"), "-S -o"),
+    **dict.fromkeys(("ssh", "autossh", "sshfs", "mosh"), "-o"),
     "split": "--filter",
     "sort": "--compress-program",
     "zip": "-TT --unzip-command",
@@ -70,6 +72,11 @@ _GIT_SETTINGS = re.compile(
     r"|interactive\.difffilter|remote\..*\.(?:upload|receive)pack|uploadpack\.packobjectshook|alias\..*)=(?P<command>.*)",
     re.DOTALL,
 )
+_NODE = frozenset({"npm", "pnpm", "yarn"})
+_NODE_SETTING = re.compile(
+    r"(?:scripts\.[\w:.-]+|(?:script-)?shell|editor|viewer|init-module|git)(?:=(?P<command>.*))?", re.S
+)
+"""Settings of package managers that name a command for later."""
 _TMUX_RUNS = frozenset(
     [
         *("new", "new-session", "neww", "new-window", "splitw", "split-window", "respawnp", "respawn-pane", "run"),
@@ -78,6 +85,10 @@ _TMUX_RUNS = frozenset(
 )
 """Commands of tmux that take one for a shell."""
 _ACTION = re.compile(r"(?:exec=|[\w:-]*Invoke[\w:]*=)(?P<command>.*)", re.DOTALL)
+_SSH_COMMAND = re.compile(
+    r"(?i)\s*(?:ProxyCommand|LocalCommand|KnownHostsCommand|RemoteCommand)\s*[=\s]\s*(?P<command>.+)", re.S
+)
+_SSH = frozenset({"ssh", "scp", "sftp", "autossh", "sshfs", "mosh"})
 _ACTIONS = frozenset({"tar", "gtar", "bsdtar", "apt", "apt-get", "aptitude"})
 """Programs with options whose value is a command in some of its forms only."""
 _USUAL = re.compile(
@@ -141,8 +152,13 @@ def commands_in_options(name: str, words: Sequence[Word]) -> list[Word]:
     texts = [word.text for word in words if word.known]
     if name == "git":
         return _of_git(texts)
+    if name in _NODE:
+        return [Word.of(command) for text in texts if (command := _of_node(texts, text)) and _is_unusual(command)]
     names = _OPTIONS.get(name)
     values = loose_values(texts, names) if names is not None else ()
+    if name in _SSH:
+        kept = [value for value in values if _SSH_COMMAND.fullmatch(value) or not re.match(r"\s*[A-Za-z]+[=\s]", value)]
+        values = [match["command"] if (match := _SSH_COMMAND.fullmatch(value)) else value for value in kept]
     commands = [match["command"] if (match := _ACTION.fullmatch(value)) else value for value in values]
     if name in _ACTIONS:  # of -o and --checkpoint-action, what is no command
         commands = [
@@ -155,10 +171,22 @@ def commands_in_options(name: str, words: Sequence[Word]) -> list[Word]:
     return [Word.of(command) for command in commands if _is_unusual(command)]
 
 
+def _of_node(texts: Sequence[str], text: str) -> str:
+    """The command in ``npm pkg set scripts.NAME=COMMAND`` and ``npm config set script-shell=COMMAND``."""
+    match = _NODE_SETTING.fullmatch(text)
+    if match is None:
+        return ""
+    after = texts[texts.index(text) + 1 :]
+    return match["command"] or (after[0] if after and not after[0].startswith("-") else "")
+
+
 def _of_git(texts: Sequence[str]) -> list[Word]:
     found: list[str] = []
     for value in loose_values(texts, "-c"):
         if match := _GIT_SETTINGS.match(value):
+            found.append(match["command"].lstrip("!"))
+    for name, value in pairwise(texts) if "config" in texts else ():
+        if match := _GIT_SETTINGS.match(f"{name}={value}"):
             found.append(match["command"].lstrip("!"))
     verbs = [text for text in texts if text in _GIT_OPTIONS]
     found += loose_values(texts, _GIT_OPTIONS[verbs[0]]) if verbs else []

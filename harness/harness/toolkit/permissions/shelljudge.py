@@ -41,6 +41,7 @@ from .shelltypes import Found, Redirect, Scan, Word
 from .shellvariables import harmless_assignment
 from .shellwrap import Inner, program_name, unwrap
 from .shown_values import keeps_lines, shows_values
+from .written_scripts import written_script
 
 __all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 
@@ -85,7 +86,7 @@ class SimpleCommand:
     named: tuple[str, ...] = ()
     """Those of its ``paths`` of which it shows and changes no content."""
     code: str = ""
-    """What it reads as an interpreter, and the variables that are set for it."""
+    """What it reads as an interpreter, a script that it writes, and the variables that are set for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +296,8 @@ class _Court:
         writes, targets = _written(found.redirects), tuple(_files(found.redirects))
         named = tuple(path for path in named if path not in files)
         every = (*paths, *files)
-        code = "\n".join((code_read(words, found.input), *(word.text for _, word in found.assigned)))
+        script = written_script(name, words, found.input, [*writes, *(word.text for word in targets)] if writes else ())
+        code = "\n".join((code_read(words, found.input), script, *(word.text for _, word in found.assigned)))
         self._add(
             SimpleCommand(argv, shown, not reason, reason, every, away, writes, tuple(words), targets, named, code),
             place,
