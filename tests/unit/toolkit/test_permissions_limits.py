@@ -189,7 +189,11 @@ async def test_a_look_below_a_directory_that_was_cut_short_asks(reply: Reply) ->
 
 async def test_an_answer_of_git_that_fills_the_limit_asks() -> None:
     def answer(command: Command) -> Reply:
-        return Reply("/r\n" + "x" * git_shown_files.MAX_ANSWER_BYTES) if "git" in command.command else Reply("end 0\n")
+        return (
+            Reply("/r\n" + "x" * (git_shown_files.MAX_ANSWER_BYTES - 3))
+            if "git" in command.command
+            else Reply("end 0\n")
+        )
 
     assert not await desk(mode=Mode.AUTO, backend=MemoryBackend(answer), cwd="/r").allows("run_shell", "git log -p")
 
@@ -197,6 +201,8 @@ async def test_an_answer_of_git_that_fills_the_limit_asks() -> None:
 async def test_an_aiexclude_that_is_too_long_excludes_everything() -> None:
     backend = await holding(MemoryBackend(found_nothing), "/x/.aiexclude", text="#" * (SIZE_LIMIT + 1))
     assert not await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", "cat /x/a")
+    backend = await holding(MemoryBackend(found_nothing), "/x/.aiexclude", text="#" * SIZE_LIMIT)
+    assert await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", "cat /x/a")
 
 
 def test_paths_that_turn_out_to_be_one_leave_more_than_are_judged() -> None:
