@@ -66,7 +66,7 @@ if hx_reads "$1" $$ && hx_reads "$2" $$ && hx_all_from "$1" $(($3 - 1)) && hx_al
   exec 3<&- 4<&- 5<&- >/dev/null 2>&1
   wait $a $b
   kill -KILL $c
-  hx_read "$1" $a; hx_read "$2" $b
+  hx_read_on "$1" $a; hx_read_on "$2" $b
 else
   hx_read "$1" $$; hx_read "$2" $$
 fi

@@ -8,7 +8,7 @@ outgrows the limit: by a hole in it, or all that was written so far where holes 
 
 Whoever reads such a file while its job may run registers: ``run/reader.FILE.PID``. What a reader has not had yet stays,
 until that is READER_SHARE times the limit; then the readers are ended before the bytes go, so that none of them ever
-reads a hole.
+reads a hole. One that has gone may have a successor, which reads the rest: for ten looks it counts as at the beginning.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ hx_gap() {
 }
 """
 
-# hx_reads FILE PID: register. hx_all_from FILE OFFSET: no byte from there on is missing. A program that is started
-# with a descriptor of the file counts as at its beginning until it has opened it itself.
+# hx_reads FILE PID: register. hx_read FILE PID: this reader has had all. hx_read_on FILE PID: another one is to come;
+# a file as short as this is never cut. hx_all_from FILE OFFSET: no byte from there on is missing. A program that is
+# started with a descriptor of the file counts as at its beginning until it has opened it itself.
 READER = (
     GAP
     + r"""
 hx_reads() { command : >"$hx_root/run/reader.${1##*/}.$2"; } 2>/dev/null
+hx_read_on() { [ $(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) -gt MIN_ ] || hx_read "$@"; }
 hx_read() { rm -f "$hx_root/run/reader.${1##*/}.$2"; } </dev/null >/dev/null 2>&1
 hx_all_from() {
   hx_gap "$1"
   [ $((hx_hole + hx_lost)) -le "$2" ]
 }
 """
-)
+).replace("MIN_", str(MIN_LOG_LIMIT))
 
 # hx_limit JOB BYTES: have its files kept within the limit. A limiter that was killed is replaced: what nobody reads
 # would fill the FIFO. So is one whose files were removed, with the state directory.
@@ -79,7 +81,7 @@ hx_keep_limits() {
   cd "$hx_jobs" || return
   umask 077
   LC_ALL=C; export LC_ALL
-  hx_watched= hx_alone= hx_tick=0 hx_timer= hx_pause=0.5 hx_calm=0 hx_total=0 hx_punch=
+  hx_watched= hx_alone= hx_tick=0 hx_timer= hx_pause=0.5 hx_calm=0 hx_total=0 hx_punch= hx_grace=10
   while :; do
     if [ -n "$hx_alone" ]; then
       hx_check
@@ -129,7 +131,9 @@ hx_check() {
   hx_left=
   for hx_n in $hx_watched; do
     if hx_is_done "$hx_n"; then
+      hx_grace=0
       hx_readers "$hx_n.out"; hx_readers "$hx_n.err"
+      hx_grace=10
     else
       hx_left="$hx_left $hx_n"
     fi
@@ -217,11 +221,14 @@ hx_readers() {
   hx_at=
   for hx_r in "$hx_root/run/reader.$1."*; do
     [ -e "$hx_r" ] || continue
-    if hx_position "${hx_r##*.}" "$1"; then
-      [ -n "$hx_at" ] && [ "$hx_at" -le "$hx_pos" ] || hx_at=$hx_pos
-    else
-      rm -f "$hx_r"
+    if ! hx_position "${hx_r##*.}" "$1"; then
+      hx_w=
+      { read -r hx_w <"$hx_r"; } 2>/dev/null
+      if [ "${hx_w:-0}" -ge "$hx_grace" ]; then rm -f "$hx_r"; continue; fi
+      echo $((hx_w + 1)) >"$hx_r"
+      hx_pos=0
     fi
+    [ -n "$hx_at" ] && [ "$hx_at" -le "$hx_pos" ] || hx_at=$hx_pos
   done
 }
 hx_position() {

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -18,6 +19,7 @@ from harness import Status
 from harness.command import LiveView
 from harness.config import Config
 from harness.errors import OutputDropped
+from harness_backends.posix.jobfollow import JobFollower
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -165,6 +167,24 @@ async def test_what_a_live_reader_has_not_read_stays_up_to_four_times_the_limit(
     result = await limited.run(COUNT.format(lines=size // 10), on_output=slow, timeout=60)
     assert (result.status, result.exit_code) == (Status.COMPLETED, 0)
     assert slow.data == pattern(size)
+
+
+async def test_it_stays_also_between_the_end_of_the_live_reader_and_the_reading_of_the_rest(
+    limited: JobTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver_rest = JobFollower.deliver_rest
+
+    async def late(*arguments: Any) -> None:
+        await anyio.sleep(2)  # as on a busy machine; the files are looked at twice a second
+        await deliver_rest(*arguments)
+
+    monkeypatch.setattr(JobFollower, "deliver_rest", late)
+    slow, size = Slow(next_exit(limited)), 3 * LIMIT
+    await limited.run(COUNT.format(lines=size // 10), on_output=slow, timeout=60)
+    assert slow.data == pattern(size)
+    await until_small(limited.state, "1")
+    while list((limited.state / "run").glob("reader.*")):  # noqa: ASYNC110  # the limiter removes them
+        await anyio.sleep(0.05)
 
 
 async def test_output_that_outruns_its_reader_ends_with_an_error_and_is_exact_until_there(limited: JobTarget) -> None:
