@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.berths import Berths
 from tests.support.engines import Engines
 from tests.support.places import Place, a_place
 
@@ -43,9 +42,7 @@ def sandboxes(place: Place, engines: Engines, tmp_path_factory: pytest.TempPathF
     from tests.peers.sandboxes import Sandboxes
 
     with ExitStack() as stack:
-        berths = Berths(engines)
-        stack.enter_context(berths.stack)
-        yield Sandboxes(place, berths, tmp_path_factory.mktemp("settings"), stack)
+        yield Sandboxes(place, engines, tmp_path_factory.mktemp("settings"), stack)
 
 
 @pytest.fixture

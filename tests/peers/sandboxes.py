@@ -9,14 +9,14 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
-from tests.support.berths import BERTHS, Berths, entered
+from tests.support.berths import BERTHS, entered
 from tests.support.berths import end_tmux as end_container_tmux
-from tests.support.engines import Container
+from tests.support.engines import Container, Engines, container
 from tests.support.places import Place, end_tmux
 from tests.support.sshd import accounts_locked
 
@@ -27,6 +27,9 @@ __all__ = ["GAPS", "SANDBOXES", "Gap", "Sandboxes", "alone", "gap_of", "result_t
 
 ACCOUNTS = {"docker-busybox": "app"}
 """Ordinary users that images have; the others get ``checker``."""
+
+NO_PROCESS_LIMIT = ("--pids-limit", "-1")
+"""Commands in panes leave zombies where a container's first process reaps none; Podman allows 2,048 processes."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,10 @@ class Sandboxes:
     """Makes sandboxes as an evaluation does: by the registered name and a configuration."""
 
     place: Place
-    berths: Berths
+    engines: Engines
     folder: Path
     stack: ExitStack
+    _containers: dict[str, Container] = field(default_factory=dict)
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[SandboxEnvironment]:
@@ -160,11 +164,13 @@ class Sandboxes:
     def _container(self, kind: str) -> tuple[Container, str]:
         """A container and an ordinary user in it."""
         account = ACCOUNTS.get(kind, "checker")
-        known = kind in self.berths.made
-        one = self.berths.container(kind)
-        if not known and kind not in ACCOUNTS:
-            one.run("useradd", "--create-home", account)
-        return one, account
+        if kind not in self._containers:
+            berth = BERTHS[kind]
+            made = container(self.engines.get(berth.engine), berth.image, options=NO_PROCESS_LIMIT)
+            self._containers[kind] = one = self.stack.enter_context(made)
+            if kind not in ACCOUNTS:
+                one.run("useradd", "--create-home", account)
+        return self._containers[kind], account
 
     def _allow_sudo(self) -> None:
         """Let the account of the server become every user, where accounts can be made."""
