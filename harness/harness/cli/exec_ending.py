@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..agent.models import ModelFailure
 from ..agent.sessions.ids import is_session_id
@@ -20,6 +22,13 @@ LIMIT = 3
 """The model had as many answers as it may have. (2 is what shells say for wrong usage.)"""
 BUDGET = 4
 """What the turn, or the conversation, may cost is spent."""
+
+SIGNALS: Final[Mapping[int, str]] = {
+    signal.SIGPIPE: "cancelled, as whoever read the output has gone",
+    signal.SIGTERM: "cancelled by SIGTERM",
+    signal.SIGHUP: "cancelled by SIGHUP",
+}
+"""What is said of a turn that a signal ended, and not the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
         "status": "timed_out" if ended.timed_out and result.status == "cancelled" else result.status,
         "exit_code": exit_code(ended),
         "text": text,
-        "failure": failure,
+        "failure": _failure(ended, failure),
         "answers": result.steps,
         "seconds": round(ended.seconds, 3),
         "usage": dict(ended.spent.json()),
@@ -81,13 +90,18 @@ def result_json(ended: Ended, text: str, failure: str) -> dict[str, object]:
     }
 
 
+def _failure(ended: Ended, failure: str) -> str:
+    by_signal = ended.result.status == "cancelled" and not ended.timed_out
+    return SIGNALS.get(ended.signal, failure) if by_signal else failure
+
+
 def outcome_lines(ended: Ended, failure: str) -> list[str]:
     """What is said on stderr at the end."""
     lines = []
     if ended.timed_out and ended.result.status == "cancelled":
         lines.append("the time was over (--timeout), so the turn was cancelled")
     elif ended.result.status != "completed":
-        lines.append(failure or f"the turn was {ended.result.status}")
+        lines.append(_failure(ended, failure) or f"the turn was {ended.result.status}")
     for one in ended.refused:
         why = "nobody answered" if ended.attended else "nobody is there to ask"
         lines.append(f"refused, because {why}: {one.call.name} {one.what}")

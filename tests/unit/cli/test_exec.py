@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import fields
 
 import click
@@ -185,6 +186,20 @@ def test_what_is_said_at_the_end_names_what_to_do() -> None:
     assert attended[0] == "refused, because nobody answered: run_shell reboot"
     assert "harness jobs wait 7" in lines[3]
     assert lines[-1] == "to go on: harness exec --session k3f9-02mx-7yqa 'go on'"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGPIPE, "cancelled, as whoever read the output has gone"),
+        (signal.SIGTERM, "cancelled by SIGTERM"),
+        (signal.SIGINT, "cancelled by the operator"),
+    ],
+)
+def test_a_turn_that_a_signal_ended_was_not_cancelled_by_the_operator(number: int, said: str) -> None:
+    one = ended(TurnResult("cancelled"), signal=number)
+    assert outcome_lines(one, "cancelled by the operator")[0] == said
+    assert result_json(one, "", "cancelled by the operator")["failure"] == said
 
 
 # -- events
