@@ -305,7 +305,7 @@ async def test_a_link_that_was_lost_and_is_back_is_told_once(
     await seat.on_screen("»", "scripted")
     cut(seats, sshd)
     seat.enter("!echo a''gain")
-    await seat.sees("\nagain\n", "the link was lost, and is back after")
+    await seat.sees("\nagain\n", "the link was lost, and is back after", "· exit code 0")
     seat.press("C-d")
     assert await seat.ended() == 0
     assert seat.history.count("is back after") == 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..toolkit.permissions.lookalikes import is_blank
 
-__all__ = ["NARROWEST", "SAID", "previewed", "quoted", "said", "wrapped"]
+__all__ = ["NARROWEST", "SAID", "columns_of", "fitted", "previewed", "quoted", "said", "wrapped"]
 
 FIRST, FURTHER = "  | ", "  ¦ "
 """Before a line of somebody else's text, and before each further row of the same line."""
@@ -30,9 +30,12 @@ def previewed(preview: str, width: int) -> list[str]:
     """The rows of a preview: those of the caller's text, which begin with ``| ``, and ours. Pure."""
     rows: list[str] = []
     for line in preview.split("\n") if preview else []:
-        theirs = line.startswith("| ")
-        marks = (FIRST, FURTHER) if theirs else ("  ", "    ")
-        rows += quoted(line.removeprefix("| ") if theirs else line, width, first=marks[0], further=marks[1])
+        if line.startswith("| "):
+            rows += quoted(line.removeprefix("| "), width)
+        else:
+            room = max(width, NARROWEST) - 3
+            ours = wrapped(_seen(line), room if columns_of(_seen(line)) <= room else room - 2)
+            rows += [f"{'    ' if number else '  '}{row}" for number, row in enumerate(ours)]
     return rows
 
 
@@ -43,18 +46,34 @@ def said(text: str, limit: int = SAID) -> str:
     return joined if left <= 0 else f"{joined[:limit]} … {left} more character{'' if left == 1 else 's'}"
 
 
+def fitted(text: str, width: int) -> str:
+    """Shorten what somebody says to one row of ``width`` columns, at a space where there is one. Pure.
+
+    Returns:
+        The whole text if it fits, else its beginning, and how much is left out.
+    """
+    joined = " ".join(_seen(" ".join(text.split())).split())
+    if columns_of(joined) <= width:
+        return joined
+    room = max(width - len(f" … {len(joined)} more"), 1)
+    row = next(_rows(joined, room))
+    cut = row if joined[len(row) : len(row) + 1] == " " else row.rpartition(" ")[0] or row
+    return f"{cut.rstrip()} … {len(joined) - len(cut)} more"
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """Break a text of harness at spaces; a word wider than ``width`` columns is broken where it must be. Pure."""
     rows: list[str] = []
     for word in text.split(" "):
-        if rows and _columns(rows[-1]) + 1 + _columns(word) <= max(width, 1):
+        if rows and columns_of(rows[-1]) + 1 + columns_of(word) <= max(width, 1):
             rows[-1] += f" {word}"
         else:
             rows += _rows(word, max(width, 1))
     return rows
 
 
-def _columns(text: str) -> int:
+def columns_of(text: str) -> int:
+    """Count the columns that a printable text takes on a terminal. Pure."""
     return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.approval import question_text
-from harness.cli.asked import SAID, previewed, quoted, said
+from harness.cli.asked import SAID, columns_of, previewed, quoted, said
 from harness.cli.prompt.approvals import asking_of
 from harness.cli.prompt.themes import text_of
 from harness.toolkit import ToolCall
@@ -66,10 +66,31 @@ def test_what_a_caller_says_cannot_push_its_call_off_the_screen_or_pass_for_a_qu
     assert sum(row.startswith("▲ may ") for row in rows) == 1
     assert [row for row in rows if row.startswith("  | ")] == ["  | rm -r /srv"]
     assert len(rows) < 20
-    assert any("more characters" in row for row in rows)
+    assert sum(row.startswith("  risk: low") and " more" in row for row in rows) == 1
     long = question_text(question("rm -r /srv", {"why": fake + "x" * 9_000}))
     assert len(long) < 900
     assert said("x" * (SAID + 1)).endswith(" … 1 more character")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_what_a_caller_says_is_shown_whole_where_it_fits_and_ends_at_a_space_where_it_does_not(width: int) -> None:
+    why = "the partition is full and the oldest logs are the biggest files there"
+    for claims in ({}, {"risk": "low", "mutation": True}):
+        rows = rows_of(question("rm x", {**claims, "why": why}), width)
+        assert max(map(columns_of, rows)) < width
+        fact = " ".join(row.strip() for row in rows[2 : rows.index("  " + rows[-1].strip())])
+        shown, cut, left = fact.partition("why: ")[2].partition(" … ")
+        if cut:
+            assert why[len(shown)] == " "
+            assert left == f"{len(why) - len(shown)} more"
+        assert bool(cut) is (bool(claims) and width < 200)
+
+
+def test_rows_of_ours_below_a_call_are_broken_at_spaces() -> None:
+    text = "an answer for more than once covers any other content there, too"
+    rows = previewed(text, 40)
+    assert " ".join(row.strip() for row in rows) == text
+    assert max(map(len, rows)) < 40
 
 
 def test_a_padded_line_cannot_pass_for_another_question() -> None:

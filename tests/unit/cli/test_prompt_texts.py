@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.asked import columns_of
 from harness.cli.claims import claims_of
-from harness.cli.prompt.callview import Marks, Output, RunningCall, completed, subject_of
+from harness.cli.prompt.callview import SHOWN_LINE, Marks, Output, RunningCall, completed, subject_of
 from harness.cli.prompt.markdown import Blocks, Piece, drawn
 from harness.cli.prompt.printable import one_line, output_lines, printable
 from harness.cli.prompt.statusline import Standing, status_line
-from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, Theme, line, painted, text_of, theme_for
+from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, Theme, folded, line, painted, text_of, theme_for
 from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")
@@ -207,6 +208,14 @@ def test_the_last_lines_of_output_are_shown_with_the_number_of_those_before() ->
     assert [text_of(one).strip() for one in shown[1:]] == ["│ … 3 lines before these", "│ 4", "│ 5", "│ 6", "│ 7"]
 
 
+def test_of_a_very_long_line_of_output_the_beginning_is_shown() -> None:
+    result = ToolResult.of("", data={"exit_code": 0, "stdout": "x" * 300_000})
+    output = Output()
+    output.add("x" * 3_000)
+    (_, shown) = completed(CallOutcome(run("x"), result, CallStatus.OK), output, Marks())
+    assert text_of(shown) == f"  │ {'x' * SHOWN_LINE}…"
+
+
 @given(st.lists(st.text("ab\r\n\x1b[m", max_size=8), max_size=8))
 def test_output_is_the_same_lines_however_it_comes(parts: list[str]) -> None:
     parted, whole = Output(), Output()
@@ -220,6 +229,25 @@ def test_a_running_call_says_what_it_waits_for() -> None:
     assert text_of(running.lines(13.4, Marks(), 3)[0]) == "▸ run_shell sleep 9 (pane build) · 3 s"
     running.asks = True
     assert "waits for your answer" in text_of(running.lines(13.4, Marks(), 3)[0])
+
+
+# -- lines
+
+
+@given(st.lists(st.text("ab 漢\x1b", max_size=9), min_size=1, max_size=9), st.integers(1, 40))
+def test_a_line_is_folded_at_spaces_and_loses_nothing(texts: list[str], width: int) -> None:
+    shown = tuple(Span(text, "dim") for text in texts)
+    whole = "".join(printable(text) for text in texts)
+    rows = [text_of(one) for one in folded(shown, width, indent="")]
+    assert "".join(rows).replace(" ", "") == whole.replace(" ", "")
+    assert max(map(columns_of, rows)) <= max(width, 2)
+    if max(map(columns_of, whole.split(" "))) <= width and not whole.startswith(" "):
+        assert all(row == "" or f" {row} " in f" {whole} " for row in rows)
+
+
+def test_the_rows_of_a_folded_line_keep_what_they_are_drawn_with() -> None:
+    rows = folded(line(Span("one two ", "tool"), Span("three", "ok")), 9)
+    assert rows == [(Span("one two", "tool"),), (Span("  "), Span("three", "ok"))]
 
 
 # -- the status line

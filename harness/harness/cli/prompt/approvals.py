@@ -10,13 +10,13 @@ from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.redaction import MARK
 from ...toolkit.values import Json, ToolCall
-from ..asked import NARROWEST, previewed, quoted, said, wrapped
+from ..asked import NARROWEST, fitted, previewed, quoted, wrapped
 from ..claims import claims_of
 from ..output import readable
 from .callview import subject_of
 from .commands_base import duration
 from .surface import Asking, Choice, QuestionSurface
-from .themes import Line, Span, line
+from .themes import Line, Span, folded, line
 
 __all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "change_notice", "parse_approval"]
 
@@ -56,6 +56,8 @@ CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
 """The arguments that can be changed, the first one that there is."""
 NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator did not answer")
+FACTS = 77
+"""Columns that what the caller says may take, also where they are several rows."""
 LINES = 15
 """Rows of a text after which the question is asked again below it."""
 
@@ -120,10 +122,10 @@ def asking_of(question: Question, width: int = 80) -> Asking:
     rows = quoted(question.what, width)
     below = previewed(question.preview, width)
     lines: list[Line] = [
-        _headline(question),
+        *_headline(question, width),
         *(line(Span(row[:4], "dim"), Span(row[4:], "code")) for row in rows),
         *(line(row) for row in below),
-        *(_again(question, len(rows) + len(below)) if len(rows) + len(below) > LINES else []),
+        *(_again(question, len(rows) + len(below), width) if len(rows) + len(below) > LINES else []),
         *_facts(question, width),
         *(line(Span(f"  {row}", "dim")) for row in wrapped(readable(question.reason), width - 3)),
     ]
@@ -131,29 +133,32 @@ def asking_of(question: Question, width: int = 80) -> Asking:
     return Asking(tuple(lines), f"answer{limit}:", kind="approval", choices=tuple(_choices(question)))
 
 
-def _again(question: Question, rows: int) -> list[Line]:
+def _again(question: Question, rows: int, width: int) -> list[Line]:
     """Below what fills a screen: how much there is to read above."""
-    size = f"{len(question.what):,} characters, {rows:,} lines with what is below them"
-    return [line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn")), _headline(question)]
+    size = f"{len(question.what):,} characters, {rows:,} lines in all"
+    hint = line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn"))
+    return [*folded(hint, width - 1, "    "), *_headline(question, width)]
 
 
-def _headline(question: Question) -> Line:
+def _headline(question: Question, width: int) -> list[Line]:
     call = question.call
     who = f" (asked by the agent {readable(call.agent_id)})" if call.agent_id not in ("", "agent") else ""
-    return line(
+    asked = line(
         Span("▲ may ", "warn"),
         Span(readable(call.name), "title"),
         Span(" run on ", "warn"),
         Span(readable(question.target).removesuffix(":"), "title"),
         Span(f"?{who}", "warn"),
     )
+    return folded(asked, width - 1)
 
 
 def _facts(question: Question, width: int) -> list[Line]:
-    """What the caller says of its call, in one row: it must not push the call off the screen."""
+    """What the caller says of its call, in a row of 80 columns: it must not push the call off the screen."""
     why = str(question.details.get("why") or "")
     text = " · ".join([*claims_of(question.details), *([f"why: {why}"] if why else [])])
-    return [line(f"  {said(text, max(NARROWEST, width - 30))}")] if text else []
+    room = max(NARROWEST, width) - 3
+    return [line(f"  {row}") for row in wrapped(fitted(text, max(FACTS, room)), room)] if text else []
 
 
 def _choices(question: Question) -> Iterator[Choice]:

@@ -12,7 +12,7 @@ from ...toolkit.values import CallOutcome, CallStatus, Json, JsonObject, ToolCal
 from .printable import one_line, output_lines
 from .themes import Line, Role, Span, line
 
-__all__ = ["PLAIN", "TAIL", "Marks", "Output", "RunningCall", "completed", "subject_of"]
+__all__ = ["PLAIN", "TAIL", "Marks", "Output", "RunningCall", "completed", "cut_line", "subject_of"]
 
 SUBJECTS: Final = (
     "command",
@@ -32,6 +32,8 @@ SHOWN_SUBJECT = 200
 KEPT = 400
 """Lines of output that are kept of a running call."""
 LONGEST_LINE = 2000
+SHOWN_LINE = 400
+"""Characters of a line of output below a call: more would only push the rest off the screen."""
 TAIL = 4
 """Lines of output below a call that has ended."""
 TAIL_OF_FAILURE = 8
@@ -162,7 +164,12 @@ def _below(outcome: CallOutcome, output: Output | None, marks: Marks, number: in
         every = [one for one in output_lines(outcome.result.text) if one.strip()]
         shown, left = every[:number], 0
     more = [line(Span(f"  {marks.below} … {left} lines before these", "dim"))] if left > 0 and number else []
-    return [*more, *(line(Span(f"  {marks.below} {one}", "dim")) for one in shown)]
+    return [*more, *(line(Span(f"  {marks.below} {cut_line(one)}", "dim")) for one in shown)]
+
+
+def cut_line(text: str) -> str:
+    """A line of output as it is shown: its beginning, and a mark that there is more. Pure."""
+    return text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}…"
 
 
 def _written(outcome: CallOutcome, output: Output, number: int) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .context import Output
 from .printable import one_line, printable
 from .surface import Surface
-from .themes import Span, line
+from .themes import Span, folded, line
 
 __all__ = ["SurfaceOutput"]
 
@@ -25,7 +25,8 @@ class SurfaceOutput(Output):
 
     def say(self, *lines: str) -> None:
         """Lines of a result."""
-        self._surface.show(*(line(part) for one in lines for part in printable(one).expandtabs(4).split("\n")))
+        parts = (line(part) for one in lines for part in printable(one).split("\n"))
+        self._surface.show(*(row for part in parts for row in folded(part, self._surface.width - 1)))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table in aligned columns; the last one goes on below itself where the terminal ends."""
@@ -36,7 +37,7 @@ class SurfaceOutput(Output):
 
     def warn(self, text: str) -> None:
         """One line that says what is wrong, and what to do."""
-        self._surface.show(line(Span(one_line(text), "warn")))
+        self._surface.show(*folded(line(Span(one_line(text), "warn")), self._surface.width - 1))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], width: int) -> list[str]:

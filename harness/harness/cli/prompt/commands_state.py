@@ -102,7 +102,7 @@ def _used_fact(state: AgentState) -> str:
     price = "price not known" if cost is None else f"${cost:.4f}{' and more' if spent.unpriced else ''}"
     about = f"; {tokens(spent.estimated)} of the tokens are estimated" if spent.estimated else ""
     used = f"{tokens(spent.input_tokens)} in, {tokens(spent.output_tokens)} out"
-    return f"{used}, {spent.answers} answers, {price}{about}"
+    return f"{used}, {spent.answers} answer{'' if spent.answers == 1 else 's'}, {price}{about}"
 
 
 # -- /context

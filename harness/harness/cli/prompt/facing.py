@@ -11,7 +11,7 @@ from .history import EnteredBefore, history_path
 from .printable import printable
 from .statusline import Standing, status_line
 from .surface import Surface
-from .themes import Span, line, theme_for
+from .themes import Span, folded, line, theme_for
 
 if TYPE_CHECKING:
     from ...tasks import BackgroundTasks
@@ -76,7 +76,7 @@ class Facing:
         """Say where this is, and how to watch."""
         has_terminal, target = self._execution.has_terminal, str(self._execution.target).removesuffix(":")
         without = "" if has_terminal else ", without tmux: --tmux lets you watch"
-        self.surface.show(line(Span("harness", "title"), f" on {target}{without}"))
+        self.surface.show(*folded(line(Span("harness", "title"), f" on {target}{without}"), self.surface.width - 1))
         if has_terminal:
             self.surface.show(line(Span(f"watch: {shlex.join(self._execution.attach_command)}", "dim")))
         self.surface.status(status_line(Standing(target=target, doing="starting"), self.surface.width))

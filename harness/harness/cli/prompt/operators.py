@@ -22,7 +22,7 @@ from ...toolkit.permissions.approver import Approver
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
 from .callview import Output
 from .surface import Surface
-from .themes import Line, Role, Span, line
+from .themes import Line, Role, Span, folded, line
 
 if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit
@@ -118,7 +118,8 @@ class Operator:
     def _finish(self, outcome: CallOutcome, written: Written) -> None:
         rest = [line(written.output.rest)] if written.output.rest.strip() else []
         text, role = ending(outcome)
-        notes = (line(Span(f"· {one}", role)) for one in (text, *_notices(outcome, written.dropped)))
+        texts = (line(Span(f"· {one}", role)) for one in (text, *_notices(outcome, written.dropped)))
+        notes = (row for one in texts for row in folded(one, self._surface.width - 1))
         self._surface.show(*written.taken(), *rest, *notes)
 
 

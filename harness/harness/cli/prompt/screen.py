@@ -31,7 +31,7 @@ from .markdown import Blocks, Piece, drawn
 from .printable import printable
 from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
 from .terminal import Terminal
-from .themes import Line, Span, Theme, line, painted
+from .themes import Line, Span, Theme, folded, line, painted
 from .typedbefore import typed_before
 
 __all__ = ["Screen"]
@@ -175,7 +175,7 @@ class Screen(Surface):
             self._opened.set()
             return
         if isinstance(what, Entered) and what.text.strip():
-            self.show(*_echo(what.text))
+            self.show(*_echo(what.text, self.width))
         self._inputs.put(what)
 
     def clear(self) -> bool:
@@ -234,7 +234,7 @@ class Screen(Surface):
 
     def _draw_live(self) -> None:
         rest = self._blocks.rest
-        tail = tuple(line(part) for part in _folded(rest, self.width - 1)[-TAIL:]) if rest.strip() else ()
+        tail = tuple(line(part) for part in _rows_of(rest, self.width - 1)[-TAIL:]) if rest.strip() else ()
         self._editor.live((*tail, *self._going_on, *self._waits))
 
     @property
@@ -328,14 +328,16 @@ class Screen(Surface):
             self._editor.above(written)
 
 
-def _echo(text: str) -> list[Line]:
+def _echo(text: str, width: int) -> list[Line]:
     lines = text.rstrip().split("\n")
-    shown = [line(Span(MARK if not number else "  ", "prompt"), one) for number, one in enumerate(lines[:ECHOED])]
+    marked = [line(Span(MARK if not number else "  ", "prompt"), one) for number, one in enumerate(lines[:ECHOED])]
+    commands = text.startswith("!")  # to be copied as it was entered
+    shown = marked if commands else [row for one in marked for row in folded(one, width - 1)]
     more = len(lines) - ECHOED
     return [*shown, *([line(Span(f"  … {more} more lines", "dim"))] if more > 0 else [])]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _rows_of(text: str, width: int) -> list[str]:
     """The text in lines of at most so many columns, broken at spaces where there are some."""
     return [row for one in printable(text).expandtabs(4).split("\n") for row in wrapped(one, width)]
 

@@ -304,7 +304,8 @@ class Serving:
         """Say which conversation it is."""
         if conversation.resumed is not None:
             summary = conversation.resumed.session
-            self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({summary.turns} turns)")
+            turns = f"{summary.turns} turn{'' if summary.turns == 1 else 's'}"
+            self._view.note(f"session {summary.session_id}: {summary.name or summary.title} ({turns})")
         if conversation.in_flight:
             self._view.note(conversation.in_flight, "warn")
 

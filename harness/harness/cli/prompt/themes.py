@@ -7,9 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ..asked import columns_of
 from .printable import printable
 
-__all__ = ["DEFAULT", "NONE", "THEMES", "Line", "Role", "Span", "Theme", "line", "painted", "text_of", "theme_for"]
+__all__ = [
+    "DEFAULT",
+    "NONE",
+    "THEMES",
+    "Line",
+    "Role",
+    "Span",
+    "Theme",
+    "folded",
+    "line",
+    "painted",
+    "text_of",
+    "theme_for",
+]
 
 Role = Literal[
     "", "accent", "code", "dim", "error", "ok", "prompt", "quote", "selected", "status", "title", "tool", "warn"
@@ -36,6 +50,41 @@ def line(*parts: str | Span) -> Line:
 def text_of(shown: Line) -> str:
     """A line without what it is drawn with."""
     return "".join(span.text for span in shown)
+
+
+def folded(shown: Line, width: int, indent: str = "  ") -> list[Line]:
+    """Break a line at spaces into rows of at most ``width`` columns, the further ones indented. Pure.
+
+    A word that is wider than a row is broken where it must be.
+    """
+    one = tuple(Span(printable(span.text).replace("\n", " ").expandtabs(4), span.role) for span in shown)
+    rows: list[Line] = []
+    start, text = 0, text_of(one)
+    while columns_of(text[start:]) > (room := max(width - (len(indent) if rows else 0), 1)):
+        end = _row_end(text, start, room)
+        rows.append((*([Span(indent)] if rows else []), *_part(one, start, end)))
+        start = end + (text[end : end + 1] == " ")
+    return [*rows, (*([Span(indent)] if rows else []), *_part(one, start, len(text)))]
+
+
+def _row_end(text: str, start: int, room: int) -> int:
+    """Where a row that begins at ``start`` ends: at its last space that is not an indentation."""
+    end = start + 1
+    while end < len(text) and columns_of(text[start : end + 1]) <= room:
+        end += 1
+    first = len(text) - len(text[start:].lstrip())
+    space = text.rfind(" ", first, end + 1)
+    return space if space > first else end
+
+
+def _part(one: Line, start: int, end: int) -> Line:
+    spans, at = [], 0
+    for span in one:
+        part = span.text[max(0, start - at) : max(0, end - at)]
+        at += len(span.text)
+        if part:
+            spans.append(Span(part, span.role))
+    return tuple(spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...agent.events import (
@@ -38,10 +38,10 @@ from ...toolkit.events import (
 )
 from ...toolkit.values import ToolCall
 from ..asked import wrapped
-from .callview import PLAIN, TAIL, Marks, RunningCall, completed
+from .callview import PLAIN, TAIL, Marks, RunningCall, completed, cut_line
 from .printable import one_line, printable
 from .surface import Surface
-from .themes import Line, Role, Span, line
+from .themes import Line, Role, Span, folded, line
 
 __all__ = ["View"]
 
@@ -295,16 +295,20 @@ class View:
         new = running.output.add(event.text, event.missed)
         if not self._surface.is_live:
             shown = new[: max(0, SHOWN_PLAIN - before)]
-            self._surface.show(*(line(Span(f"  {self._marks.below} {one}")) for one in shown))
+            self._surface.show(*(line(Span(f"  {self._marks.below} {cut_line(one)}")) for one in shown))
 
     def _call_completed(self, event: ToolCallCompleted) -> None:
         running = self._running.pop(event.outcome.call.call_id, None)
         if running is None:
-            self._surface.show(*completed(event.outcome, None, self._marks))
+            self._show_completed(completed(event.outcome, None, self._marks))
             return
         outcome, output = replace(event.outcome, call=running.call), running.output
         seen = not self._surface.is_live and 0 < output.count <= SHOWN_PLAIN and not output.rest
-        self._surface.show(*completed(outcome, output, self._marks, tail=0 if seen else TAIL))
+        self._show_completed(completed(outcome, output, self._marks, tail=0 if seen else TAIL))
+
+    def _show_completed(self, lines: Sequence[Line]) -> None:
+        head, *output = lines
+        self._surface.show(*folded(head, self._surface.width - 1), *output)
 
     def _permission_asked(self, event: PermissionAsked) -> None:
         self._asking[event.request_id] = event.call.call_id
