@@ -73,10 +73,16 @@ def demo() -> str:
     with TemporaryDirectory(prefix="hm-", dir="/tmp") as home:
         argv = [str(Path(sys.executable).parent / "harness"), "demo", "--agent"]
         environment = _environment(Path(home))
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return done.stdout
+        with subprocess.Popen(
+            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            try:
+                printed, errors = child.communicate(timeout=TIMEOUT)
+            finally:
+                child.terminate()  # then it ends its tmux server, which a kill would leave
+    if child.returncode:
+        raise SystemExit(errors)
+    return printed
 
 
 def talk(environment: Mapping[str, str]) -> Recorder:

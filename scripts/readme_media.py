@@ -85,8 +85,9 @@ async def _web1(home: Path) -> AsyncIterator[dict[str, str]]:
         try:
             yield environment
         finally:
-            await _run(f"harness --ssh {HOST} disconnect", environment)
-            await anyio.run_process(["tmux", "-L", "harness", "kill-server"], env=environment, check=False)
+            with anyio.CancelScope(shield=True):
+                await anyio.run_process(["tmux", "-L", "harness", "kill-server"], env=environment, check=False)
+                await _run(f"harness --ssh {HOST} disconnect", environment)
 
 
 def _ssh_config(server: EmbeddedSshServer) -> str:
@@ -131,7 +132,8 @@ async def _outer_terminal(
     try:
         yield socket
     finally:
-        await _tmux(socket, environment, "kill-server")
+        with anyio.CancelScope(shield=True):
+            await _tmux(socket, environment, "kill-server")
 
 
 async def _tmux(socket: str, environment: Mapping[str, str], *arguments: str) -> str:
