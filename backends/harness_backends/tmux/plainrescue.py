@@ -29,8 +29,8 @@ PROMPT_WAIT = 0.3
 WITHDRAWN = "128 unknown"
 """What the exit file of such a command holds in the end."""
 HINDERED = (
-    "this did not start: something that was typed before, or a key binding of that shell, stands in the way;"
-    " leave it (send_keys: C-c, or exit and Enter)"
+    "this did not start: something that was typed before, or changed in that shell, stands in the way (a key binding,"
+    " set -n, a read-only variable, a limit, the terminal's mode); leave it (send_keys: C-c, or exit and Enter)"
 )
 
 

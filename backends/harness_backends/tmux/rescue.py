@@ -28,7 +28,8 @@ CHECKS = (0.4, 0.8, 1.6)
 PROMPT_WAIT = 0.5
 TAKEN = "the pane's shell took this and tells nothing of it, so it may have run"
 HINDERED = (
-    "a function, an alias or a key binding of that shell stands in the way; type exit and Enter there for a fresh one"
+    "something that was changed in that shell stands in the way (a function, an alias, a key binding, set -n, a"
+    " read-only variable, a limit, the terminal's mode); type exit and Enter there for a fresh one, or end the pane"
 )
 
 
@@ -98,10 +99,12 @@ async def _withdraw(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> N
     slot = shlex.quote(action.slot_path)
     unread = f"{{ read -r id rest <{slot}; }} 2>/dev/null; case $id in '' | -) ;; *) : >{slot}; echo withdrawn ;; esac"
     reply = await link.shells.call(f"id=; {unread}")
-    await link.client.request(("display-message", "-p", ""))  # what the shell wrote until then has been read
+    # With the answer what the shell wrote until then has been read.
+    screen = (await link.client.request(("capture-pane", "-p", "-J", "-t", pane.pane_id)))[-1].text.rstrip()
     if _missing(pane, job) and job in pane.jobs:
         pane.jobs.remove(job)
         job.notices.append(f"{'this did not start' if reply.stdout else TAKEN}: {HINDERED}")
+        job.notices.append(f"the screen shows:\n{screen}")
         job.finish(Status.UNKNOWN)
 
 
