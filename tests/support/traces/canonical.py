@@ -18,7 +18,7 @@ from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.output import OutputCollector
 from harness_backends.tmux.pane import NestedShell, Pane
 
-__all__ = ["TIMES", "State", "Times", "Watch", "argument", "plain", "text_of"]
+__all__ = ["TIMES", "WOKEN", "State", "Times", "Watch", "argument", "plain", "text_of"]
 
 State = dict[str, Any]
 Times = Callable[[object, str, float], float]
@@ -26,6 +26,8 @@ Times = Callable[[object, str, float], float]
 TIMES = frozenset({"prompted", "typed", "began", "ended_at", "seconds", "unanswered"})
 APART = frozenset({"lock", "changed", "active"})
 """A lock is the runner's; the two events are replaced whenever somebody is woken, which ``woken`` tells."""
+WOKEN = ".woken"
+"""Behind a job's id: whoever waits for activity of the job was woken."""
 BYTES_SHOWN = 100
 
 
@@ -102,20 +104,26 @@ class Watch:
 
     times: Times
     live: list[PaneJob] = field(default_factory=list)
+    active: dict[str, object] = field(default_factory=dict)
     state: State = field(default_factory=dict)
 
     def add(self, job: PaneJob) -> State:
         """A job is new; returns its attributes."""
         self.live.append(job)
+        self.active[job.job_id] = job.active
         return self._taken(_owned(job, f"{job.job_id}.", self.times))
 
     def look(self, pane: Pane, job: PaneJob | None = None) -> State:
         """Every attribute, of the pane and of the jobs that had not ended or that of the event, that has changed."""
         found = _owned(pane, "", self.times)
+        woken = {}
         for known in self.live if job is None or job in self.live else [*self.live, job]:
             found |= _owned(known, f"{known.job_id}.", self.times)
+            if self.active.get(known.job_id) is not known.active:
+                self.active[known.job_id] = known.active
+                woken[f"{known.job_id}{WOKEN}"] = True
         self.live = [known for known in self.live if known in pane.jobs or not known.done.is_set()]
-        return self._taken(found)
+        return self._taken(found) | woken
 
     def _taken(self, found: State) -> State:
         before, self.state = self.state, self.state | found

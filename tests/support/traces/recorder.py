@@ -19,7 +19,7 @@ from harness.command import Command
 from harness_backends.tmux.job import PaneJob
 from harness_backends.tmux.pane import Pane
 
-from .canonical import TIMES, Watch, argument, plain
+from .canonical import TIMES, WOKEN, Watch, argument, plain
 
 __all__ = ["JOB_CALLS", "PANE_CALLS", "Recorder", "Trace", "recording"]
 
@@ -171,7 +171,9 @@ class Recorder:
         changed = trace.watch.look(pane, job)
         if changed:
             trace.unseen += not writer
-            values = {key: _written(trace, pane, key, value) for key, value in changed.items()}
+            values = {
+                key: _written(trace, pane, key, value) for key, value in changed.items() if not key.endswith(WOKEN)
+            }
             self._add(trace, ["set", [writer, values], changed])
 
     @staticmethod

@@ -107,6 +107,7 @@ async def test_each_call_and_each_attribute_that_is_set_is_one_event_which_a_rep
         "out",
     )
     assert (second["7.status"], second["7.exit_code"], second["jobs"]) == ("completed", 3, [])
+    assert first["7.woken"] is second["7.woken"] is True
     assert (notices, reported) == ({"7.notices": ["told"]}, {"7.reported": True})
     assert difference(events) == ""
 
