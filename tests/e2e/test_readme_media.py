@@ -48,7 +48,7 @@ async def test_a_recording_that_is_broken_off_leaves_no_server() -> None:
             children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
             await until(lambda: children.read_text().split(), timeout=30)
             server = f"harness-demo-{children.read_text().split()[0]}"
-            await until(lambda: any("new-session" in line for line in command_lines(server)), timeout=30)
+            await until(lambda: any("no-output" in line for line in command_lines(server)), timeout=30)
         finally:
             child.send_signal(signal.SIGINT)
             child.communicate(timeout=30)
