@@ -12,23 +12,24 @@ from .secrets_values import is_placeholder, is_prose
 
 __all__ = ["TRIGGER", "command_spans", "reads_secret"]
 
-MAX_COMMAND_CHARS = 4 << 10
-"""Characters after the name of a program in which its options are looked for."""
 MAX_ECHO_CHARS = 1 << 10
-"""Characters before a pipe in which ``echo`` is looked for."""
+"""Characters before a pipe in which every ``echo`` is looked at; before them the first of the command is."""
 
 _SEGMENT = re.compile(r"""(?:'[^'\n]*'|"(?:[^"\\\n]|\\[^\n])*"|\\[^\n]|[^;|&\n\\])*""")
 """The rest of a simple command."""
-_READERS = (
-    r"sudo[ \t](?:[^|;&\n]{0,100}[ \t])?-[A-Za-z]*S",
-    r"[^|;&\n]{0,200}--(?:(?:password|passphrase|pass|token|secret)-(?:stdin|fd)|with-token)",
-    r"[^|;&\n]{0,200}pass(?:in|out)?[ \t]stdin",
-    r"(?:sudo[ \t]+(?:-\S{1,20}[ \t]+){0,4})?(?:/[\w/]{0,40}/)?"
-    r"(?:chpasswd|passwd|smbpasswd|cryptsetup|kinit|gocryptfs|vncpasswd|saslpasswd2)\b",
-    r"[^|;&\n]{0,100}(?:secret[ \t](?:set|put|create)|secrets[ \t](?:set|versions)|pass[ \t]insert|vault[ \t]login)",
+_SUDO = r"sudo[ \t](?:[^|;&\n]{0,1000}[ \t])?-[A-Za-z]*S"
+_STDIN = (
+    r"(?:--(?:(?:password|passphrase|pass|token|secret)-(?:stdin|fd)|with-token)|pass(?:in|out)?[ \t]stdin"
+    r"|secret[ \t](?:set|put|create)|secrets[ \t](?:set|versions)|pass[ \t]insert|vault[ \t]login)"
 )
-_READER = rf"(?:{'|'.join(_READERS)})"
+"""Words of a command that reads a secret."""
+_PROGRAM = (
+    r"(?:sudo[ \t]+(?:-\S{1,20}[ \t]+){0,4})?(?:/[\w/]{0,40}/)?"
+    r"(?:chpasswd|passwd|smbpasswd|cryptsetup|kinit|gocryptfs|vncpasswd|saslpasswd2)\b"
+)
+_READER = rf"(?:{_SUDO}|{_PROGRAM}|[^|;&\n]{{0,4000}}{_STDIN})"
 _PIPE = re.compile(rf"\|[ \t]{{0,8}}{_READER}")
+_ECHO_WORD = re.compile(r"""(?:^|(?<=[\s;&|("'`]))(?:echo|printf)[ \t]""")
 _ECHO = re.compile(
     r"""(?:^|(?<=[\s;&|("'`]))(?:echo|printf)[ \t]+(?:(?:-[neE]+|--|'%s(?:\\n)?'|"%s(?:\\n)?"|%s(?:\\n)?)[ \t]+)*"""
     r"""(?:'(?P<single>[^'\n]+)'|\\?"(?P<double>[^"\\\n]+)\\?"|(?P<bare>[^\s'"][^'"\n]*?))[ \t]*\Z"""
@@ -38,8 +39,8 @@ _HEREDOC = re.compile(
     r"""<<-?[ \t]{0,4}\\?['"]?(?P<tag>\w{1,40})['"]?[^\n]{0,200}\n"""
     r"""(?P<value>(?:[^\n]{1,500}\n){1,20}?)[ \t]{0,40}(?P=tag)\b"""
 )
-_READS = re.compile(_READER)
-_ASKS = re.compile(rf"{_READER}|(?<![\w.-])su(?![\w.-])")
+_READS = re.compile(rf"{_SUDO}|{_PROGRAM}|{_STDIN}")
+_ASKS = re.compile(rf"{_READS.pattern}|(?<![\w.-])su(?![\w.-])")
 
 
 def _word(word: str) -> str:
@@ -98,7 +99,7 @@ def _of_program(text: str, low: str, program: str, rules: tuple[Rule, ...]) -> I
     called = compiled(rf"{name}(?:(?<![\w.@-]{name})|(?<=\\n{name}))(?:\.exe)?(?=[ \t\"'\\])")
     match = called.search(low)
     while match is not None:
-        segment = _SEGMENT.match(text, match.end(), match.end() + MAX_COMMAND_CHARS)
+        segment = _SEGMENT.match(text, match.end())
         end = segment.end() if segment else match.end()
         for rule in rules:
             yield from _of_rule(text, rule, match.start(), end)
@@ -141,11 +142,18 @@ def _named_after(text: str, low: str, pattern: re.Pattern[str]) -> Iterator[Span
 
 def _piped(text: str) -> Iterator[Span]:
     for match in _PIPE.finditer(text):
-        floor = max(0, match.start() - MAX_ECHO_CHARS)
-        floor = max(floor, *(text.rfind(mark, floor, match.start()) + 1 for mark in "\n|;"))
-        echo = _ECHO.search(text, floor, match.start())
+        echo = _echo_before(text, match.start())
         if echo is not None and _counts(echo):
             yield _value(echo)
+
+
+def _echo_before(text: str, end: int) -> re.Match[str] | None:
+    """The ``echo`` whose words end there: a near one, or the first of its command, however long that is."""
+    floor = text.rfind("|", 0, end) + 1
+    floor = max(floor, *(text.rfind(mark, floor, end) + 1 for mark in "\n;"))
+    near = _ECHO.search(text, max(floor, end - MAX_ECHO_CHARS), end)
+    first = _ECHO_WORD.search(text, floor, end) if near is None else None
+    return near if first is None else _ECHO.match(text, first.start(), end)
 
 
 def _here_documents(text: str) -> Iterator[Span]:

@@ -390,6 +390,24 @@ def test_a_secret_is_redacted_and_nothing_else() -> None:
             assert PLAIN.text(text.replace("{}", secret)) == OTHERWISE.get(text, text).replace("{}", MARK)
 
 
+FAR = "x" * 6000
+BEYOND = [
+    f"mysql --comment {FAR} -p{{}} db",
+    f"mysql --comment '{FAR}' -p{{}} db",
+    f"echo {FAR} {{}} | sudo -S id",
+    f"echo '{FAR}{{}}' | sudo -S id",
+    f"echo {{}} | sudo -u {FAR[:900]} -S id",
+    f"echo {{}} | docker login -u {FAR[:3000]} --password-stdin",
+    f"ls; echo {FAR}{{}} | chpasswd",
+]
+
+
+def test_a_secret_is_redacted_however_long_the_command_is() -> None:
+    for text in BEYOND:
+        for secret in SECRETS:
+            assert secret not in PLAIN.text(text.format(secret)), text[:40]
+
+
 def test_a_secret_is_redacted_in_json_that_holds_the_text() -> None:
     for text in [*REDACTED, *PARAMETERS]:
         shown = json.loads(PLAIN.text(json.dumps({"a": text.replace("{}", SECRETS[1])})))["a"]
@@ -444,6 +462,10 @@ ADVERSARIAL = {
     "sql": "password 'a" * (MB // 11),
     "listed": '"--password", ' * (MB // 14),
     "values": "password: a, " * (MB // 13),
+    "echoes": "echo x " * (MB // 7) + "| sudo -S id",
+    "echoes and pipes": ("echo x " * 200 + "| sudo -S id ") * (MB // 1412),
+    "long readers": ("| a " + "b " * 1900) * (MB // 3804),
+    "sudoes": "| " + "sudo a " * (MB // 7),
     "quotes": "mysql " + "'\"" * (MB // 2),
     "backslashes": "mysql " + "\\" * MB,
 }
