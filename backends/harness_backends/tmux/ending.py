@@ -21,6 +21,7 @@ from .keyboard import INTERRUPT, type_text, unlock
 from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
+from .rescue import give_slot_back, take_slot
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended", "no_answer"]
 
@@ -32,6 +33,7 @@ STREAM_LAG = 1.0
 """How long the output may be behind the target's proof of an end."""
 SHELL_ENDED = "it did not end on C-c, so its shell was ended first: what follows in the command did not run"
 NO_PROOF = "it was told to stop, and is not proved gone"
+NOT_STARTED = "the pane's shell had not read it, and does not run it any more: nothing of it ran"
 BEHIND = "it has ended; the end of its output had not arrived yet: harness jobs wait {} has what was kept"
 
 
@@ -54,7 +56,8 @@ class Ending:
         job.ending = status
         await _started(job)
         setup = self.link.setup
-        nested = job.nonce != pane.shells[0].nonce
+        if not job.started and await self._take_back(pane, job, status):
+            return
         kill = PaneKill(
             exit_path=self.store.path(job.job_id, "exit"),
             pane_dir=setup.pane_dir(pane.uid),
@@ -68,8 +71,7 @@ class Ending:
             await self._interrupt(pane)
         problem: HarnessError | None = None
         async with anyio.create_task_group() as tasks:
-            if nested:  # its shell may be on another machine, and keeps no record
-                tasks.start_soon(self._record_end, job, status)
+            tasks.start_soon(self._record_end, job, status)
             try:
                 end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt)
             except HarnessError as error:  # out of the task group as itself
@@ -79,16 +81,32 @@ class Ending:
             raise problem
         await self._conclude(job, status, end)
 
+    async def _take_back(self, pane: Pane, job: PaneJob, status: Status) -> bool:
+        """A job that its shell has not read will not run: there is nothing to end. False when it has been read."""
+        slot = f"{self.link.setup.pane_dir(pane.uid)}/next"
+        if job.nonce != pane.shells[0].nonce or not await take_slot(self.shell, slot, job.job_id):
+            return False
+        await give_slot_back(self.shell, slot, job.job_id, wanted=False)
+        path = shlex.quote(self.store.path(job.job_id, "exit"))
+        await self.shell.call(f"umask 077; echo 128 {status} >{path}")
+        if job in pane.jobs:
+            pane.jobs.remove(job)
+        job.notices.append(NOT_STARTED)
+        job.finish(status)
+        return True
+
     async def _interrupt(self, pane: Pane) -> None:
         typed = type_text(self.link.setup.version, pane.pane_id, INTERRUPT)
         await self.link.request(unlock(pane.pane_id), *typed)
 
     async def _record_end(self, job: PaneJob, status: Status) -> None:
+        """What its shell may not record: one inside the pane's own, and dash and its like after a C-c."""
         await job.done.wait()
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         code = 128 if job.exit_code is None else job.exit_code
         with suppress(HarnessError):
-            await self.shell.call(f"umask 077\necho {code} {status} >{path}.new && mv -f {path}.new {path}")
+            record = f"echo {code} {status} >{path}.new && mv -f {path}.new {path}"
+            await self.shell.call(f"umask 077\n[ -s {path} ] || {{ {record}; }}")
 
     @staticmethod
     async def _conclude(job: PaneJob, status: Status, end: PaneJobEnd) -> None:

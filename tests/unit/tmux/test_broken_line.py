@@ -59,6 +59,25 @@ async def test_between_its_start_and_its_first_word(shell: str, control: Literal
             assert (result.status, result.exit_code, result.stdout.strip()) == ("interrupted", 130, ""), result
 
 
+@pytest.mark.parametrize("control", ["auto", "never"])
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_a_shell_that_has_not_read_a_command_is_not_ended_for_it(
+    shell: str, control: Literal["auto", "never"]
+) -> None:
+    async with open_pane_shell(shell, control_mode=control) as pane:
+        await pane.gives(f"cd {pane.home} && mkfifo fifo", "")
+        before = (await pane.run("echo $fish_pid" if shell == "fish" else "echo $$")).stdout
+        await pane.ctx.send_keys(literal_text="echo >fifo", enter=True)
+        result = await pane.ctx.run_shell("touch ran", timeout=1, on_timeout="kill")
+        assert (result.status, result.exit_code) == ("timed_out", None), result
+        assert "nothing of it ran" in " ".join(result.notices)
+        await anyio.to_thread.run_sync((pane.home / "fifo").read_text)
+        await pane.gives("echo $fish_pid" if shell == "fish" else "echo $$", before)
+        assert not (pane.home / "ran").exists()
+        kept = await pane.ctx.wait(result.job_id or "", timeout=5)
+        assert kept.status == "timed_out"
+
+
 class Here:
     """Runs what a held shell would."""
 

@@ -1,5 +1,6 @@
 # Runs a job's command in a fresh sh whose standard output and standard error are files, and shows people what it writes.
 # Arguments: the job's files up to the dot; then a program that becomes the command, else the job's own text is run.
+# Everything that it starts is waited for: in a container often nobody else would.
 # Nothing stands between the command and its files: what is shown is read from them, five times a second at first and
 # then once, and the rest when the command has ended. Of much output at once the end is shown. Who keeps the files
 # within their limit learns from N.seen that this lives.
@@ -28,13 +29,16 @@ hx_follow() {
   hx_stop= hx_rounds=0 hx_pause=0.2
   trap 'hx_stop=1' TERM
   while [ -z "$hx_stop" ]; do
-    { sleep "$hx_pause" || sleep 1; } </dev/null >/dev/null 3>&- &
-    wait "$!"
+    sleep "$hx_pause" </dev/null >/dev/null 3>&- &
+    hx_nap=$!
+    wait "$hx_nap" || [ -n "$hx_stop" ] || hx_pause=1
     hx_show
     echo "$hx_out $hx_err $$" >"$hx_job.seen"
     hx_rounds=$((hx_rounds + 1))
     [ "$hx_rounds" -lt 25 ] || hx_pause=1
   done
+  kill "$hx_nap"
+  wait "$hx_nap"
 }
 hx_follow </dev/null >/dev/null 2>&1 &
 hx_follower=$!
