@@ -139,13 +139,18 @@ async def test_what_a_callback_did_not_get_in_time_is_an_error_and_no_hole(eithe
     assert set(given) == {ord("x")}
 
 
-async def test_an_error_of_a_callback_is_the_callers(desk: Desk) -> None:
+@pytest.mark.parametrize("tty", [None, False])
+async def test_an_error_of_a_callback_is_the_callers_and_leaves_no_command_behind(
+    either: Desk, tty: bool | None
+) -> None:
     def fail(data: bytes) -> None:
         raise LookupError(data.decode())
 
-    with pytest.raises(LookupError, match="said"):
-        await desk.ctx.run_shell("echo said", tty=False, on_output=fail)
-    assert (await desk.ctx.run_shell("echo next", tty=False)).stdout == "next\n"
+    for command in ("echo said", "echo said; sleep 300.875"):
+        with pytest.raises(LookupError, match="said"):
+            await either.ctx.run_shell(command, tty=tty, on_output=fail)
+        await until(lambda: not either.processes("sleep 300.875"))
+        assert (await either.ctx.run_shell("echo next", tty=tty)).stdout == "next\n"
 
 
 async def test_what_is_left_running_in_the_background_keeps_nobody_waiting(either: Desk) -> None:

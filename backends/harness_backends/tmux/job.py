@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio
@@ -12,7 +13,7 @@ from harness.results import ShellResult, Status
 
 from ..posix.end_proof import imitates, proof_of
 from ..posix.markers import ANSWERED, Mark, answered
-from .output import OutputCollector
+from .output import OutputCollector, collector_for
 
 __all__ = ["PaneJob", "entered"]
 
@@ -73,6 +74,9 @@ class PaneJob:
     reported: anyio.Event = field(default_factory=anyio.Event)
     """The callbacks have had all of its separate streams, or one of them has failed."""
     callback_error: Exception | None = None
+    """What a callback raised."""
+    stop_waiting: Callable[[], None] | None = None
+    """Called when a callback has raised."""
 
     @property
     def number(self) -> int:
@@ -116,12 +120,28 @@ class PaneJob:
         """The start mark arrived; with ``soon`` there is another to come."""
         self.started, self.over, self.announced = True, False, soon
         self.collector.restart(soon=soon)
-        self.touch()
+        self._after_output()
+
+    def read_again(self) -> None:
+        """Its output is to be fed again from its beginning; what a callback has had is not told again."""
+        self.collector = collector_for(self.command, self.collector.reported, tell=self.callback_error is None)
 
     def feed(self, data: bytes) -> None:
         """Output arrived."""
         self.collector.feed(data)
+        self._after_output()
+
+    def _after_output(self) -> None:
+        if self.collector.callback_error is not None:
+            self.fail(self.collector.callback_error)
         self.touch()
+
+    def fail(self, error: Exception) -> None:
+        """A callback raised: its caller waits no longer."""
+        if self.callback_error is None:
+            self.callback_error = error
+            if self.stop_waiting is not None:
+                self.stop_waiting()
 
     def touch(self) -> None:
         """Wake those who watch for activity."""
@@ -133,6 +153,8 @@ class PaneJob:
         if self.done.is_set():
             return
         self.collector.finish()
+        if self.collector.callback_error is not None:
+            self.fail(self.collector.callback_error)
         if answered(self.collector.data):
             self.notices.append(ANSWERED)
         self.seconds = time.monotonic() - self.began

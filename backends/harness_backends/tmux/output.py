@@ -35,6 +35,8 @@ class OutputCollector:
         self._on_output = on_output
         self.reported = skip
         """Bytes of this output that ``on_output`` has had."""
+        self.callback_error: Exception | None = None
+        """What ``on_output`` raised; it is not called again."""
         self._started = False
         self._held: bytearray | None = None
         """Not reported: it is the trace of what leads to the command, unless no second start mark comes."""
@@ -95,12 +97,15 @@ class OutputCollector:
             self._report(bytes(held))
 
     def _report(self, data: bytes) -> None:
-        if self._on_output is None:
+        if self._on_output is None or self.callback_error is not None:
             return
         fresh = data[max(0, self.reported - self.total + len(data)) :]
         self.reported = max(self.reported, self.total)
-        if fresh:
-            self._on_output(fresh)
+        try:
+            if fresh:
+                self._on_output(fresh)
+        except Exception as error:  # whatever a callback raises is for who gave it, and not for who reads the pane
+            self.callback_error = error
 
     @property
     def data(self) -> bytes:
@@ -118,6 +123,10 @@ class OutputCollector:
         return self.total - len(self._head) - min(len(self._tail), self._tail_limit)
 
 
-def collector_for(command: Command, skip: int = 0) -> OutputCollector:
-    """Return the collector of what a pane shows of a command; separate streams are reported from their files."""
-    return OutputCollector(command.max_output, None if command.tty is False else command.on_output, skip)
+def collector_for(command: Command, skip: int = 0, *, tell: bool = True) -> OutputCollector:
+    """Return the collector of what a pane shows of a command; separate streams are reported from their files.
+
+    Args:
+        tell: whether the command's callback is to be called.
+    """
+    return OutputCollector(command.max_output, command.on_output if tell and command.tty is not False else None, skip)

@@ -23,7 +23,6 @@ from .keyboard import release
 from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
-from .output import collector_for
 from .pane import Pane, Phase
 from .refusals import files_gone, renamed, state_question
 from .sessions import new_pane
@@ -412,7 +411,7 @@ class PaneTable:
 
     async def _follow_log(self, pane: Pane, job: PaneJob) -> None:
         """Read a job's part of the log again, and then as it grows, until the job has ended."""
-        job.collector = collector_for(job.command, job.collector.reported)
+        job.read_again()
         job.started = False
         pane.restart_scan()
         reader = LogReader(start_mark(job.nonce, job.number), job.offset)

@@ -366,8 +366,12 @@ class PlainRunner:
 
     async def _await(self, known: PlainPane, job: PaneJob) -> ShellResult:
         try:
-            with anyio.move_on_after(job.command.timeout):
+            with anyio.move_on_after(job.command.timeout) as waiting:
+                job.stop_waiting = waiting.cancel
                 await self._until_done(known, job)
+            if job.callback_error is not None and not job.done.is_set():
+                await self._end_surely(known, job, Status.INTERRUPTED)
+                raise job.callback_error
             if not job.done.is_set() and job.command.on_timeout == "kill":
                 await self._end_surely(known, job, Status.TIMED_OUT)
                 if not job.done.is_set():

@@ -87,7 +87,7 @@ async def report_streams(shell: HeldShell, store: JobStore, job: PaneJob, poll: 
                 with anyio.move_on_after(poll):
                     await active.wait()
     except Exception as error:  # whatever a callback raises is for who gave it
-        job.callback_error = error
+        job.fail(error)
     finally:
         job.reported.set()
 

@@ -14,7 +14,7 @@ from .capture import TaggedOutput, capture_command, captured_text, extract_runni
 from .job import PaneJob
 from .logs import NEWEST_LOG
 from .naming import PaneRow
-from .output import OutputCollector, collector_for
+from .output import OutputCollector
 from .plain import PlainTmux, until_script
 
 __all__ = [
@@ -125,7 +125,7 @@ def parse_ended(text: str) -> Ended | None:
 
 async def read_unended(tmux: PlainTmux, job: PaneJob) -> None:
     """Put what a job wrote into it whose end nobody marked; without a log there is no telling what is its own."""
-    job.collector = collector_for(job.command, skip=job.collector.reported)
+    job.read_again()
     job.started = False
     await _feed_log(tmux, job, f"{tmux.setup.root}/{job.log}", without_end=True)
 
@@ -135,7 +135,7 @@ async def read_output(tmux: PlainTmux, job: PaneJob, row: PaneRow, logged: bool)
 
     Returns what was found in the scrollback; None when that was not needed, or holds nothing of the job.
     """
-    job.collector = collector_for(job.command, job.collector.reported)
+    job.read_again()
     job.started = False
     if logged and await _from_log(tmux, job):
         return None

@@ -24,8 +24,9 @@ State = dict[str, Any]
 Times = Callable[[object, str, float], float]
 
 TIMES = frozenset({"prompted", "typed", "began", "ended_at", "seconds", "unanswered"})
-APART = frozenset({"lock", "changed", "active"})
-"""A lock is the runner's; the two events are replaced whenever somebody is woken, which ``woken`` tells."""
+APART = frozenset({"lock", "changed", "active", "stop_waiting"})
+"""A lock is the runner's, as what ends its waiting is; the two events are replaced whenever somebody is woken, which
+``woken`` tells."""
 WOKEN = ".woken"
 """Behind a job's id: whoever waits for activity of the job was woken."""
 BYTES_SHOWN = 100

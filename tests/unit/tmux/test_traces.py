@@ -112,19 +112,27 @@ async def test_each_call_and_each_attribute_that_is_set_is_one_event_which_a_rep
     assert difference(events) == ""
 
 
-async def test_a_trace_ends_where_a_callback_raises() -> None:
-    def refuse(_: bytes) -> None:
+async def test_a_callback_that_raises_is_its_callers_and_disturbs_nobody_who_reads_the_pane() -> None:
+    calls = []
+
+    def refuse(data: bytes) -> None:
+        calls.append(data)
         raise ValueError
 
     def work(pane: Pane) -> None:
         job = PaneJob("7", Command("true"), "main", "log", 0, NONCE, OutputCollector(100, refuse))
         pane.jobs.append(job)
         job.start()
-        with pytest.raises(ValueError):  # noqa: PT011  # the callback's own
-            job.feed(b"out")
-        pane.held = "7"
+        job.feed(b"out")
+        job.feed(b"more")
+        assert isinstance(job.callback_error, ValueError)
+        assert job.collector.data == b"outmore"
+        job.read_again()
+        job.start()
+        job.feed(b"outmore and")
 
-    assert [name for name, *_ in recorded(work)] == ["pane", "job", "set", "job.start"]
+    assert [name for name, *_ in recorded(work)].count("job.feed") == 3
+    assert calls == [b"out"]
 
 
 def test_a_difference_names_the_event_and_the_attribute() -> None:
