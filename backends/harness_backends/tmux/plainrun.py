@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +35,7 @@ from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
 from .plan import command_files, slot_text
+from .refusals import no_space
 from .replaced import RESPAWNED, is_ours
 from .streams import keep_limit, report_streams, with_streams
 from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
@@ -61,6 +63,8 @@ front() {{
 
 
 _CALLED_OFF = 96
+_FULL = re.compile(r"No space left|Disk quota|Read-only file|I/O error")
+"""What shells say when nothing can be written; the last one is dash's word for a full disk."""
 
 
 class _CalledOffError(Exception):
@@ -224,6 +228,8 @@ class PlainRunner:
             raise _CalledOffError
         if reply.exit_code != 0:
             why = reply.stderr.decode("utf-8", "replace").strip()
+            if _FULL.search(why):
+                raise no_space(self._target)
             raise TerminalError(f"the command could not be stored, and nothing ran: {why}", target=self._target)
 
     def _action(self, known: PlainPane, job: PaneJob) -> Dispatch:

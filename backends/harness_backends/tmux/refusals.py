@@ -1,16 +1,22 @@
-"""Why there is no session to attach to, in words. Pure."""
+"""Why there is no session to attach to, or no space for a command, in words. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.errors import PaneGone, TerminalError
+from harness.errors import NoSpace, PaneGone, TerminalError
 from harness.target import Target
 
 from .naming import listed
 from .setup import STATE_OPTION, Setup
 
-__all__ = ["files_gone", "renamed", "session_refusal", "state_question"]
+__all__ = ["files_gone", "no_space", "renamed", "session_refusal", "state_question"]
+
+
+def no_space(target: object) -> NoSpace:
+    """The error about a command that could not be stored."""
+    where = "free some space where harness keeps its state"
+    return NoSpace("no space for the command, so nothing ran", target=target, hint=where)
 
 
 def session_refusal(

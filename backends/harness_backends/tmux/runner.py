@@ -16,7 +16,6 @@ from harness.errors import (
     ConnectError,
     ConnectionLost,
     HarnessError,
-    NoSpace,
     PaneBusy,
     PaneGone,
     ShellNotReady,
@@ -48,6 +47,7 @@ from .output import collector_for
 from .pane import Pane
 from .plan import plan
 from .protocol import Block
+from .refusals import no_space
 from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .rescue import see_started
 from .rotate import begin_log, due, rotate_log
@@ -296,15 +296,11 @@ class PaneRunner:
         with suppress(ConnectionLost, ConnectError):
             reply = await self.shell.call(look)
             if reply.stdout == b"\n":
-                raise self._no_space()
+                raise no_space(self._target)
             if not reply.stdout:  # it ended and was cleaned away, was called off, or its directory is missing
                 with anyio.move_on_after(REPORT_TIMEOUT):
                     while not (job.started or job.done.is_set()):
                         await job.active.wait()
-
-    def _no_space(self) -> NoSpace:
-        where = "free some space where harness keeps its state"
-        return NoSpace("no space for the command, so nothing ran", target=self._target, hint=where)
 
     async def _unrecord(self, job: PaneJob) -> None:
         """What waits for its turn is not recorded yet: others would take it for one that was begun, and is over."""
@@ -667,7 +663,7 @@ class PaneRunner:
         """
         self._check_entered(job)
         if job.unstored:
-            raise self._no_space()
+            raise no_space(self._target)
         return await self.so_far(job)
 
     async def so_far(self, job: PaneJob) -> ShellResult:
