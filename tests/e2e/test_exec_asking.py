@@ -83,7 +83,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_and_ctrl_d_denies_the_call(
     await asked(seat, 1)
     seat.press("C-d")
     await asked(seat, 2)
-    assert "the operator did not answer" in seat.history
+    assert "the operator left the question without an answer" in seat.history
     seat.press("C-c")
     assert await seat.ended() == 130
     assert "to go on: harness exec --session" in seat.history

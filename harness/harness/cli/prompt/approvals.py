@@ -55,7 +55,7 @@ REASON: Final = "r"
 CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
 """The arguments that can be changed, the first one that there is."""
-NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator did not answer")
+NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator left the question without an answer")
 FACTS = 77
 """Columns that what the caller says may take, also where they are several rows."""
 LINES = 15
