@@ -78,7 +78,8 @@ def how_it_stands(job: Job) -> str:
 
 def _not_found(error: JobNotFound, jobs: Sequence[Job]) -> ToolResult:
     """The failure for a wrong id, with the ids that exist: a model may have lost one, and have no list. Pure."""
-    found = sorted(asked_for(jobs), key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
+    newest = reversed(list(asked_for(jobs)))  # a start is told in whole seconds
+    found = sorted(newest, key=lambda job: (job.status is not Status.RUNNING, -(job.started or 0)))
     named = [f"{job.job_id} ({_state(job)})" for job in found[:MAX_NAMED]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     ids: list[Json] = [job.job_id for job in found[:MOST_LISTED]]
