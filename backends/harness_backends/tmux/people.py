@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -18,14 +19,16 @@ from .pane import Pane
 from .panes import PaneTable
 from .protocol import Notification, control_line
 
-__all__ = ["SUBSCRIPTION", "PeopleAtSession", "activity_commands", "is_typing", "watching"]
+__all__ = ["SUBSCRIPTION", "PeopleAtSession", "activity_commands", "is_typing", "keys_since", "watching"]
 
 SUBSCRIPTION = "hxtaken"
 HOOK = "client-detached[77]"
-SETTLED = 0.3
-"""Seconds after its prompt in which a shell may still write some of it."""
+SETTLED = 1.0
+"""Seconds after its prompt in which a shell may still write some of it, and a key is not told from one before it."""
 RECENT = 2.0
 """Seconds in which a key was pressed that can explain what is written at a prompt."""
+OURS = 60.0
+"""Seconds in which what we typed ourselves can explain what is written late, on a busy machine."""
 PAUSE = 1.0
 """Seconds between two looks at who types."""
 LINES = 200
@@ -81,6 +84,20 @@ def is_typing(clients: str, window: str, since: float) -> bool:
     return False
 
 
+def keys_since(clock: int, seconds: float, ours: float) -> int | None:
+    """From which second on a person's key explains what a pane has written; None when keys of ours do. Pure.
+
+    Args:
+        clock: the present second, as tmux tells it.
+        seconds: how long ago the key may have been pressed.
+        ours: how long ago we typed into the pane. What comes later than usual may still come of that, unless a person
+            has pressed a key since.
+    """
+    if ours < RECENT:
+        return None
+    return max(math.ceil(clock - seconds), math.ceil(clock - ours) + 1 if ours < OURS else 0)
+
+
 class PeopleAtSession(Operators):
     """Made by :func:`watching`."""
 
@@ -124,9 +141,8 @@ class PeopleAtSession(Operators):
                     "#{client_control_mode} #{client_readonly} #{client_activity} #{window_id}",
                 ),
             )
-            typed_by_us = anyio.current_time() - pane.typed < RECENT
-            since = float(clock.text) - seconds
-            if not typed_by_us and is_typing(clients.text, pane.window_id, since):
+            since = keys_since(int(clock.text), seconds, anyio.current_time() - pane.typed)
+            if since is not None and is_typing(clients.text, pane.window_id, since):
                 self._listener(OperatorActivity("typing", pane.name))
         except (HarnessError, ValueError):
             return  # the next thing that is written will do
