@@ -87,11 +87,11 @@ GROUPS = {
             f"{POSIX}/jobends.py",
             f"{POSIX}/joboutput.py",
         ),
-        ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py"),
+        ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py", "tests/contract/test_contract.py"),
     ),
     "pane": Group(
         (f"{TMUX}/pane.py", f"{TMUX}/job.py"),
-        ("tests/unit/tmux/test_pane_state.py", "tests/unit/tmux/test_pure.py"),
+        ("tests/unit/tmux/test_pane_state.py", "tests/unit/tmux/test_pure.py", "tests/unit/tmux/test_traces.py"),
     ),
 }
 WAYS = {

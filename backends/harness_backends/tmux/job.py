@@ -136,6 +136,12 @@ class PaneJob:
             self.fail(self.collector.callback_error)
         self.touch()
 
+    def when_callback_fails(self, stop_waiting: Callable[[], None]) -> None:
+        """Have this called when a callback raises, or at once when one has raised."""
+        self.stop_waiting = stop_waiting
+        if self.callback_error is not None:
+            stop_waiting()
+
     def fail(self, error: Exception) -> None:
         """A callback raised: its caller waits no longer."""
         if self.callback_error is None:

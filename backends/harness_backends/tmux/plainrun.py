@@ -373,7 +373,7 @@ class PlainRunner:
     async def _await(self, known: PlainPane, job: PaneJob) -> ShellResult:
         try:
             with anyio.move_on_after(job.command.timeout) as waiting:
-                job.stop_waiting = waiting.cancel
+                job.when_callback_fails(waiting.cancel)
                 await self._until_done(known, job)
             if job.callback_error is not None and not job.done.is_set():
                 await self._end_surely(known, job, Status.INTERRUPTED)

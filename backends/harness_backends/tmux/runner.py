@@ -496,7 +496,7 @@ class PaneRunner:
     async def _await(self, pane: Pane, job: PaneJob) -> ShellResult:
         try:
             with anyio.move_on_after(max(0.0, job.command.timeout - job.unanswered)) as waiting:
-                job.stop_waiting = waiting.cancel
+                job.when_callback_fails(waiting.cancel)
                 await self._until_done(pane, job)
             if job.callback_error is not None and not job.done.is_set():
                 await self._end_surely(pane, job, Status.INTERRUPTED)

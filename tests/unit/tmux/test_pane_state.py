@@ -477,3 +477,11 @@ async def test_a_job_takes_as_long_as_from_its_dispatch_to_its_end() -> None:
     job.began -= 600
     assert (job.result().duration, job.result().stdout) == (job.seconds, "")
     assert (job.result(b"err", b"out").stdout, job.result(b"err", b"out").stderr) == ("out", "err")
+
+
+def test_a_callback_that_has_raised_before_anybody_waited_stops_the_waiting_at_once() -> None:
+    job, stopped = PaneJob("1", Command("true"), "main", "log", 0, "n", OutputCollector(100)), []
+    job.fail(ValueError())
+    job.when_callback_fails(lambda: stopped.append(1))
+    job.fail(ValueError())
+    assert stopped == [1]
