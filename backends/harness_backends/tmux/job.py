@@ -132,9 +132,12 @@ class PaneJob:
         self._after_output()
 
     def _after_output(self) -> None:
+        self._heed_callback()
+        self.touch()
+
+    def _heed_callback(self) -> None:
         if self.collector.callback_error is not None:
             self.fail(self.collector.callback_error)
-        self.touch()
 
     def when_callback_fails(self, stop_waiting: Callable[[], None]) -> None:
         """Have this called when a callback raises, or at once when one has raised."""
@@ -159,8 +162,7 @@ class PaneJob:
         if self.done.is_set():
             return
         self.collector.finish()
-        if self.collector.callback_error is not None:
-            self.fail(self.collector.callback_error)
+        self._heed_callback()
         if answered(self.collector.data):
             self.notices.append(ANSWERED)
         self.seconds = time.monotonic() - self.began

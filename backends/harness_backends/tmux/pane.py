@@ -21,7 +21,7 @@ UNREAD = (
     "this did not run: '.' and 'eval' of the pane's shell are redefined or disabled; type exit and Enter there for a"
     " fresh one"
 )
-NOT_BEGUN = "its shell was interrupted before this began: nothing of it ran"
+NOT_BEGUN = "its shell gave the line up (Ctrl-C, or an error of its own) before this began: nothing of it ran"
 
 
 @dataclass(frozen=True, slots=True)

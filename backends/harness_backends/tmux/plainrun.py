@@ -313,7 +313,7 @@ class PlainRunner:
 
     async def _proved(self, known: PlainPane, job: PaneJob, ended: Ended) -> bool:
         """A tag may be what a program prints: the shell must be at its prompt too. A mark needs its secret."""
-        if ended.how == "mark" and _outcome(ended, job) == Outcome(Status.UNKNOWN):
+        if ended.how == "mark" and not proves_end(ended.secret, job.proof):
             await anyio.sleep(RETRY)
             return False
         if ended.how != "tag":

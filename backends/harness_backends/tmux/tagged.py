@@ -64,6 +64,12 @@ class Ended:
     how: str
     words: str = ""
 
+    @property
+    def secret(self) -> str:
+        """What is to prove it; empty when it names none."""
+        words = self.words.split()
+        return words[2] if len(words) > 2 else ""
+
 
 def facts_script(folder: str, tmux: str, pane: str) -> str:
     """Print what :func:`parse_facts` reads."""

@@ -50,6 +50,16 @@ async def test_before_its_start(shell: str, control: Literal["auto", "never"]) -
 
 
 @pytest.mark.parametrize("control", ["auto", "never"])
+@pytest.mark.parametrize("shell", ["bash", "dash", "busybox"])  # mksh goes on, and runs it
+async def test_an_error_before_its_start(shell: str, control: Literal["auto", "never"]) -> None:
+    """The shell comes to its prompt by itself, with a status of its own."""
+    async with open_pane_shell(shell, control_mode=control) as pane:
+        result, ran = await interrupted(pane, BEFORE.replace("kill -INT $$", ': "${no_such_variable?is not set}"'))
+        assert not ran
+        assert (result.status, result.exit_code, result.stdout.strip()) == ("unknown", None, ""), result
+
+
+@pytest.mark.parametrize("control", ["auto", "never"])
 @pytest.mark.parametrize("shell", [shell for shell in PANE_SHELLS if shell != "fish"])
 async def test_between_its_start_and_its_first_word(shell: str, control: Literal["auto", "never"]) -> None:
     async with open_pane_shell(shell, control_mode=control) as pane:
@@ -79,6 +89,22 @@ async def test_a_shell_that_has_not_read_a_command_is_not_ended_for_it(
         assert not (pane.home / "ran").exists()
         if result is not None:
             assert (await pane.ctx.wait(result.job_id or "", timeout=5)).status == "timed_out"
+
+
+@pytest.mark.parametrize("shell", PANE_SHELLS)
+async def test_a_line_that_finds_no_job_leaves_the_slot_to_the_next_one(shell: str) -> None:
+    async with open_pane_shell(shell) as pane:
+        await pane.gives("echo first", "first\n")
+        (slot,) = pane.home.glob("state/harness/panes/*/next")
+        for content in ("- 1\n", None):
+            slot.unlink() if content is None else slot.write_text(content)
+            line = " hxa; eval $hxf; hxd" if shell == "fish" else " hx"
+            await pane.ctx.send_keys(literal_text=f"{line}; touch ~/taken", enter=True)
+            with anyio.fail_after(20):
+                while not (pane.home / "taken").exists():  # noqa: ASYNC110  # the pane's shell makes it
+                    await anyio.sleep(0.02)
+            (pane.home / "taken").unlink()
+            assert (slot.read_text() if slot.exists() else None) == content
 
 
 class Here:

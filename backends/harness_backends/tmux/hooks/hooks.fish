@@ -31,12 +31,12 @@ set -lx fish_trace
 set -g hxf ''
 set -l slot
 builtin read -d ' ' -a slot <$hxslot
-builtin echo "- $slot[1]" >$hxslot
 set -g hxi 0
 set -g hxB n
 builtin string match -qr '^[0-9]+$' -- "$slot[1]"
 or return 0
 set -g hxi $slot[1]
+builtin echo "- $hxi" >$hxslot
 set -g hxS $slot[3]
 if builtin test -e $hxdir/$hxi.void
 hxnot off

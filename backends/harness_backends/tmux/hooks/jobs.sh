@@ -1,7 +1,8 @@
 # How the pane's own shell reads the files of a job, after hooks.sh. hxread names a file that sets hxo to "read".
 # What is typed is hx, an alias, so that the job's file is read at the top level: a declare in it is not local to a
-# function. The slot holds "ID SUFFIX SECRET". The secret proves the end, so it is in this shell's memory alone, and never
-# exported, also with allexport. A mark that says that nothing ran carries it too.
+# function. The slot holds "ID SUFFIX SECRET", and is crossed out by who reads a job there: a line that finds none leaves
+# it to the next job, which may be written at that moment. The secret proves the end, so it is in this shell's memory
+# alone, and never exported, also with allexport. A mark that says that nothing ran carries it too.
 # That . and eval read files is tried before each command. ID.sh is read; under a trace ID.cmd, whose first line calls
 # hxc: what leads to it lies between two start marks. So it does in a wrapper (ID.run), which calls hxg or reads ID.cmd.
 # bash: a file that is read by . hides the DEBUG trap, and its end is seen by ERR and RETURN. So while one of these traps
@@ -27,8 +28,14 @@ hxeval() { \eval "$hxev"; }
 hxa() {
 hxi=0 hxB=n hxf=/dev/null hxo= hxev='\. "$hxf"'
 hxsave
-{ case $- in *a*) hxset +a; hxget; hxset -a ;; *) hxget ;; esac; hxwrite "- $hxi$hxnl" "$hxslot"; } 2>/dev/null
-case $hxi in '' | *[!0-9]*) hxi=0 ;; *) hxab ;; esac
+{ case $- in *a*) hxset +a; hxget; hxset -a ;; *) hxget ;; esac; } 2>/dev/null
+case $hxi in
+'' | 0 | *[!0-9]*) hxi=0 ;;
+*)
+{ hxwrite "- $hxi$hxnl" "$hxslot"; } 2>/dev/null
+hxab
+;;
+esac
 hxlet "$hxr"
 }
 hxsave() { :; }
