@@ -149,17 +149,21 @@ def _piped(text: str) -> Iterator[Span]:
 
 def _echo_before(text: str, end: int) -> re.Match[str] | None:
     """The ``echo`` whose words end there: a near one, or the first of its command, however long that is."""
-    floor = text.rfind("|", 0, end) + 1
-    floor = max(floor, *(text.rfind(mark, floor, end) + 1 for mark in "\n;"))
+    floor = _begin_of_command(text, end, "|\n;")
     near = _ECHO.search(text, max(floor, end - MAX_ECHO_CHARS), end)
     first = _ECHO_WORD.search(text, floor, end) if near is None else None
     return near if first is None else _ECHO.match(text, first.start(), end)
 
 
+def _begin_of_command(text: str, end: int, marks: str) -> int:
+    """Where the command begins that ends there. The first mark is what it ends with: no text is gone through twice."""
+    floor = text.rfind(marks[0], 0, end) + 1
+    return max(floor, *(text.rfind(mark, floor, end) + 1 for mark in marks[1:]))
+
+
 def _here_documents(text: str) -> Iterator[Span]:
     for match in (*_HERE.finditer(text), *_HEREDOC.finditer(text)):
-        floor = max(0, match.start() - MAX_ECHO_CHARS)
-        floor = max(floor, *(text.rfind(mark, floor, match.start()) + 1 for mark in "\n|;<"))
+        floor = _begin_of_command(text, match.start(), "<\n|;")
         if _READS.search(text, floor, match.start()) and _counts(match):
             start, end = _value(match)
             yield start, end - (text[end - 1] == "\n")

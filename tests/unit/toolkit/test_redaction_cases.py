@@ -399,6 +399,8 @@ BEYOND = [
     f"echo {{}} | sudo -u {FAR[:900]} -S id",
     f"echo {{}} | docker login -u {FAR[:3000]} --password-stdin",
     f"ls; echo {FAR}{{}} | chpasswd",
+    f"docker login -u {FAR} --password-stdin <<< '{{}}'",
+    f"docker login --password-stdin -u {FAR} <<E\n{{}}\nE",
 ]
 
 
@@ -465,6 +467,7 @@ ADVERSARIAL = {
     "echoes": "echo x " * (MB // 7) + "| sudo -S id",
     "echoes and pipes": ("echo x " * 200 + "| sudo -S id ") * (MB // 1412),
     "long readers": ("| a " + "b " * 1900) * (MB // 3804),
+    "here and far": ("passwd " + "x " * 500 + "<<<x ") * (MB // 1013),
     "sudoes": "| " + "sudo a " * (MB // 7),
     "quotes": "mysql " + "'\"" * (MB // 2),
     "backslashes": "mysql " + "\\" * MB,
