@@ -14,6 +14,8 @@ from tests.support.desk import OpenDesk, open_desk, until
 from tests.support.sshd import MakeSshd
 
 from harness import FileError, PaneBusy, PaneGone, Status, UnsupportedOperation, connect
+from harness_backends.tmux.ending import Ending
+from harness_backends.tmux.pane import Pane
 
 __all__ = ["open_desk"]
 
@@ -106,6 +108,35 @@ async def test_a_session_here_keeps_kills_and_answers(open_desk: OpenDesk, lacki
     done = await desk.ctx.wait(asked.job_id or "", timeout=10)
     assert done.stdout.endswith("got it\n")
     assert [pane.name for pane in await desk.ctx.list_panes()] == ["main"]
+
+
+@pytest.mark.parametrize("how", ["timeout", "kill"])
+async def test_what_a_ctrl_c_ended_before_the_target_was_asked_is_no_end_of_its_own(
+    open_desk: OpenDesk, lacking: dict[str, str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The C-c is typed here, and its effect may be recorded there before the script that ends the rest begins."""
+    type_interrupt = Ending._interrupt
+
+    async def and_wait(self: Ending, pane: Pane) -> None:
+        job = pane.job
+        await type_interrupt(self, pane)
+        assert job is not None
+        with anyio.fail_after(20):
+            await job.done.wait()
+
+    desk = await open_desk("ssh", rc=lacking)
+    monkeypatch.setattr(Ending, "_interrupt", and_wait)
+    command = "echo begun; sleep 300.31 & sleep 300.32"
+    if how == "timeout":
+        result = await desk.ctx.run_shell(command, timeout=1, on_timeout="kill")
+        job_id, expected = result.job_id or "", Status.TIMED_OUT
+        assert (result.status, result.exit_code) == (expected, None), result
+    else:
+        job_id, expected = (await desk.ctx.run_shell(command, timeout=1)).job_id or "", Status.INTERRUPTED
+        assert (await desk.ctx.kill(job_id)).status is expected
+    assert not desk.processes("sleep 300.31")
+    assert (await desk.ctx.job(job_id)).status is expected
+    assert (desk.state / "jobs" / f"{job_id}.exit").read_text() == f"130 {expected}\n"
 
 
 async def test_a_job_of_a_session_here_outlives_its_harness(open_desk: OpenDesk, lacking: dict[str, str]) -> None:

@@ -401,11 +401,10 @@ class PosixJobs(Jobs):
             age=max(0.0, self._now() - (kept.job.started or time.time())),
             tmux="" if record.host else tmux,
         )
-        interrupt = signal in INTERRUPTING
         there = self._store.log_places.get(record.host)
-        if interrupt and there is not None:
-            await type_interrupt(there.shell, tmux, uid)
-        await kill.run(self._shell, Status.INTERRUPTED, signal, grace, interrupt=interrupt)
+        typing = None if there is None else partial(type_interrupt, there.shell, tmux, uid)
+        interrupt = signal in INTERRUPTING
+        await kill.run(self._shell, Status.INTERRUPTED, signal, grace, interrupt=interrupt, type_there=typing)
 
     # -- kept jobs
 

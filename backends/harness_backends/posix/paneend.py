@@ -6,6 +6,7 @@ Nothing of it waits for an answer on the way: over a link that is full of output
 from __future__ import annotations
 
 import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -31,10 +32,17 @@ ANSWER_TIMEOUT = 5.0
 # when the shell was ended before its program. hx_alone: what runs is the program that the command names in $word; a
 # function, an alias or a sourced file has another name than what it runs. hx_type types C-c and prints the pane's first
 # process, where it can. hx_await_gone TENTHS SIGNAL: what a dying process still started is killed when it is seen.
-_KILL = (
-    SIGNAL_PROCESSES
-    + r"""
+_ENDED = r"""
 hx_ended() { [ -s "$exit" ] && { [ -r "$exit" ] || chmod u+rw "$exit"; }; }
+"""
+_UNLESS_BEFORE = r"""
+hx_conclude "" "$job"
+if hx_ended; then read -r hx_code hx_rest <"$exit"; echo "before 0 $hx_code $hx_rest"; exit 0; fi
+"""
+_FUNCTIONS = (
+    _ENDED
+    + SIGNAL_PROCESSES
+    + r"""
 hx_clock() {
   { read -r hx_up hx_rest </proc/uptime; } 2>/dev/null || { hx_now=0; return; }
   hx_rest=${hx_up#*.}
@@ -83,8 +91,9 @@ hx_first_process() {
   set -- ${hx_line##*) }
   echo "$2"
 }
-hx_conclude "" "$job"
-if hx_ended; then read -r hx_code hx_rest <"$exit"; echo "before 0 $hx_code $hx_rest"; exit 0; fi
+"""
+)
+_KILL = r"""
 own=0 known= stopped=0
 hx_clock
 from=$((hx_now - age))
@@ -125,7 +134,6 @@ fi
 echo "left $stopped"
 exit 7
 """
-)
 
 # The pane is found by our mark on it: a new server gives the ids of the old one again.
 _TYPE = r"""
@@ -160,7 +168,7 @@ class PaneJobEnd:
 class PaneKill:
     """One job to end. ``exit_path`` is its record's; ``pane_dir`` its pane's directory, where its shell runs.
 
-    ``tmux`` is the command line of a tmux that is asked to type C-c, on the same machine; empty: that was done.
+    ``tmux`` is the command line of a tmux that is asked to type C-c, on the same machine; empty: it is not there.
     ``age`` is the job's, in seconds; ``nested`` the process id of the shell inside the pane's own, or 0.
     """
 
@@ -172,13 +180,13 @@ class PaneKill:
     tmux: str = ""
     nested: int = 0
 
-    def script(self, status: Status, signal: str, grace: float, *, interrupt: bool = True) -> str:
-        """The script that ends it and prints what :func:`parse_end` reads."""
+    def script(self, status: Status, signal: str, grace: float, *, interrupt: bool = True, typed: bool = False) -> str:
+        """The script that ends it and prints what :func:`parse_end` reads. ``typed``: the C-c was typed."""
         young = interrupt and self.age < YOUNG
         first = (AGAIN_AFTER if young else INTERRUPT_GRACE) if interrupt else 0.0
         fields = {
             "exit": self.exit_path,
-            "job": self.exit_path.rpartition("/")[2].removesuffix(".exit"),
+            "job": self._job,
             "home": f"{self.pane_dir}/pid",
             "age": str(int(self.age * 100)),
             "nested": str(self.nested),
@@ -192,18 +200,38 @@ class PaneKill:
         if self.tmux:
             typing = _TYPE.replace("TMUX_", self.tmux).replace("UID_", shlex.quote(self.uid))
         steps = [signal, str(round(grace * 10)), "KILL", str(round(KILL_GRACE * 10))]
-        values = " ".join(f"{name}={shlex.quote(value)}" for name, value in fields.items())
-        return f"{values}\nset -- {shlex.join(steps)}\n{typing}{_KILL}"
+        before = "" if typed else _UNLESS_BEFORE
+        return f"{_values(fields)}\nset -- {shlex.join(steps)}\n{typing}{_FUNCTIONS}{before}{_KILL}"
+
+    @property
+    def _job(self) -> str:
+        return self.exit_path.rpartition("/")[2].removesuffix(".exit")
 
     async def run(
-        self, shell: HeldShell, status: Status, signal: str, grace: float, *, interrupt: bool = True
+        self,
+        shell: HeldShell,
+        status: Status,
+        signal: str,
+        grace: float,
+        *,
+        interrupt: bool = True,
+        type_there: Callable[[], Awaitable[None]] | None = None,
     ) -> PaneJobEnd:
         """Have the target end the job, whatever becomes of this call; wait for the proof, within bounds.
+
+        ``type_there`` types C-c where tmux runs, when that is another machine than the job's. Whether the job had ended
+        is asked before that: the end that the C-c brings about is not its own, and what it leaves behind is ended too.
 
         Raises:
             ConnectionLost: it may have been ended, and there is no proof.
         """
-        line = background_line(self.script(status, signal, grace, interrupt=interrupt))
+        typed = interrupt and type_there is not None
+        if interrupt and type_there is not None:
+            before = await self._ended_before(shell)
+            if before.before:
+                return before
+            await type_there()
+        line = background_line(self.script(status, signal, grace, interrupt=interrupt, typed=typed))
         ticket = await shell.submit(line)
         try:
             with anyio.move_on_after(2 * INTERRUPT_GRACE + grace + KILL_GRACE + ANSWER_TIMEOUT):
@@ -211,6 +239,14 @@ class PaneKill:
             return PaneJobEnd()
         finally:
             ticket.forget()
+
+    async def _ended_before(self, shell: HeldShell) -> PaneJobEnd:
+        values = _values({"exit": self.exit_path, "job": self._job})
+        return parse_end((await shell.call(f"{values}\n{_ENDED}{_UNLESS_BEFORE}")).text)
+
+
+def _values(fields: dict[str, str]) -> str:
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in fields.items())
 
 
 def parse_end(text: str) -> PaneJobEnd:

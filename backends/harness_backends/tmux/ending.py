@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 
@@ -67,13 +68,12 @@ class Ending:
             tmux="" if setup.here else setup.tmux,
             nested=_nested(pane, job),
         )
-        if setup.here and interrupt:
-            await self._interrupt(pane)
+        type_there = partial(self._interrupt, pane) if setup.here else None
         problem: HarnessError | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._record_end, job, status)
             try:
-                end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt)
+                end = await kill.run(self.shell, status, signal, grace, interrupt=interrupt, type_there=type_there)
             except HarnessError as error:  # out of the task group as itself
                 problem = error
             tasks.cancel_scope.cancel()
