@@ -269,7 +269,8 @@ class Pane:
             self.job.start(soon=mark.soon)
 
     def _end(self, mark: Mark) -> None:
-        self.by_hand += mark.job == 0 and self.phase in ("prompt", "continuation")  # dash and ash tell no beginning
+        alone = mark.job == 0 and not self.jobs  # with a job of ours sent, it is the line that sends it
+        self.by_hand += alone and self.phase in ("prompt", "continuation")  # dash and ash tell no beginning
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self._last is not None and self._last.number == mark.job and proves_end(mark.secret, self._last.proof):
             self.ended_twice.append(self._last)

@@ -365,8 +365,8 @@ async def test_commands_of_an_operator_are_counted_and_ours_are_not() -> None:
     pane.feed(mark(f"P;{OWN}") + end(0, 1, ""))
     assert pane.by_hand == 3
     pane.jobs.append(new_job(7))
-    pane.feed(PROMPT + start(0))
-    assert pane.by_hand == 3, "bash says so of what is typed for a job"
+    pane.feed(PROMPT + end(0) + start(0))
+    assert pane.by_hand == 3, "bash says so of what is typed for a job, and of the line that it was typed on"
     pane.feed(start(7) + end(7))
     assert pane.by_hand == 3
 
