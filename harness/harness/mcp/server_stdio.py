@@ -11,7 +11,6 @@ import fcntl
 import logging
 import os
 import select
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -57,7 +56,10 @@ class Wire:
 
 @contextmanager
 def claimed_stdio() -> Iterator[Wire]:
-    """Take standard input and output for the protocol alone, and give them back at the end."""
+    """Take standard input and output for the protocol alone, for as long as the process lives.
+
+    They are not given back: a thread or a child may print until the very end, and the client would read that.
+    """
     wire = Wire(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -66,10 +68,6 @@ def claimed_stdio() -> Iterator[Wire]:
     try:
         yield wire
     finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()  # what was printed meanwhile belongs to standard error, too
-        os.dup2(wire.incoming, 0)
-        os.dup2(wire.outgoing, 1)
         os.close(wire.incoming)
         os.close(wire.outgoing)
 

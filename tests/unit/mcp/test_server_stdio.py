@@ -354,6 +354,7 @@ with claimed_stdio() as wire:
     subprocess.run(["sh", "-c", "echo child; cat"])
     os.write(wire.outgoing, b"protocol:" + os.read(wire.incoming, 100))
     print("last")
+os.write(1, b"after\\n")
 """
 
 
@@ -367,7 +368,10 @@ def test_nothing_but_the_protocol_reaches_standard_output(source: str, tmp_path:
         command = [sys.executable, "-c", CLAIM]
         done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=env, **given)
     assert done.stdout == b"protocol:hello\n"
-    assert sorted(done.stderr.split()) == [b"before,", b"buffered", b"child", b"last", b"printed", b"written"]
+    assert sorted(done.stderr.split()) == [
+        b"after",
+        *(b"before,", b"buffered", b"child", b"last", b"printed", b"written"),
+    ]
 
 
 async def test_a_file_is_a_client_too(tmp_path: Path) -> None:
