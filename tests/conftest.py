@@ -11,6 +11,7 @@ import pytest
 
 pytest_plugins = [
     "tests.support.noskip",
+    "tests.support.slow",
     "tests.support.resources",
     "tests.support.sshd",
     "tests.support.program",

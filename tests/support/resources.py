@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from .slow import is_slow
+
 __all__ = [
     "RESOURCES",
     "needs_node",
@@ -40,7 +42,7 @@ RESOURCES = {
     "node": "starts programs of Node.js",
     "root": "needs to be root: makes accounts, mounts file systems",
     "shells": "needs another shell than bash and dash",
-    "slow": "takes more than ten seconds",
+    "slow": "takes long (tests/support/slow.py)",
 }
 BACKENDS = {
     "local": {"process"},
@@ -127,7 +129,7 @@ def needs_root(needs_process: None) -> None:
 
 @pytest.fixture(scope="session")
 def needs_time() -> None:
-    """The test takes more than ten seconds."""
+    """The test takes long, whatever the table of slow tests says."""
 
 
 # -- the marks
@@ -165,7 +167,7 @@ def resources_of(item: pytest.Item) -> set[str]:
     found |= by_name
     if "process" in found and any(isinstance(value, str) and SHELL.fullmatch(value) for value in flatten(values)):
         found.add("shells")
-    return found
+    return found or {"pure"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -176,8 +178,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for name in resources_of(item) or {"pure"}:
+        for name in resources_of(item):
             item.add_marker(name)
+        if is_slow(item):
+            item.add_marker("slow")
 
 
 # -- the guard

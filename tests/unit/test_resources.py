@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.slow import slow_of
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -82,3 +83,8 @@ def test_a_resource_that_is_not_there_leaves_the_test_out_with_the_reason(
     monkeypatch.setenv("PATH", str(tmp_path))
     _, output = run_pytest(tmp_path, "-rs", "-k", "test_tmux")
     assert "needs tmux: there is no tmux" in output
+
+
+def test_slow_is_what_took_long_but_for_the_quickest_test_of_each_file() -> None:
+    took = {"a.py::one": 0.1, "a.py::two": 9.0, "b.py::one[x::y]": 7.0, "b.py::two": 3.0, "c.py::one": 1.4}
+    assert slow_of(took) == {"a.py::two", "b.py::one[x::y]"}
