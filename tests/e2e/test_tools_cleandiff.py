@@ -18,8 +18,14 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness_tools.dev.cleandiff import NEW_FILES, CleanDiff
-from harness_tools.dev.cleandiff_command import diff_command, mistake_of, new_files_command, untracked_command
+from harness_tools.dev.clean_diff import (
+    NEW_FILES,
+    CleanDiff,
+    diff_command,
+    mistake_of,
+    new_files_command,
+    untracked_command,
+)
 
 __all__ = ["desk", "open_desk"]
 

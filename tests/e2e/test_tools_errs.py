@@ -9,7 +9,7 @@ from tests.support.desk import Desk, desk, everywhere, open_desk
 from tests.support.toolbox import toolbox
 
 from harness.toolkit import ToolCall
-from harness_tools.dev.reports import tools
+from harness_tools.dev import tools
 
 __all__ = ["desk", "open_desk"]
 

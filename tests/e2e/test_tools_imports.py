@@ -18,8 +18,8 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness_tools.dev.imports_fetch import Listing, listing_command, parse_listing, parse_stream, stream_script
-from harness_tools.dev.sources import tools
+from harness_tools.dev import tools
+from harness_tools.dev.imports import Listing, listing_command, parse_listing, parse_stream, stream_script
 
 __all__ = ["desk", "open_desk"]
 

@@ -19,7 +19,7 @@ from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.seams import PermissionRequest, Verdict
-from harness_tools import background, sessions
+from harness_tools import background, terminal
 from harness_tools.core import tools as core_tools
 
 pytestmark = pytest.mark.usefixtures("needs_process")
@@ -28,7 +28,7 @@ WAIT = 60
 
 
 def all_tools() -> list[Tool[Any]]:
-    return [*core_tools(), *background.tools(), *sessions.tools()]
+    return [*core_tools(), *background.tools(), *terminal.tools()]
 
 
 @pytest.fixture(params=["local+bash", "local+dash", "ssh+bash", "ssh+dash"])

@@ -16,7 +16,7 @@ from harness import ExecutionContext
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness_tools import core
-from harness_tools.dev.rewriting import tools
+from harness_tools.dev import tools
 
 __all__ = ["make_way"]
 

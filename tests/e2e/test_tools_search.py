@@ -24,8 +24,8 @@ from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules import Action, Rule
 from harness.toolkit.permissions.settings import PermissionSettings
 from harness.toolkit.results_cache import ResultCache
-from harness_tools.dev.repfor import RepFor
-from harness_tools.search import grephere, tools
+from harness_tools.dev.replace import RepFor
+from harness_tools.search import grep_search, tools
 
 __all__ = ["make_way", "open_desk"]
 
@@ -414,7 +414,7 @@ async def test_a_search_begins_at_the_directory_that_its_pattern_begins_with(
 async def test_where_rg_would_leave_out_too_much_it_is_said_how_to_search_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grephere, "MOST_FILES", 1)
+    monkeypatch.setattr(grep_search, "MOST_FILES", 1)
     for name in ("a.txt", "b.txt", ".rgignore"):
         (tmp_path / name).write_text("a\nb\n")
     async with connect("local:") as execution:

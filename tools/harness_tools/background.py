@@ -26,9 +26,7 @@ from harness.toolkit import (
 from harness.toolkit.limits import fit_items
 from harness.toolkit.values import Advice
 
-from .jobreading import Asked, Piece, ReadingPlaces, read_on
-from .jobtexts import parse_position
-from .linefilter import BadPattern, line_matcher
+from .job_output import Asked, BadPattern, Piece, ReadingPlaces, line_matcher, parse_position, read_on
 from .texts import Duration, Line, SomeContent, readable_line, seconds_of
 
 __all__ = ["BashOutput", "JobId", "KillShell", "ListShells", "tools"]

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any, Literal
 
-from harness.toolkit import Tool
+from pydantic import Field
 
-from .clock import Time
+from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
+
 from .edit import Edit
 from .files import ReadFile, WriteFile
-from .panes import CapturePane, SendKeys
 from .shell import RunShell
+from .terminal import CapturePane, SendKeys
 
-__all__ = ["tools"]
+__all__ = [
+    "time_text",
+    "tools",
+]
+
+
+# -- The time, by the clock of the machine that harness runs on.
+
+
+Format = Literal["epoch", "epoch_ms", "epoch_ns", "iso", "rfc2822", "date", "time"]
+EPOCHS = {"epoch": 1, "epoch_ms": 10**3, "epoch_ns": 10**9}
+
+
+def time_text(seconds: float, form: Format) -> str:
+    """A time since the epoch in one of the forms, in UTC. Pure."""
+    if form in EPOCHS:
+        whole, part = divmod(seconds, 1)  # apart, because a float holds no nanoseconds of such a number
+        return str(int(whole) * EPOCHS[form] + int(part * EPOCHS[form]))
+    moment = datetime.fromtimestamp(seconds, UTC)
+    if form == "iso":
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if form == "rfc2822":
+        return format_datetime(moment)
+    return moment.strftime("%Y-%m-%d" if form == "date" else "%H:%M:%S")
+
+
+class _Arguments(Arguments):
+    format: Format = Field("epoch", description="how to write it; all are in UTC")
+
+
+class Time(Tool[_Arguments]):
+    """``time``."""
+
+    def __init__(self) -> None:
+        text = "Tell the time now, by the clock of the machine that harness runs on; not the target's."
+        super().__init__("time", text, _Arguments, Traits(parallelizable=True, packs=("core",)))
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        return ToolResult.of(time_text(ctx.clock(), args.format))
+
+
+# -- The base set: run a command, read, write and edit a file, look at a pane and type into it, tell the time.
 
 
 def tools() -> list[Tool[Any]]:

@@ -13,12 +13,21 @@ from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, To
 from harness.toolkit.reads import Written, guarded_edit
 from harness.toolkit.values import Advice
 
-from .encodings import wide_bom
+from .file_lines import wide_bom
 from .files import FORCE, PATH
-from .matching import Change, Span, apply_changes, changes_at, find_spans, line_numbers, overlapping, size_after
-from .nearest import nearest
+from .text_changes import (
+    Change,
+    Span,
+    apply_changes,
+    changes_at,
+    diff_of,
+    find_spans,
+    line_numbers,
+    nearest,
+    overlapping,
+    size_after,
+)
 from .texts import Content, Line, SomeContent
-from .unified import diff_of
 
 __all__ = ["EDIT_LIMIT", "Edit"]
 

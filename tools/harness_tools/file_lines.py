@@ -1,19 +1,265 @@
-"""Where the lines that are asked for are: in the first bytes of a file, or further on, which the target finds out."""
+"""Lines of a file on the target: the window that is asked for, and the encoding that they are in."""
 
 from __future__ import annotations
 
+import codecs
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal, get_args
+
+from pydantic import AliasChoices, BeforeValidator
 
 from harness.results import FileContent, Status
 from harness.toolkit import ToolContext, ToolResult
 from harness.toolkit.reads import target_path
 from harness.toolkit.values import Advice
 
-from .encodings import WIDE, decode_text, wide_bom
-from .filelines import LINE_SHOWN, Window, line_start
+__all__ = [
+    "FILE",
+    "LIMIT",
+    "LINE_SHOWN",
+    "WIDE",
+    "WIDE_LIMIT",
+    "WINDOW",
+    "Encoding",
+    "EncodingOrMixed",
+    "Found",
+    "Lines",
+    "Window",
+    "binary",
+    "counted",
+    "decode_part",
+    "decode_text",
+    "find_lines",
+    "line_start",
+    "no_text",
+    "take_lines",
+    "whole_file",
+    "whole_text",
+    "wide_bom",
+]
 
-__all__ = ["WIDE_LIMIT", "WINDOW", "Found", "binary", "find_lines"]
+
+# -- The encodings of text files that tools know by name.
+
+
+_Name = Literal[
+    "utf-8",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "latin-1",
+    "iso8859-2",
+    "iso8859-5",
+    "iso8859-7",
+    "iso8859-15",
+    "cp437",
+    "cp850",
+    "cp866",
+    "cp1250",
+    "cp1251",
+    "cp1252",
+    "cp1253",
+    "koi8-r",
+    "shift-jis",
+    "euc-jp",
+    "gb18030",
+    "big5",
+    "euc-kr",
+]
+WIDE = frozenset({"utf-16", "utf-16-le", "utf-16-be", "utf-32"})
+"""Those whose newline is more than one byte."""
+_BOMS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def _known(name: object) -> object:
+    """The name under which we know an encoding, for any of its other names."""
+    if not isinstance(name, str) or name in get_args(_Name):
+        return name
+    try:
+        same = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return name
+    return next((known for known in get_args(_Name) if codecs.lookup(known).name == same), name)
+
+
+Encoding = Annotated[_Name, BeforeValidator(_known)]
+"""An encoding by one of its names."""
+EncodingOrMixed = Annotated[Literal[_Name, "mixed"], BeforeValidator(_known)]
+"""The same, or UTF-8 with pieces of UTF-16 in it."""
+
+
+def decode_text(data: bytes, encoding: str) -> str:
+    """Text from a whole content. Bytes that are none become surrogates in UTF-8, so that they are kept, else U+FFFD."""
+    return data.decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
+
+
+def decode_part(data: bytes, encoding: str) -> tuple[str, int]:
+    """Text from a content that is cut at its end, and how many bytes of it that is; characters stay whole."""
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")
+    text = decoder.decode(data)
+    return text, len(data) - len(decoder.getstate()[0])
+
+
+def wide_bom(data: bytes) -> str:
+    """The name of the wide encoding whose mark a content begins with; empty without one."""
+    found = next((mark for mark in _BOMS if data.startswith(mark)), b"")
+    return {4: "utf-32", 2: "utf-16"}.get(len(found), "")
+
+
+# -- Files that a tool takes as a whole: text, and not too large to be held here.
+
+
+LIMIT = 64 << 20
+"""Bytes of a file that is taken as a whole."""
+FILE = AliasChoices("file", "path", "file_path")
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun: ``1 line``, ``2 lines``."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def no_text(path: str, data: bytes) -> ToolResult | None:
+    """The refusal to take a content for text; None when it is text."""
+    if b"\0" not in data:
+        return None
+    wide = wide_bom(data)
+    way = Advice(", which utf8 converts", tools=("utf8",))
+    hint = f": it begins like {wide.upper()}{way.text}" if wide else ""
+    return ToolResult.failure("binary", f"{path} is no text: it holds NUL bytes{hint}", advice=(way,))
+
+
+async def whole_file(ctx: ToolContext, path: str) -> FileContent | ToolResult:
+    """All of a file, or the refusal when it is too big.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    content = await ctx.execution.read_file(target_path(ctx, path), limit=LIMIT + 1)
+    if content.size > LIMIT:
+        return ToolResult.failure("too_big", f"{path} holds {content.size} bytes, more than {LIMIT}: use a command")
+    return content
+
+
+async def whole_text(ctx: ToolContext, path: str) -> FileContent | ToolResult:
+    """All of a text file, or the refusal.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    content = await whole_file(ctx, path)
+    if isinstance(content, ToolResult):
+        return content
+    return no_text(path, content.data) or content
+
+
+# -- Lines of a file, taken from a window of its bytes. Pure.
+
+
+LINE_SHOWN = 2_000
+"""Bytes of a line that are shown."""
+NUMBER_WIDTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bytes of a file from the beginning of a line.
+
+    ``first`` is that line's number, ``start`` its offset in the file, and ``complete`` says that the file ends with
+    the window.
+    """
+
+    data: bytes
+    first: int = 1
+    start: int = 0
+    complete: bool = True
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A line of which only the beginning is shown; the rest begins at byte ``offset`` of the file."""
+
+    line: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines as they are shown. ``end`` is the offset behind the last one; ``ended``: there is no line after it.
+
+    ``seen`` are the ranges of bytes that are shown: all from the first line on, but for the rests of cut lines.
+    """
+
+    text: str
+    first: int
+    count: int
+    end: int
+    seen: tuple[tuple[int, int], ...]
+    ended: bool
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The number of the last line; ``first - 1`` when there is none."""
+        return self.first + self.count - 1
+
+
+def line_start(data: bytes, line: int) -> int | None:
+    """Where a line begins, counted from 1; None when ``data`` has not that many newlines."""
+    at = 0
+    for _ in range(line - 1):
+        at = data.find(b"\n", at) + 1
+        if at == 0:
+            return None
+    return at
+
+
+def take_lines(window: Window, limit: int, room: int, *, numbers: bool, measure: Callable[[str], int] = len) -> Lines:
+    """The first ``limit`` lines of a window, and no more than ``room`` as ``measure`` counts, but one line at least.
+
+    A line that the window does not hold to its end is left for the next time, unless it is the first.
+    """
+    data, at, parts, cuts = window.data, 0, list[str](), list[Cut]()
+    seen, shown_from = list[tuple[int, int]](), window.start
+    while at < len(data) and len(parts) < limit:
+        end = data.find(b"\n", at) + 1
+        if end == 0 and parts and not window.complete:
+            break
+        number = window.first + len(parts)
+        text, cut = _line(window, at, end)
+        text = f"{number:{NUMBER_WIDTH}d}\t{text}" if numbers else text
+        if parts and measure(text) > room:
+            break
+        parts.append(text)
+        room -= measure(text)
+        if cut:
+            cuts.append(Cut(number, window.start + at + cut))
+            seen.append((shown_from, window.start + at + cut))
+            shown_from = window.start + (end or len(data))
+        at = end or len(data)
+    seen.append((shown_from, window.start + at))
+    ended = window.complete and at >= len(data)
+    return Lines("".join(parts), window.first, len(parts), window.start + at, tuple(seen), ended, tuple(cuts))
+
+
+def _line(window: Window, at: int, end: int) -> tuple[str, int]:
+    """One line as it is shown, and when it is cut, how many bytes of it are. ``end`` 0: its newline is not there."""
+    data = window.data
+    newline = 1 if end else 0
+    stop = (end or len(data)) - newline
+    if stop - at <= LINE_SHOWN and (end or window.complete):
+        return decode_text(data[at:stop], window.encoding) + "\n" * newline, 0
+    text, shown = decode_part(data[at : min(stop, at + LINE_SHOWN)], window.encoding)
+    least = "" if end or window.complete else "at least "
+    return f"{text} [... {least}{stop - at - shown} more bytes of this line]\n", shown
+
+
+# -- Where the lines that are asked for are: in the first bytes of a file, or further on, which the target finds out.
+
 
 WINDOW = 256 << 10
 """Bytes of a file that are fetched at once: as much as comes in one round trip."""

@@ -1,22 +1,237 @@
-"""Reading on in the output of a job: each session gets every byte once, in pieces that a model can take."""
+"""The output of a job, read on from the last place: each session gets every byte once."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import anyio
 
+from harness.extras import install_extra
 from harness.results import Job, JobOutput, OutputPart, Status
 from harness.toolkit import OutputLimit, ToolContext
 from harness.toolkit.limits import cut
 
-from .jobtexts import Position, continued, line_before, shown_length
-from .linefilter import Matcher, choose
+__all__ = [
+    "PAGE",
+    "SCAN",
+    "Asked",
+    "BadPattern",
+    "Piece",
+    "Position",
+    "ReadingPlaces",
+    "choose",
+    "continued",
+    "line_matcher",
+    "parse_position",
+    "read_on",
+    "shown_length",
+]
 
-__all__ = ["PAGE", "SCAN", "Asked", "Piece", "Reading", "ReadingPlaces", "read_on"]
+
+# -- A piece of a job's output as text: whole characters, and no secret cut in two. Pure.
+
+
+CONTEXT = 2 << 10
+"""Bytes of the line before a piece that are looked at again, for a secret that began there."""
+_POSITION = re.compile(r"([0-9]{1,15})(?:\+([0-9]{1,15}))?")
+_ASKS = re.compile(r"[?:>#$%\])][ \t]*\Z")
+"""The end of a line that waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the two streams of a job were read, in bytes. Written ``120``, or ``120+45`` with standard error."""
+
+    stdout: int = 0
+    stderr: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stdout}+{self.stderr}" if self.stderr else str(self.stdout)
+
+    def later(self, other: Position) -> Position:
+        """The later one of each stream."""
+        return Position(max(self.stdout, other.stdout), max(self.stderr, other.stderr))
+
+
+def parse_position(text: str) -> Position:
+    """Read one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _POSITION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("it is a position that an answer gave, such as 120 or 120+45; 0 is the beginning")
+    return Position(int(match[1]), int(match[2] or 0))
+
+
+def shown_length(data: bytes, complete: Callable[[str], int], *, ended: bool) -> int:
+    """How many bytes of a piece can be shown now, when more may follow: whole characters, and no part of a secret.
+
+    Args:
+        complete: how many characters of a text can be shown, as :meth:`~harness.toolkit.Redactor.complete` says.
+        ended: nothing follows.
+    """
+    if ended:
+        return len(data)
+    data = data[: whole_characters(data)]
+    text = data.decode("utf-8", "surrogateescape")
+    if _ASKS.search(text):
+        return len(data)
+    return len(text[: complete(text)].encode("utf-8", "surrogateescape"))
+
+
+def whole_characters(data: bytes) -> int:
+    """The length without the beginning of a character at the end that the rest is missing of."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
+            return len(data) - back if length > back else len(data)
+    return len(data)
+
+
+def line_before(data: bytes) -> bytes:
+    """The line that has begun at the end of a piece, as far as it is looked at again."""
+    return data[max(data.rfind(b"\n") + 1, len(data) - CONTEXT) :]
+
+
+def continued(before: bytes, data: bytes, redact: Callable[[str], str]) -> str:
+    """A piece, redacted as what it is: the continuation of a line that was shown already."""
+    text = data.decode("utf-8", "surrogateescape")
+    if not before:
+        return redact(text)
+    start = before.decode("utf-8", "surrogateescape")
+    whole, old = redact(start + text), redact(start)
+    alike = next((at for at, pair in enumerate(zip(whole, old, strict=False)) if pair[0] != pair[1]), len(old))
+    return whole[alike:]
+
+
+# -- Which lines match a regular expression that a model wrote, in time that grows with the text and no faster.
+# RE2 (the extra ``tools``) never backtracks. Without it only a text without special characters is taken, as it
+# stands.
+
+
+MOST_PATTERN = 1_000
+MEMORY = 8 << 20
+"""Bytes that RE2 may use for one pattern."""
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+REDACTED = "[redacted]"
+
+Matcher = Callable[[bytes], bool]
+
+
+class BadPattern(ValueError):  # it is no failure of ours
+    """It is no regular expression, or one that is not supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The lines that match, with their newlines, and how many bytes and lines were looked at for them."""
+
+    data: bytes
+    used: int
+    lines: int
+    matched: int
+
+
+def line_matcher(pattern: str) -> Matcher:
+    """Whether a line, without its newline, matches anywhere.
+
+    Raises:
+        BadPattern: it is none; the message says why.
+    """
+    if len(pattern) > MOST_PATTERN:
+        raise BadPattern(f"it is longer than {MOST_PATTERN} characters")
+    try:
+        wanted = pattern.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise BadPattern("it is no text") from None
+    if not _SPECIAL.search(pattern):
+        return lambda line: wanted in line
+    return _compiled(wanted)
+
+
+def _compiled(pattern: bytes) -> Matcher:
+    try:
+        import re2  # type: ignore[import-untyped]  # it brings no types
+    except ImportError:
+        raise BadPattern(
+            f"regular expressions need a library ({install_extra('tools')}); "
+            "without it give a text without special characters"
+        ) from None
+    options: Any = re2.Options()
+    options.max_mem, options.log_errors = MEMORY, False
+    try:
+        found: Any = re2.compile(pattern, options)
+    except re2.error as error:
+        raise BadPattern(_reason(error)) from None
+    return lambda line: found.search(line) is not None
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    return f"{text} (RE2 knows no lookaround and no backreferences)"
+
+
+def choose(
+    data: bytes,
+    matches: Matcher,
+    room: int,
+    *,
+    ended: bool,
+    full: bool = False,
+    redact: Callable[[str], str] = str,
+) -> Chosen:
+    """The lines of a piece that match, up to ``room`` bytes of them, but one at least. Pure.
+
+    A last line without newline is left until its rest comes, unless nothing follows it (``ended``), or it is alone in a
+    piece that can hold no more (``full``). ``redact`` takes out secrets: a line of a private key is known as a part of
+    one only among the others.
+    """
+    known = _known(data, redact)
+    shown, used, lines, matched = bytearray(), 0, 0, 0
+    for line in _lines(data, ended=ended, full=full):
+        hit = matches(line.rstrip(b"\r\n"))
+        if hit and shown and len(shown) + len(line) > room:
+            break
+        used, lines = used + len(line), lines + 1
+        if hit:
+            shown += line if known is None else _clean(line, known, redact)
+            matched += 1
+    return Chosen(bytes(shown), used, lines, matched)
+
+
+def _known(data: bytes, redact: Callable[[str], str]) -> frozenset[str] | None:
+    """The lines that are left of a piece without its secrets; None when it has none."""
+    text = data.decode("utf-8", "surrogateescape")
+    clean = redact(text)
+    return None if clean == text else frozenset(clean.split("\n"))
+
+
+def _clean(line: bytes, known: frozenset[str], redact: Callable[[str], str]) -> bytes:
+    """A line without its secrets; one that is not left of the piece was inside of one."""
+    clean = redact(line.decode("utf-8", "surrogateescape"))
+    text = clean if clean.rstrip("\n") in known else REDACTED + "\n"
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _lines(data: bytes, *, ended: bool, full: bool) -> Iterable[bytes]:
+    lines = data.split(b"\n")
+    last = lines.pop()
+    yield from (line + b"\n" for line in lines)
+    if last and (ended or (full and not lines)):
+        yield last
+
+
+# -- Reading on in the output of a job: each session gets every byte once, in pieces that a model can take.
+
 
 PAGE = 12_000
 """Bytes of both streams in one answer."""

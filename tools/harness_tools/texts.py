@@ -1,15 +1,71 @@
-"""Checks of what models write, so that a mistake is told as one of the arguments."""
+"""Texts of arguments and reports: checked, quoted, and cut to a size."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from harness.command import check_text, parse_duration
+from harness.toolkit import Json, OutputLimit
+from harness.toolkit.limits import fit_items
 
-__all__ = ["Content", "Duration", "Line", "SomeContent", "encodable", "readable_line", "readable_name", "seconds_of"]
+__all__ = [
+    "REPORT",
+    "Content",
+    "Duration",
+    "Header",
+    "Label",
+    "Line",
+    "Note",
+    "PathText",
+    "Short",
+    "SomeContent",
+    "Word",
+    "clip",
+    "dumps",
+    "fit",
+    "readable_line",
+    "readable_name",
+    "seconds_of",
+]
+
+
+# -- Reports that fit: whole items as many as there is room for, and texts that say how much of them is missing.
+
+
+Item = TypeVar("Item")
+REPORT = OutputLimit(24_000, 0)
+"""Characters of a report for a model."""
+MOST = REPORT.characters // 8
+"""Items of a report, at most: shorter than that is none, and more need not be written to see that they do not fit."""
+DATA = OutputLimit(48_000, 0)
+"""Characters of the same as JSON: some clients are sent all of it."""
+
+
+def dumps(value: Json, *, indent: int | None = None) -> str:
+    """A value as JSON text, characters as they are."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def clip(text: str, most: int) -> str:
+    """The text, or its first ``most`` characters and how many follow. Pure."""
+    return text if len(text) <= most else f"{text[:most]}[... {len(text) - most} more characters]"
+
+
+def fit(
+    items: Sequence[Item], text_of: Callable[[Sequence[Item]], str], data_of: Callable[[Sequence[Item]], Json]
+) -> tuple[list[Item], int]:
+    """The first items that fit, as text and as data, and how many were dropped. Pure."""
+    readable, _ = fit_items(items[:MOST], text_of, REPORT)
+    kept, _ = fit_items(readable, lambda some: dumps(data_of(some)), DATA)
+    return kept, len(items) - len(kept)
+
+
+# -- Checks of what models write, so that a mistake is told as one of the arguments.
 
 
 _NOT_TEXT = re.compile("[\udc80-\udcff]")
@@ -97,3 +153,37 @@ Content = Annotated[str, AfterValidator(_encodable)]
 """What bytes can stand for."""
 Duration = Annotated[float | str, AfterValidator(_duration)]
 """Seconds, or a text such as ``500ms``, ``30s``, ``10m``, ``1h``."""
+
+
+# -- Checks of what models write for people, so that a mistake is told as one of the arguments.
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it holds a NUL")
+    return encodable(text)
+
+
+def _said(text: str) -> str:
+    if not _storable(text).strip():
+        raise ValueError("it is empty")
+    return text.strip()
+
+
+Short = Annotated[str, Field(max_length=1_000), AfterValidator(_storable)]
+"""A short text, or none."""
+Header = Annotated[str, Field(max_length=60), AfterValidator(_storable)]
+"""A word or two, or none."""
+Label = Annotated[str, Field(max_length=200), AfterValidator(_said)]
+"""A few words."""
+Note = Annotated[str, Field(max_length=2_000), AfterValidator(_said)]
+"""A paragraph."""
+
+
+# -- Texts of arguments, with a limit each.
+
+
+PathText = Annotated[Line, Field(max_length=4_096)]
+"""A path: as long as systems allow."""
+Word = Annotated[Line, Field(max_length=1_000)]
+"""An ending, a part of a path, a text to leave out."""

@@ -19,7 +19,7 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit.seams import Verdict
-from harness_tools.search.glob import Glob
+from harness_tools.search.listing import Glob
 from harness_tools.shell import RunShell, patience
 
 LIMIT = 20

@@ -18,8 +18,7 @@ from tests.support.toolbox import toolbox
 
 from harness.toolkit.notebook import MemoryScope, Notebook, Place, Todo
 from harness.toolkit.notebook_sqlite import SqliteNotebook
-from harness_tools.interaction.memories import Forget, Remember
-from harness_tools.interaction.todos import TodoWrite
+from harness_tools.interaction.notebook import Forget, Remember, TodoWrite
 
 LIMIT = 60
 TODOS, MEMORIES = "harness://todos", "harness://memories"

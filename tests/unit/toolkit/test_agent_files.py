@@ -13,7 +13,7 @@ from harness.toolkit.agent_files import AgentTypeFiles, AgentTypeList, agent_dir
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.operator_files import OperatorDirectory, Origin
 from harness.toolkit.spawning import AgentType
-from harness_tools.agenttypes import TYPES, describe_types, known_types, type_named, with_own_names
+from harness_tools.agents import TYPES, describe_types, known_types, type_named, with_own_names
 
 TEXT = "---\ndescription: reads logs\ntools: read_file, grep\nmodel: fast\n---\n\nReport the first error.\n"
 ORIGINS: tuple[Origin, ...] = ("user", "project")

@@ -29,10 +29,9 @@ from harness.toolkit.presets import schema_gaps
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.results_cache import ResultCache
 from harness.toolkit.values import Subject
-from harness_tools.clock import Format, time_text
-from harness_tools.core import tools
+from harness_tools.core import Format, time_text, tools
 from harness_tools.files import MOST_SHOWN, whole_characters
-from harness_tools.panes import keys_text
+from harness_tools.terminal import keys_text
 
 
 def box(execution: ExecutionContext | None = None, backend: MemoryBackend | None = None) -> Toolbox:

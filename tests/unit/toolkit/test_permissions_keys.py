@@ -25,7 +25,7 @@ from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode
 from harness.toolkit.redaction import MARK
-from harness_tools.panes import SendKeys
+from harness_tools.terminal import SendKeys
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from harness.toolkit.hooks import Answer, Hooks, Occasion, Registered
 from harness.toolkit.hooks_command import CommandHook
 from harness.toolkit.redaction import MARK, PatternRedactor
 from harness.toolkit.seams import Next, PermissionRequest, Policy, Verdict
-from harness_tools.panes import SendKeys, _Send
 from harness_tools.shell import RunShell
+from harness_tools.terminal import SendKeys, _Send
 
 CALL = ToolCall("send_keys", {"literal_text": "s3same", "keys": ["s", "3"], "enter": True, "pane": "main", "why": "w"})
 MASKED = {"literal_text": MARK, "keys": [MARK, MARK], "enter": True, "pane": "main", "why": "w"}

@@ -36,7 +36,7 @@ from harness.toolkit.seams import PermissionRequest, Verdict
 from harness.toolkit.spawning import AgentType, SpawnRequest, SpawnResult
 from harness.toolkit.toolsettings import ToolSettings
 from harness_tools import agents, core, interaction
-from harness_tools.agenttypes import TYPES, USUAL, type_named
+from harness_tools.agents import TYPES, USUAL, type_named
 
 
 @pytest.fixture

@@ -27,9 +27,19 @@ from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.settings import PermissionSettings
 from harness.toolkit.redaction import PatternRedactor
 from harness_tools.background import MOST_LISTED, _listed, _not_found, tools
-from harness_tools.jobreading import PAGE, SCAN
-from harness_tools.jobtexts import Position, continued, line_before, parse_position, shown_length, whole_characters
-from harness_tools.linefilter import BadPattern, choose, line_matcher
+from harness_tools.job_output import (
+    PAGE,
+    SCAN,
+    BadPattern,
+    Position,
+    choose,
+    continued,
+    line_before,
+    line_matcher,
+    parse_position,
+    shown_length,
+    whole_characters,
+)
 from harness_tools.shell import RunShell
 
 TOKEN = "ghp_" + "a1B2" * 9

@@ -17,7 +17,7 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, Executor, ToolCall
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.reads import ReadTracker
-from harness_tools.blocking import first_blocking
+from harness_tools.dev.clean_diff import first_blocking
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

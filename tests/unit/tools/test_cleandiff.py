@@ -12,9 +12,8 @@ from tests.support.toolbox import toolbox
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import ToolCall
 from harness.toolkit.values import Subject
-from harness_tools.dev.cleandiff import CleanDiff
-from harness_tools.dev.cleandiff_command import diff_command, mistake_of
-from harness_tools.dev.cleandiff_parse import changes_of, new_file, new_files, quoted
+from harness_tools.dev.clean_diff import CleanDiff, diff_command, mistake_of
+from harness_tools.dev.clean_diff_report import changes_of, new_file, new_files, quoted
 
 RAW = ":100644 100644 {old} {new} M\0f\0".format(old="1" * 40, new="0" * 40)
 TEXT = """\

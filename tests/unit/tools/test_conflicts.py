@@ -20,8 +20,7 @@ from harness import ExecutionContext, connect
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, ToolCall
 from harness.toolkit.values import Subject
-from harness_tools.dev.conflicts import SIZE, Conflicts
-from harness_tools.dev.conflicts_scan import lines_of, scan
+from harness_tools.dev.conflicts import SIZE, Conflicts, lines_of, scan
 
 MERGE = "a\n<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> other\nb\n"
 DIFF3 = "<<<<<<< HEAD\nours\n||||||| 1a2b3c\nbase\n=======\n>>>>>>> other branch\n"

@@ -24,8 +24,8 @@ from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.permissions.rules import Action, Match, Rule
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 from harness.toolkit.reads import ReadTracker
-from harness_tools.dev.rewriting import tools
-from harness_tools.dev.trash import (
+from harness_tools.dev import tools
+from harness_tools.dev.delete import (
     Place,
     Places,
     facts_script,

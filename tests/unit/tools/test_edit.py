@@ -18,9 +18,17 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness_tools.core import tools
 from harness_tools.edit import EDIT_LIMIT, Edit
-from harness_tools.matching import Change, apply_changes, changes_at, find_spans, line_numbers, overlapping
-from harness_tools.nearest import nearest
-from harness_tools.unified import DIFF_SHOWN, diff_of
+from harness_tools.text_changes import (
+    DIFF_SHOWN,
+    Change,
+    apply_changes,
+    changes_at,
+    diff_of,
+    find_spans,
+    line_numbers,
+    nearest,
+    overlapping,
+)
 
 """The same examples each time, however slow the machine is."""
 

@@ -19,10 +19,9 @@ from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.arguments import parse_arguments
 from harness.toolkit.values import Category
-from harness_tools.dev.errs.ansi import without_escapes
-from harness_tools.dev.errs.model import Problem
-from harness_tools.dev.errs.parse import ALIASES, BY_FORMAT, KEPT, parse
-from harness_tools.dev.errs.tool import Errs
+from harness_tools.dev.errors.parse import ALIASES, BY_FORMAT, KEPT, parse
+from harness_tools.dev.errors.problem import Problem, without_escapes
+from harness_tools.dev.errors.tool import Errs
 
 DATA = Path(__file__).parents[2] / "data" / "errs"
 NAMES = sorted(path.stem for path in DATA.glob("*.txt"))

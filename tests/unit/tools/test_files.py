@@ -15,11 +15,8 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness_tools.core import tools
-from harness_tools.encodings import decode_part
-from harness_tools.filelines import LINE_SHOWN, Window, line_start, take_lines
-from harness_tools.filemode import mode_of
-from harness_tools.filereading import WIDE_LIMIT, WINDOW
-from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile
+from harness_tools.file_lines import LINE_SHOWN, WIDE_LIMIT, WINDOW, Window, decode_part, line_start, take_lines
+from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile, mode_of
 
 """The same examples each time, however slow the machine is."""
 

@@ -22,12 +22,10 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, OutputLimit, Regi
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.results_cache import ResultCache
 from harness.toolkit.values import Subject
-from harness_tools.dev import imports, imports_fetch
+from harness_tools.dev import imports, tools
 from harness_tools.dev.import_kinds import Resolved
-from harness_tools.dev.imports_fetch import Listing, parse_listing, parse_stream, stream_script
-from harness_tools.dev.imports_report import Report, Scanned, result_of
+from harness_tools.dev.imports import Listing, Report, Scanned, parse_listing, parse_stream, result_of, stream_script
 from harness_tools.dev.languages.model import Facts, Import
-from harness_tools.dev.sources import tools
 
 
 def box(execution: ExecutionContext | None = None, backend: MemoryBackend | None = None) -> Toolbox:
@@ -301,14 +299,14 @@ async def test_more_files_than_are_looked_at_are_counted(
 ) -> None:
     plant(tmp_path / "a", {f"f{n:02}.py": "import os\n" for n in range(12)})
     monkeypatch.setattr(imports, "MOST_FILES", 8)
-    monkeypatch.setattr(imports_fetch, "TOTAL_LIMIT", 300)
+    monkeypatch.setattr(imports, "TOTAL_LIMIT", 300)
     data: Any = (await call(box(here), dir=f"{tmp_path}/a")).result.data
     read = [item["file"] for item in data["files"]]
     late = [item["file"] for item in data["errors"]]
     assert 0 < len(read) < 8
     assert sorted(read + late) == [f"f{n:02}.py" for n in range(8)]
     assert data["files_not_looked_at"] == 4
-    monkeypatch.setattr(imports_fetch, "LISTING_LIMIT", 50)
+    monkeypatch.setattr(imports, "LISTING_LIMIT", 50)
     outcome = await call(box(here), dir=f"{tmp_path}/a")
     assert "[there are more files than could be listed; choose a smaller directory]" in outcome.result.text
 

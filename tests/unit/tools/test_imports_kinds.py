@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_tools.dev.import_kinds import GoModule, Project, resolve
+from harness_tools.dev.import_kinds import GoModule, Project, crate_names, go_module, resolve
 from harness_tools.dev.languages.analysis import facts_of
 from harness_tools.dev.languages.model import Facts, Import
 from harness_tools.dev.languages.table import language_named
-from harness_tools.dev.manifests import crate_names, go_module
 
 
 def kinds(language: str, source: str, path: str, *files: str, **known: Any) -> list[tuple[str, str, str]]:

@@ -21,12 +21,10 @@ from harness.toolkit.profiles import FacedTool, load_profile
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.values import Json
-from harness_tools.agenttypes import TYPES
-from harness_tools.dev.cleandiff_parse import Change
-from harness_tools.dev.cleandiff_report import Differences, report
+from harness_tools.agents import TYPES
+from harness_tools.dev.clean_diff_report import Change, Differences, report
 from harness_tools.profiles.buddy import CAPTURE_PANE
-from harness_tools.profiles.forms import head, searched, tail
-from harness_tools.profiles.jsonforms import LIMIT, as_json
+from harness_tools.profiles.forms import LIMIT, as_json, head, searched, tail
 
 KNOWN = load_catalogue().known
 PROFILES = {name: load_profile(name) for name in ("buddy", "gofastr", "hex", "hygge", "terse")}

@@ -14,7 +14,7 @@ from tests.support.toolbox import toolbox
 
 import harness
 from harness.toolkit import ToolCall
-from harness_tools.dev.repfor import RepFor
+from harness_tools.dev.replace import RepFor
 from harness_tools.search import tools
 from harness_tools.texts import readable_line, readable_name
 

@@ -22,11 +22,10 @@ from harness.toolkit import CallOutcome, CallStatus, Category, Executor, ToolCal
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.seams import Verdict
 from harness_tools import core
-from harness_tools.dev.candidates import FILE_LIMIT, candidates_script, read_candidates
-from harness_tools.dev.repfor import RepFor
-from harness_tools.dev.replacing import Replacement, folded
-from harness_tools.dev.rewriting import tools
-from harness_tools.matching import apply_changes
+from harness_tools.dev import tools
+from harness_tools.dev.replace import RepFor
+from harness_tools.dev.replacement import FILE_LIMIT, Replacement, candidates_script, folded, read_candidates
+from harness_tools.text_changes import apply_changes
 
 """The same examples each time, however slow the machine is."""
 

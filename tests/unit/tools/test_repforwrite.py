@@ -16,8 +16,8 @@ from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.seams import Verdict
-from harness_tools.dev.repforwrite import AT_ONCE, NAMED, named
-from harness_tools.dev.rewriting import tools
+from harness_tools.dev import tools
+from harness_tools.dev.replacement import AT_ONCE, NAMED, named
 
 FILES = 40
 

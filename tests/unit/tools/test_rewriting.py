@@ -18,12 +18,9 @@ from harness.toolkit.presets import schema_gaps
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools import core
-from harness_tools.dev.notab import respaced
-from harness_tools.dev.recoding import recoded, recoded_from
-from harness_tools.dev.rewriting import tools
-from harness_tools.dev.splice import spliced
-from harness_tools.dev.split import part_name, parts_of
-from harness_tools.dev.tabcount import MOST, tabs_of
+from harness_tools.dev import tools
+from harness_tools.dev.lines import MAX_TABS, part_name, parts_of, respaced, spliced, tabs_of
+from harness_tools.dev.recode import recoded, recoded_from
 
 """The same examples each time, however slow the machine is."""
 
@@ -163,8 +160,8 @@ def test_tabs_are_counted_line_by_line_and_what_is_too_much_is_said() -> None:
     assert tabs_of(b"a\nb\nc\n", 2, 2) == ([(2, 0)], 0)
     assert tabs_of(b"a\n", 5, 0) == ([], 0)
     assert tabs_of(b"a\n", 3, 2) == ([], 0)
-    found, left_out = tabs_of(b"x\n" * (MOST + 7), 3, 0)
-    assert (len(found), found[0], left_out) == (MOST, (3, 0), 5)
+    found, left_out = tabs_of(b"x\n" * (MAX_TABS + 7), 3, 0)
+    assert (len(found), found[0], left_out) == (MAX_TABS, (3, 0), 5)
 
 
 PLAIN = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=4, max_size=40)

@@ -16,14 +16,13 @@ from harness.toolkit import Registry
 from harness.toolkit.presets import schema_gaps
 from harness.toolkit.values import Subject
 from harness_tools.search import tools
-from harness_tools.search.contents import read_contents
-from harness_tools.search.dialects import extended, rust
-from harness_tools.search.frames import read_tree
-from harness_tools.search.greplines import Line, counts_of, lines_of, stdin_of
-from harness_tools.search.grepresults import clipped, shown_lines
-from harness_tools.search.linear import Matcher
-from harness_tools.search.literals import Literal, find_hits
-from harness_tools.search.regexes import parse
+from harness_tools.search.check_for import Literal, find_hits
+from harness_tools.search.entries import read_contents
+from harness_tools.search.grep import clipped, shown_lines
+from harness_tools.search.grep_search import Line, counts_of, lines_of, stdin_of
+from harness_tools.search.linear_matcher import Matcher
+from harness_tools.search.regular_expressions import extended, parse, rust
+from harness_tools.search.replies import read_tree
 
 # -- what the tools say of themselves
 

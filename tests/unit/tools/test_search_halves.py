@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness_tools.search.entries import entries_script, read_entries
-from harness_tools.search.halves import FEW, LONGEST, MOST, in_halves
-from harness_tools.search.treescripts import TreeQuery, find_expression
+from harness_tools.search.tree_scripts import FEW, LONGEST, MOST, TreeQuery, find_expression, in_halves
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
-from harness_tools.search.frames import read_tree
 from harness_tools.search.gitnames import bytewise
+from harness_tools.search.grep_scripts import find_unalike
 from harness_tools.search.ignoring import IGNORE_LIMIT, Ignored, parse_ignore
-from harness_tools.search.treescripts import TreeQuery, find_words, framed_errors, ignore_above
-from harness_tools.search.unalike import find_unalike
+from harness_tools.search.replies import read_tree
+from harness_tools.search.tree_scripts import TreeQuery, find_words, framed_errors, ignore_above
 
 PIECES = [
     *(b"a", b"b", b"d", b"*", b"**", b"***", b"?", b"/", b"/", b"\\", b"[", b"]", b"!", b"#", b" ", b"\t", b"\r", b"."),

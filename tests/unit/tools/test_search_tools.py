@@ -19,8 +19,8 @@ from harness.toolkit import Arguments, CallOutcome, Registry, Tool, ToolCall, To
 from harness.toolkit.toolsettings import ToolSettings
 from harness.toolkit.websettings import SearchSettings, WebSettings
 from harness_tools import agents, web
-from harness_tools.finding import terms_of
-from harness_tools.web.hits import Hit, chosen, domain_of, in_domain, rendered, unwrapped
+from harness_tools.agents import terms_of
+from harness_tools.web.search import Hit, chosen, domain_of, in_domain, rendered, unwrapped
 
 JSON = {"Content-Type": "application/json"}
 KEY = "s3cret-token-of-the-operator"

@@ -24,14 +24,14 @@ from harness.toolkit.presets import schema_gaps
 from harness.toolkit.reads import ReadTracker
 from harness.toolkit.results_cache import ResultCache
 from harness.toolkit.values import Subject
-from harness_tools.dev import parsing, sig
-from harness_tools.dev.languages import outline
+from harness_tools.dev import signatures as sig
+from harness_tools.dev import tools
+from harness_tools.dev.languages import outline, parsing
 from harness_tools.dev.languages.analysis import facts_of, outline_of, utf8_of
 from harness_tools.dev.languages.grammar import Grammar, Stopped, parse
 from harness_tools.dev.languages.model import Declaration, Outlined
+from harness_tools.dev.languages.parsing import Source, facts_in, outline_in
 from harness_tools.dev.languages.table import LANGUAGES, Language, language_named, language_of
-from harness_tools.dev.parsing import Source, facts_in, outline_in
-from harness_tools.dev.sources import tools
 
 DATA = Path(__file__).parents[2] / "data" / "sources"
 SAMPLES = sorted(path.name for path in DATA.iterdir() if path.is_file())
@@ -444,5 +444,5 @@ async def test_a_grammar_that_is_not_installed_is_told_with_what_installs_it(
 def test_nothing_of_it_is_loaded_before_it_is_used() -> None:
     script = "import sys, harness_tools.dev; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "harness_tools.dev.sig" in loaded
+    assert "harness_tools.dev.signatures" in loaded
     assert [name for name in loaded if name.startswith("tree_sitter") or name.endswith("languages.table")] == []

@@ -21,8 +21,7 @@ from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
 from harness.toolkit.providers import provider
 from harness.toolkit.values import Category, Json, Subject
-from harness_tools.dev.transform import SIZE, Transform
-from harness_tools.dev.transform_run import parse_json, text_of, value_at
+from harness_tools.dev.transform import SIZE, Transform, parse_json, text_of, value_at
 
 PEOPLE = [
     {"name": "ann", "age": 30, "at": {"city": "Bern"}, "tags": ["a", "b"]},

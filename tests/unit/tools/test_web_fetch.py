@@ -24,9 +24,9 @@ from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Category, ToolCall
 from harness.toolkit.seams import PermissionRequest, Verdict
 from harness.toolkit.websettings import WebSettings, place_of
-from harness_tools.web import httpget, tools
+from harness_tools.web import http_client, tools
 from harness_tools.web.fetch import SHOWN, FetchUrl, _notes
-from harness_tools.web.headers import Sent
+from harness_tools.web.getter import Sent
 from harness_tools.web.pages import Answer, Page
 from harness_tools.web.urls import parse_url
 
@@ -234,8 +234,8 @@ async def test_the_address_that_was_judged_is_the_one_that_is_used(
         asked.append(host)
         return answers.pop(0)
 
-    real = httpget.HttpGetter
-    monkeypatch.setattr(httpget, "HttpGetter", lambda settings: real(settings, resolve))
+    real = http_client.HttpGetter
+    monkeypatch.setattr(http_client, "HttpGetter", lambda settings: real(settings, resolve))
     url = f"http://rebinding.example:{fetch.server.port}/text"
     for _ in range(2):
         assert (await fetch(url, allow=[])).result.error_code == "forbidden_address"
@@ -260,8 +260,8 @@ async def test_tls_is_checked_against_the_name_and_not_the_address(
     async def resolve(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    real = httpget.HttpGetter
-    monkeypatch.setattr(httpget, "HttpGetter", lambda settings: real(settings, resolve))
+    real = http_client.HttpGetter
+    monkeypatch.setattr(http_client, "HttpGetter", lambda settings: real(settings, resolve))
     pages = {"/text": PAGES["/text"], "/down": redirect("http://good.example/")}
     with web_server(pages, context=context) as server:
         fetch = Fetcher(toolbox(tools()), server)
@@ -378,7 +378,7 @@ def test_nothing_heavy_is_loaded_before_something_is_fetched() -> None:
 async def test_without_the_extra_the_operator_is_told_what_to_install(
     fetch: Fetcher, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("harness_tools.web.httpget", "harness_tools.web.network"):
+    for name in ("harness_tools.web.http_client", "harness_tools.web.http_client"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     outcome = await fetch("/text")

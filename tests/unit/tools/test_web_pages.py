@@ -18,13 +18,10 @@ from harness.errors import ConfigError
 from harness.results import ShellResult, Status
 from harness.settings import SettingsTable
 from harness.toolkit.websettings import Place, WebSettings, place_of, web_settings_of
-from harness_tools.web import html
-from harness_tools.web.headers import headers_for
-from harness_tools.web.html import readable
-from harness_tools.web.htmlscript import title_of
-from harness_tools.web.pages import Answer, Inflater, WebFailure, decoded
-from harness_tools.web.targetget import ROOM, command_for, read_answer
-from harness_tools.web.untrusted import marked
+from harness_tools.web import pages
+from harness_tools.web.getter import ROOM, command_for, headers_for, read_answer
+from harness_tools.web.html_worker import title_of
+from harness_tools.web.pages import Answer, Inflater, WebFailure, decoded, marked, readable
 from harness_tools.web.urls import parse_url
 
 URL = parse_url("http://a.example/x")
@@ -269,15 +266,15 @@ async def test_html_becomes_markdown_or_text_with_whole_links(monkeypatch: pytes
     "piece", ["<div>", "<!--", "<a ", "<ul><li>", "<table><tr><td>", "&", "<a b='", "![](data:", "<b"]
 )
 async def test_no_page_keeps_the_converter_busy(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "SECONDS", 10)
+    monkeypatch.setattr(pages, "SECONDS", 10)
     with suppress(WebFailure):
         made = await readable(piece * (1_000_000 // len(piece)), "markdown", "http://a.example/")
-        assert len(made.text) <= html.LONGEST
+        assert len(made.text) <= pages.LONGEST
 
 
 @pytest.mark.usefixtures("needs_process")
 async def test_a_page_beyond_the_limits_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "MEMORY", 60 << 20)
+    monkeypatch.setattr(pages, "MEMORY", 60 << 20)
     with pytest.raises(WebFailure, match="raw"):
         await readable("<p>x</p>" * 500_000, "markdown", "http://a.example/")
 

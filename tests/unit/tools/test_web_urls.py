@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.toolkit.websettings import place_of
-from harness_tools.web.addresses import forbidden, is_never, may_connect
-from harness_tools.web.headers import check_headers, headers_for
+from harness_tools.web.getter import check_headers, headers_for
+from harness_tools.web.http_client import forbidden, is_never, may_connect
 from harness_tools.web.urls import parse_url
 
 

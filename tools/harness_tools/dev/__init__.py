@@ -6,11 +6,24 @@ from typing import Any
 
 from harness.toolkit import Tool
 
-from . import reports, rewriting, sources
+from .clean_diff import CleanDiff
+from .conflicts import Conflicts
+from .delete import Delete
+from .errors import Errs
+from .imports import Imports
+from .lines import NoTab, Splice, Split, TabCount
+from .recode import Utf8
+from .replace import RepFor
+from .signatures import Sig
+from .transform import Transform
 
 __all__ = ["tools"]
 
 
 def tools() -> list[Tool[Any]]:
     """One of each."""
-    return [*rewriting.tools(), *sources.tools(), *reports.tools()]
+    return [
+        *(RepFor(), Splice(), Split(), TabCount(), NoTab(), Utf8(), Delete()),
+        *(Sig(), Imports()),
+        *(Errs(), Conflicts(), CleanDiff(), Transform()),
+    ]

@@ -1,8 +1,13 @@
-"""``delete``: a file or a directory goes to the trash of the target."""
+"""delete: a file or a directory goes to the trash of the target."""
 
 from __future__ import annotations
 
+import posixpath
 import secrets
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
 
 from pydantic import AliasChoices, Field
 
@@ -12,10 +17,275 @@ from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, To
 from harness.toolkit.reads import target_path
 
 from ..texts import Line
-from .staying import kept_in
-from .trash import Place, Places, facts_script, move_script, parse_facts, protection, restore
 
-__all__ = ["Delete"]
+__all__ = [
+    "Delete",
+    "Place",
+    "Places",
+    "facts_script",
+    "info_path",
+    "move_script",
+    "parse_facts",
+    "protection",
+    "restore",
+]
+
+
+# -- The trash of the target: what may go there, where it is, and the script that moves a file into it.
+# The layout is that of the freedesktop trash specification: ``files/NAME`` and ``info/NAME.trashinfo``. Nothing
+# is copied: a trash is on the file system of what goes there, or another one is taken.
+
+
+SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys"),
+    *("/usr", "/var", "/System", "/Library", "/Applications", "/private"),
+)
+"""Nothing in these goes to the trash, nor they themselves."""
+HOMES = frozenset({"/var", "/private"})
+"""Directories of the system in which people or services may have their homes."""
+TEMPORARY = ("/var/tmp", "/private/tmp", "/private/var/tmp", "/private/var/folders")  # noqa: S108  # names of the target
+"""What is in these may go."""
+TOPS = frozenset(
+    {"/", "/home", "/root", "/opt", "/srv", "/tmp", "/mnt", "/media", "/Users", "/Volumes", *TEMPORARY}  # noqa: S108  # not ours
+)
+"""These do not go themselves."""
+STEM = 200
+"""Bytes of a name in the trash, before the number and ``.trashinfo`` behind it."""
+FACTS = 7
+"""What :func:`facts_script` tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A trash directory. ``top`` is the directory that its paths are relative to; empty when they are absolute."""
+
+    directory: str
+    top: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the target says. ``home`` and ``state`` are real paths. ``mounted``: the path is a file system's root."""
+
+    home: str
+    state: str
+    trashes: tuple[Place, ...]
+    mounted: bool
+    kept: tuple[str, ...] = ()
+    """Each trash of the user, wherever it is: nothing of it goes into itself."""
+
+
+def protection(path: str, places: Places) -> str:
+    """Why a real path may not go to the trash; empty when it may. Pure."""
+    if path in TOPS or _holds(path, places.home):
+        return "it is a directory of the system, or the home directory or above it"
+    for kept in (places.state, *places.kept):
+        if kept and (_holds(path, kept) or _holds(kept, path)):
+            return "it belongs to harness or to the trash itself, or holds it"
+    if places.mounted:
+        return "a file system is mounted there"
+    own = places.home not in ("", "/") and _holds(places.home, path) and not _system(places.home)
+    if own or any(_holds(prefix, path) for prefix in TEMPORARY):
+        return ""
+    found = next((prefix for prefix in SYSTEM if _holds(prefix, path)), "")
+    return f"it is in {found}, which belongs to the system" if found else ""
+
+
+def _system(home: str) -> bool:
+    """Whether a home is a system's directory, as those of some services are."""
+    return home in SYSTEM or any(_holds(prefix, home) for prefix in SYSTEM if prefix not in HOMES)
+
+
+def _holds(directory: str, path: str) -> bool:
+    """Whether a path is the directory or in it."""
+    return directory != "" and (path == directory or path.startswith(f"{directory.rstrip('/')}/"))
+
+
+_FACTS = r"""
+set -f
+path=$1 state=$2
+real() { (cd -P -- "$1" 2>/dev/null && printf '%sx' "$PWD"); }
+if stat -c %d / 2>/dev/null | { read -r n && [ "$n" -ge 0 ]; } 2>/dev/null; then device() { stat -c %d -- "$1"; }
+elif stat -f %d / 2>/dev/null | { read -r n && [ "$n" -ge 0 ]; } 2>/dev/null; then device() { stat -f %d -- "$1"; }
+else device() { df -P -- "$1" | awk 'END { print $1, $NF }'; }
+fi
+base() { at=$1; until [ -d "$at" ]; do at=${at%/*}; at=${at:-/}; done; printf '%sx' "$at"; }
+home=$(real "${HOME:-/}"); home=${home%x}
+data=${XDG_DATA_HOME:-}
+case $data in /*) ;; *) data=${home:+${home%/}/.local/share} ;; esac
+trash=${data:+$data/Trash}
+if [ -d "$trash" ]; then trash=$(real "$trash"); trash=${trash%x}; fi
+if [ -d "$state" ]; then state=$(real "$state"); state=${state%x}; fi
+parent=${path%/*}; parent=${parent:-/}
+mine=$(device "$parent")
+near() { at=$(base "$1"); [ "$(device "${at%x}")" = "$mine" ]; }
+same() { [ -n "$1" ] && near "$1" && printf 1; }
+top=$parent
+while [ "$top" != / ]; do
+  up=${top%/*}; up=${up:-/}
+  [ "$(device "$up")" = "$mine" ] || break
+  top=$up
+done
+mounted=
+if [ -d "$path" ] && [ ! -L "$path" ] && [ "$(device "$path")" != "$mine" ]; then mounted=1; fi
+printf '%s\0' "$home" "$trash" "$state" "$top" "$(id -u)" "$(same "$trash")$(same "$state" | sed s/1/2/)" "$mounted"
+"""
+
+
+def facts_script(path: str, state: str) -> str:
+    """A script that tells the :data:`FACTS` about an absolute path without links in its directory. Pure."""
+    return f"sh -c {shlex.quote(_FACTS)} sh {shlex.quote(path)} {shlex.quote(state)}"
+
+
+def parse_facts(output: bytes) -> Places | None:
+    """What the script told; None when that is not what it tells. Pure."""
+    words = [word.decode("utf-8", "surrogateescape") for word in output.split(b"\0")]
+    if len(words) != FACTS + 1 or not words[4].isdecimal():
+        return None
+    home, trash, state, top, uid, near, mounted, _ = words
+    found = [Place(trash)] if "1" in near else []
+    if state and "2" in near:
+        found.append(Place(posixpath.join(state, "trash")))
+    own = posixpath.join(top, f".Trash-{uid}")
+    found.append(Place(own, top))
+    return Places(home, state, tuple(found), mounted == "1", (trash, own))
+
+
+def info_path(path: str, place: Place) -> str:
+    """How the trash's notes name a path."""
+    plain = posixpath.relpath(path, place.top) if place.top else path
+    return quote(plain.encode("utf-8", "surrogateescape"), safe="/")
+
+
+def _stem(path: str) -> str:
+    """The name that a path has in the trash, short enough for what is put behind it."""
+    name = posixpath.basename(path)
+    data = name.encode("utf-8", "surrogateescape")
+    return name if len(data) <= STEM else data[:STEM].decode("utf-8", "ignore")
+
+
+_MOVE = r"""
+path=$1 trash=$2 stem=$3 named=$4 token=$5
+LC_ALL=C; export LC_ALL
+umask 077
+parent=${path%/*}; parent=${parent:-/}
+[ -e "$path" ] || [ -L "$path" ] || exit 70
+[ -w "$parent" ] && [ -x "$parent" ] || exit 71
+made=
+leave() {
+  [ -z "$made" ] || rmdir -- "$trash/files" "$trash/info" "$trash" 2>/dev/null
+  exit "$1"
+}
+[ -e "$trash" ] || [ -L "$trash" ] || made=1
+mkdir -p -- "$trash/files" "$trash/info" || leave 72
+for part in "$trash" "$trash/files" "$trash/info"; do
+  { [ ! -L "$part" ] && [ -O "$part" ] && [ -w "$part" ]; } || leave 72
+done
+probe=.hx-probe-$token
+mkdir -- "$parent/$probe" || leave 71
+set -- $(ls -di -- "$parent/$probe")
+before=$1
+if mv -- "$parent/$probe" "$trash/files/$probe" && set -- $(ls -di -- "$trash/files/$probe") && [ "$1" = "$before" ]
+then rmdir -- "$trash/files/$probe"
+else rmdir -- "$parent/$probe" "$trash/files/$probe" 2>/dev/null; leave 73
+fi
+number=1 kept=$stem
+set -C
+there() { [ -e "$1" ] || [ -L "$1" ]; }
+claim() { ! there "$trash/files/$1" && (: >"$trash/info/$1.trashinfo") 2>/dev/null; }
+until claim "$kept"; do
+  there "$trash/files/$kept" || there "$trash/info/$kept.trashinfo" || leave 72
+  number=$((number + 1)) kept=$stem.$number
+  [ "$number" -lt 10000 ] || exit 72
+done
+note=$trash/info/$kept.trashinfo
+printf '[Trash Info]\nPath=%s\nDeletionDate=%s\n' "$named" "$(date +%Y-%m-%dT%H:%M:%S)" | cat >|"$note" || {
+  rm -f -- "$note"
+  leave 72
+}
+if mv -- "$path" "$trash/files/$kept"; then printf '%s\0' "$kept"
+else
+  rm -f -- "$note"
+  leave 75
+fi
+"""
+
+
+def move_script(path: str, place: Place, token: str) -> str:
+    """A script that moves a path into a trash and prints the name that it has there, with a NUL behind it. Pure.
+
+    It ends with 70 when there is no such file, 71 when the directory may not be written to, 72 when the trash cannot
+    be used, 73 when it is on another file system after all, and 75 when it was not moved.
+    """
+    words = (path, place.directory, _stem(path), info_path(path, place), token)
+    return f"sh -c {shlex.quote(_MOVE)} sh {' '.join(map(shlex.quote, words))}"
+
+
+def restore(path: str, place: Place, name: str) -> str:
+    """The command that puts it back where it was, unless there is something again. Pure."""
+    there, was = shlex.quote(f"{place.directory}/files/{name}"), shlex.quote(path)
+    note = shlex.quote(f"{place.directory}/info/{name}.trashinfo")
+    return f"[ ! -e {was} ] && [ ! -L {was} ] && mv -- {there} {was} && rm -- {note}"
+
+
+# -- What in a directory keeps it out of the trash: files that the policy keeps back where they are, and not there.
+
+
+MOST = 200_000
+"""Names in a directory that are looked at."""
+SHOWN = 5
+EXCLUDES = ".aiexclude"
+SOME_NAME = "x"
+"""For the directory's name in the trash, which may have a number behind it: what is a secret by that name is none."""
+
+
+async def kept_in(ctx: ToolContext, directory: str, trashes: Sequence[Place]) -> ToolResult | None:
+    """The refusal to move a directory, by its real path, because of what is in it; None when there is no such thing.
+
+    A file that is withheld by its place (an ``.aiexclude`` above it, a rule, ``.aws/credentials``) could be read in the
+    trash; one that is withheld by its name is withheld there, too.
+
+    Raises:
+        HarnessError: it could not be found out.
+    """
+    try:
+        entries = await ctx.execution.walk(directory, max_entries=MOST)
+    except FileError as error:
+        text = f"what is in {directory} could not be looked at, so it was not moved: {error.message}. Use a command"
+        return ToolResult.failure("not_judged", text)
+    names = [entry.name for entry in entries if entry.type != "dir"]
+    holders = [posixpath.dirname(name) for name in names if posixpath.basename(name) == EXCLUDES]
+    real = {posixpath.join(directory, name): name for name in names}
+    locked = await ctx.locked(list(real), tool="delete")
+    around = {posixpath.normpath(posixpath.join(directory, name)) for name in holders}
+    withheld = await ctx.withheld(list(real), top=directory, holders=around)
+    shown = await _not_kept_back(ctx, [real[path] for path in withheld], trashes)
+    staying = sorted({real[path] for path in locked} | shown)
+    return _refusal(directory, staying) if staying else None
+
+
+async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequence[Place]) -> set[str]:
+    """Those that could be read in one of the trashes."""
+    shown: set[str] = set()
+    for place in trashes if names else ():
+        there = {posixpath.join(place.directory, "files", SOME_NAME, name): name for name in names}
+        kept = await ctx.withheld(list(there), top=place.directory, holders=())
+        shown |= {name for path, name in there.items() if path not in kept}
+    return shown
+
+
+def _refusal(directory: str, names: Sequence[str]) -> ToolResult:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    text = (
+        f"{directory} does not go to the trash: the policy keeps files in it where they are ({', '.join(names[:SHOWN])}"
+        f"{more}). Nothing was moved. Delete what is beside them, or ask a person"
+    )
+    listed: list[Json] = list(names[:SHOWN])
+    return ToolResult.failure("protected", text, data={"kept": listed, "kept_count": len(names)})
+
+
+# -- ``delete``: a file or a directory goes to the trash of the target.
+
 
 LIMIT = 60.0
 """Seconds for one of the scripts; nothing is copied."""

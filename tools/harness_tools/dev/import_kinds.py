@@ -3,16 +3,64 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from .languages.model import Facts, Import
-from .stdlib_names import C_SHARP, JVM, LUA, NODE, RUBY, RUST, SWIFT, ZIG
 
-__all__ = ["GoModule", "Kind", "Project", "Resolved", "resolve"]
+__all__ = [
+    "GoModule",
+    "Kind",
+    "Project",
+    "Resolved",
+    "crate_names",
+    "go_module",
+    "resolve",
+]
+
+
+# -- The modules that come with each language, where the language itself does not tell this process.
+
+
+_NODE = """
+assert async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns domain events
+fs http http2 https inspector module net os path perf_hooks process punycode querystring readline repl stream
+string_decoder sys timers tls trace_events tty url util v8 vm wasi worker_threads zlib
+"""
+NODE = frozenset(_NODE.split())
+RUST = frozenset(["std", "core", "alloc", "proc_macro", "test"])
+JVM = frozenset(["java", "javax", "jdk", "sun", "kotlin", "scala"])
+C_SHARP = ("System", "Microsoft.CSharp", "Microsoft.VisualBasic", "Microsoft.Win32")
+_RUBY = """
+English abbrev base64 benchmark bigdecimal bundler cgi coverage csv date delegate did_you_mean digest drb erb
+error_highlight etc expect fcntl fiber fiddle fileutils find forwardable getoptlong io ipaddr irb json logger matrix
+minitest monitor mutex_m net nkf objspace observer open-uri open3 openssl optparse ostruct pathname pp prettyprint
+prime prism pstore psych pty racc rbconfig rdoc readline reline resolv rexml rinda ripper rss rubygems securerandom
+set shellwords singleton socket stringio strscan syslog tempfile thread time timeout tmpdir tsort un uri weakref
+webrick win32ole yaml zlib
+"""
+RUBY = frozenset(_RUBY.split())
+_SWIFT = """
+Accelerate AppKit ARKit AVFoundation AVKit CloudKit CoreBluetooth CoreData CoreFoundation CoreGraphics CoreImage
+CoreLocation CoreML CoreMotion CoreText Combine CryptoKit Darwin Dispatch Foundation FoundationNetworking GameKit
+GLKit Glibc HealthKit ImageIO IOKit Intents JavaScriptCore LocalAuthentication MapKit MediaPlayer MessageUI Metal
+MetalKit Musl NaturalLanguage Network ObjectiveC Observation OSLog PackageDescription PassKit PDFKit Photos PhotosUI
+QuartzCore QuickLook RegexBuilder SafariServices SceneKit Security Social SpriteKit StoreKit Swift SwiftData SwiftUI
+Synchronization SystemConfiguration Testing UIKit UniformTypeIdentifiers UserNotifications Vision WatchKit WebKit
+WidgetKit WinSDK XCTest os
+"""
+SWIFT = frozenset(_SWIFT.split())
+LUA = frozenset(["bit", "bit32", "coroutine", "debug", "ffi", "io", "jit", "math", "os", "string", "table", "utf8"])
+ZIG = frozenset(["std", "builtin", "root"])
+
+
+# -- What an import leads to: the language's own library, another project, or a file of the same tree. Pure.
+
 
 Kind = Literal["stdlib", "external", "local", "relative", "system"]
 ES_SUFFIXES = (".ts", ".tsx", ".d.ts", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".json")
@@ -347,3 +395,32 @@ _RULES: dict[str, Rule] = {
     "lua": _lua,
     "zig": _zig,
 }
+
+
+# -- What the manifests of a tree say about which names are its own. Pure.
+
+
+_MODULE = re.compile(r"^[ \t]*module[ \t]+(?:\"([^\"\n]{1,500})\"|`([^`\n]{1,500})`|([^\s/\"`][^\s\"`]{0,500}))", re.M)
+
+
+def go_module(text: str, directory: str = "", below: str = "") -> GoModule | None:
+    """The module of a ``go.mod`` in ``directory`` of the tree; None when it names none.
+
+    ``below`` is the way from it down to the tree, for one that is above it.
+    """
+    match = _MODULE.search(text)
+    if match is None:
+        return None
+    root = next(name for name in match.groups() if name)
+    return GoModule(directory, posixpath.join(root, below) if below else root, root)
+
+
+def crate_names(text: str) -> tuple[str, ...]:
+    """The names under which the crate of a ``Cargo.toml`` is used; none when it is no such file."""
+    try:
+        manifest = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    tables = (manifest.get("package"), manifest.get("lib"))
+    names = [table.get("name") for table in tables if isinstance(table, dict)]
+    return tuple(name.replace("-", "_") for name in names if isinstance(name, str))

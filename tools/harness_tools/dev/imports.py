@@ -1,32 +1,419 @@
-"""``imports``: which files of a tree use which modules, and which of each other."""
+"""imports: which files of a tree use which modules, and which of each other."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import secrets
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
-from harness.errors import FileError, NotADirectory, UnsupportedOperation
+from harness.errors import FileError, NotADirectory, ToolError, UnsupportedOperation
 from harness.extras import install_command
-from harness.results import FileContent, FileStat
-from harness.toolkit import Arguments, Category, JsonObject, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.results import FileContent, FileStat, ShellResult, Status
+from harness.toolkit import (
+    Arguments,
+    Category,
+    Json,
+    JsonObject,
+    OutputLimit,
+    Subject,
+    Tool,
+    ToolContext,
+    ToolResult,
+    Traits,
+)
+from harness.toolkit.limits import fit_items
 from harness.toolkit.reads import target_path
 from harness.toolkit.results_cache import depends_on
 
-from ..texts import Line
-from .imports_fetch import FILE_LIMIT, Fetched, Listing, TooSlow, fetch, list_sources
-from .parsing import EXTRA, Source, facts_in
+from ..texts import Line, readable_line, readable_name
+from .import_kinds import Kind, Resolved
+from .languages.model import Facts, Import
+from .languages.parsing import EXTRA, Source, facts_in
 
 if TYPE_CHECKING:
     from .import_kinds import GoModule, Project
-    from .imports_report import Scanned, Trouble
-    from .languages.model import Facts
 
-__all__ = ["Imports"]
+__all__ = [
+    "Imports",
+    "Listing",
+    "Report",
+    "Scanned",
+    "parse_listing",
+    "parse_stream",
+    "result_of",
+]
+
+
+# -- The sources of a tree, in three questions to the target: is it a directory, what is in it, and all contents at
+# once.
+# The contents come as one stream, each between marks that no file can know, so that a file which changes
+# meanwhile cannot be taken for its neighbour. A few files alone are read one by one: then it is known when they
+# change.
+
+
+FEW = 6
+"""Files that are read one by one."""
+FILE_LIMIT = 256 << 10
+"""Bytes of one file that are looked at."""
+TOTAL_LIMIT = 16 << 20
+LISTING_LIMIT = 8 << 20
+SECONDS = 60.0
+SKIPPED = (
+    *("node_modules", "bower_components", "jspm_packages", "vendor", "third_party", "__pycache__", "venv"),
+    *("virtualenv", "site-packages", "dist", "build", "target", "obj", "Pods", "Carthage", "DerivedData"),
+)
+"""Directories that hold copies of what others wrote, or what was built; hidden ones are skipped, too."""
+# Where head knows no -c, what is too long is cut by the limit of the job's own log.
+_HEAD = """if (printf x | head -c 1) >/dev/null 2>&1; then hx_all() { head -c "$1"; }; else hx_all() { cat; }; fi; """
+_READ = (
+    """if (printf x | head -c 1) >/dev/null 2>&1; then hx_head() { head -c "$1"; }; """
+    """else hx_head() { dd bs="$1" count=1; }; fi 2>/dev/null\n"""
+)
+_PRINT = 'for f do printf "%s%s\\0" "$0" "$f"; done'
+
+
+class TooSlow(Exception):
+    """The target had not done it in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in a tree, relative to it and sorted. ``complaints`` are the target's: what may
+    not be looked into.
+
+    ``complete`` is False when there was more than a listing may hold.
+    """
+
+    files: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Contents by name, of long files the beginning. ``unreadable`` could not be read; ``late`` did not fit any more.
+
+    ``versions`` are the same as they were read, when they were few.
+    """
+
+    contents: dict[str, bytes]
+    unreadable: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    versions: tuple[FileContent, ...] = ()
+
+
+async def list_sources(ctx: ToolContext, root: str, patterns: Sequence[str], *, recursive: bool) -> Listing:
+    """The files below ``root`` (a real path) whose names match one of the patterns of ``find -name``.
+
+    Raises:
+        TooSlow: it was not done in time.
+        ToolError: its end is not known.
+    """
+    command = listing_command(root, patterns, recursive=recursive)
+    done = await _run(ctx, command, "listing", LISTING_LIMIT + 4096)
+    return parse_listing(done.stdout_bytes, done.stderr)
+
+
+def listing_command(root: str, patterns: Sequence[str], *, recursive: bool) -> str:
+    """The command that lists. Pure."""
+    names = " -o ".join(f"-name {shlex.quote(pattern)}" for pattern in patterns)
+    files = f"-type f \\( {names} \\) -exec sh -c {shlex.quote(_PRINT)} F {{}} +"
+    pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in (".?*", *SKIPPED))
+    skip = f"-type d \\( {pruned} \\) -prune -exec sh -c {shlex.quote(_PRINT)} S {{}} +"
+    what = f"{skip} -o {files}" if recursive else f"! -name . -prune {files}"
+    return f"{_enter(root)}{_HEAD}find . {what} | hx_all {LISTING_LIMIT}"
+
+
+def _enter(root: str) -> str:
+    return f"LC_ALL=C; export LC_ALL; cd -- {shlex.quote(root)} || exit 71; "
+
+
+def parse_listing(data: bytes, complaints: str) -> Listing:
+    """The listing of what the target wrote. Pure."""
+    *records, rest = data.split(b"\0")
+    names: dict[bytes, list[str]] = {b"F": [], b"S": []}
+    for record in records:
+        if record[:1] in names:
+            path = record[1:].decode("utf-8", "surrogateescape")
+            names[record[:1]].append(posixpath.normpath(path))
+    said = tuple(line for line in complaints.splitlines() if line.strip())
+    complete = not rest and len(data) < LISTING_LIMIT
+    return Listing(tuple(sorted(names[b"F"])), tuple(sorted(names[b"S"])), said, complete)
+
+
+async def fetch(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
+    """The contents of files of a tree.
+
+    Raises:
+        TooSlow: it was not done in time.
+        ToolError: its end is not known.
+    """
+    if len(names) <= FEW:
+        return await _fetch_few(ctx, root, names)
+    mark = secrets.token_hex(12)
+    command = f"{_enter(root)}{_HEAD}sh | hx_all {TOTAL_LIMIT}"
+    done = await _run(ctx, command, "reading", TOTAL_LIMIT + 4096, stdin=stream_script(names, mark))
+    return parse_stream(done.stdout_bytes, mark, names)
+
+
+def stream_script(names: Iterable[str], mark: str) -> bytes:
+    """What the shell is given to write the files one after the other. Pure."""
+    show = (
+        f"""hx_file() {{ printf '%sF%s\\0' {mark} "$1"; if [ -f "$1" ] && hx_head {FILE_LIMIT + 1} <"$1"; """
+        f"""then printf '%s+' {mark}; else printf '%s-' {mark}; fi; }} 2>/dev/null\n"""
+    )
+    calls = "".join(f"hx_file {shlex.quote('./' + name)}\n" for name in names)
+    return (_READ + show + calls).encode("utf-8", "surrogateescape")
+
+
+def parse_stream(data: bytes, mark: str, names: Sequence[str]) -> Fetched:
+    """The files of what the target wrote. Pure."""
+    contents: dict[str, bytes] = {}
+    unreadable: list[str] = []
+    pieces = data.split(mark.encode())[1:]
+    for piece, end in zip(pieces[::2], pieces[1::2], strict=False):
+        name, _, content = piece[1:].partition(b"\0")
+        path = posixpath.normpath(name.decode("utf-8", "surrogateescape"))
+        if end == b"+":
+            contents[path] = content
+        elif end == b"-":
+            unreadable.append(path)
+    known = contents.keys() | set(unreadable)
+    return Fetched(contents, tuple(unreadable), tuple(name for name in names if name not in known))
+
+
+async def _fetch_few(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetched:
+    found: dict[str, FileContent | None] = {}
+
+    async def read(name: str) -> None:
+        try:
+            found[name] = await ctx.execution.read_file(posixpath.join(root, name), limit=FILE_LIMIT + 1)
+        except FileError:
+            found[name] = None
+
+    async with anyio.create_task_group() as group:
+        for name in names:
+            group.start_soon(read, name)
+    contents = {name: content.data for name in names if (content := found[name]) is not None}
+    unreadable = tuple(name for name in names if found[name] is None)
+    return Fetched(contents, unreadable, (), tuple(content for content in found.values() if content is not None))
+
+
+async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: bytes | None = None) -> ShellResult:
+    done = await ctx.execution.run_beside(command, stdin=stdin, timeout=SECONDS, max_output=room)
+    if done.status is Status.TIMED_OUT:
+        raise TooSlow(f"{what} the sources took more than {SECONDS:g} s")
+    if done.status is not Status.COMPLETED or done.truncated:
+        raise ToolError(f"{what} the sources ended as {done.status}", target=ctx.execution.target)
+    if done.exit_code == 71:
+        raise FileError(done.stderr.strip() or "the directory cannot be entered", target=ctx.execution.target)
+    return done
+
+
+# -- The map of the imports of a tree, as text and as data. Pure.
+
+
+KINDS: tuple[Kind, ...] = ("stdlib", "system", "external", "local", "relative")
+NAMED = 10
+"""Files that are named of those that use a package, and directories of those that were skipped."""
+MOST_PACKAGES = 1_000
+SHARE = 0.7
+"""How much of the text the files may take; the rest is for the packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One file: what it imports, and where each of that leads."""
+
+    path: str
+    facts: Facts
+    resolved: tuple[Resolved, ...]
+
+    @property
+    def pairs(self) -> Iterator[tuple[Import, Resolved]]:
+        """Each import with where it leads."""
+        return zip(self.facts.imports, self.resolved, strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A file that was not looked at, or only partly, and why."""
+
+    path: str
+    why: str
+    partly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One module and the files that import it."""
+
+    name: str
+    kind: Kind
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found. ``beyond`` files were more than are looked at; the policy keeps ``withheld`` back."""
+
+    directory: str
+    scanned: tuple[Scanned, ...]
+    troubles: tuple[Trouble, ...]
+    listing: Listing
+    beyond: int = 0
+    withheld: int = 0
+
+
+def packages_of(scanned: Iterable[Scanned]) -> list[Package]:
+    """Who uses what, by name. A relative name means another file in each place, so there it is the file."""
+    users: dict[tuple[str, Kind], dict[str, None]] = {}
+    for one in scanned:
+        for item, where in one.pairs:
+            names = where.files if where.kind == "relative" and where.files else (item.module,)
+            for name in names:
+                users.setdefault((name, where.kind), {})[one.path] = None
+    return [Package(name, kind, tuple(files)) for (name, kind), files in sorted(users.items())]
+
+
+def result_of(report: Report, limit: OutputLimit, metadata: JsonObject) -> ToolResult:
+    """The result. What is too long for it is counted, files and packages each by itself."""
+    room = OutputLimit(int(limit.characters * SHARE), 0)
+    shown, fewer = fit_items(report.scanned, lambda some: "\n".join(map(_file_text, some)), room)
+    packages = packages_of(report.scanned)
+    head, notes = _head(report, packages), [*_notes(report, fewer)]
+    rest = limit.characters - len("\n".join([head, *map(_file_text, shown), *notes])) - 200
+    some, without = fit_items(packages[:MOST_PACKAGES], _packages_text, OutputLimit(max(0, rest), 0))
+    without += len(packages) - len(packages[:MOST_PACKAGES])
+    lines = [line for line in (head, *map(_file_text, shown), _packages_text(some)) if line]
+    lines += [f"[{without} more packages left out]"] if without else []
+    data = _data(report, shown, fewer, some, without)
+    return ToolResult.of("\n".join([*lines, *notes]), data=data, metadata=metadata)
+
+
+def _head(report: Report, packages: Sequence[Package]) -> str:
+    if not report.scanned:
+        return f"{report.directory}: no source files whose imports are known"
+    count = sum(len(one.resolved) for one in report.scanned)
+    return f"{report.directory}: {len(report.scanned)} files, {count} imports of {len(packages)} modules"
+
+
+def _file_text(one: Scanned) -> str:
+    lines = [f"\n{readable_name(one.path)} ({one.facts.language})"]
+    for kind in KINDS:
+        found = [_import_text(item, where) for item, where in one.pairs if where.kind == kind]
+        lines += [f"  {kind}: {', '.join(found)}"] if found else []
+    return "\n".join(lines if len(lines) > 1 else [*lines, "  (no imports)"])
+
+
+def _import_text(item: Import, where: Resolved) -> str:
+    leads = f" -> {' '.join(map(readable_name, where.files))}" if where.files else ""
+    return f"{item.module}:{item.line}{leads}"
+
+
+def _packages_text(packages: Sequence[Package]) -> str:
+    """Without those of the language, which every file uses."""
+    lines = [_package_text(package) for package in packages if package.kind not in ("stdlib", "system")]
+    return "\n".join(["\nused by:", *lines]) if lines else ""
+
+
+def _package_text(package: Package) -> str:
+    more = f" and {len(package.files) - NAMED} more" if len(package.files) > NAMED else ""
+    return f"  {package.name} ({package.kind}): {', '.join(map(readable_name, package.files[:NAMED]))}{more}"
+
+
+def _notes(report: Report, fewer: int) -> Iterator[str]:
+    if fewer:
+        yield f"[{fewer} more files left out: the answer would be too long; choose ext or a smaller directory]"
+    if report.beyond:
+        yield f"[{report.beyond} more files were not looked at; choose ext or a smaller directory]"
+    if report.withheld:
+        yield f"[{report.withheld} files withheld by the policy]"
+    if not report.listing.complete:
+        yield "[there are more files than could be listed; choose a smaller directory]"
+    yield from _some("skipped", [f"{readable_name(path)}/" for path in report.listing.skipped])
+    yield from _some(
+        "not looked at", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if not one.partly]
+    )
+    yield from _some("in part", [f"{readable_name(one.path)}: {one.why}" for one in report.troubles if one.partly])
+    yield from _some("not looked into", [readable_line(text) for text in report.listing.complaints])
+
+
+def _some(what: str, names: list[str]) -> Iterator[str]:
+    if names:
+        more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"[{what} ({len(names)}): {'; '.join(names[:NAMED])}{more}]"
+
+
+# -- as data
+
+
+def _data(report: Report, shown: Sequence[Scanned], fewer: int, packages: Sequence[Package], without: int) -> Json:
+    listing = report.listing
+    return {
+        "dir": report.directory,
+        "files": [_file_data(one) for one in shown],
+        "packages": _keyed(packages),
+        "total_files": len(report.scanned),
+        "files_left_out": fewer,
+        "files_not_looked_at": report.beyond,
+        "files_withheld": report.withheld,
+        "packages_left_out": without,
+        "listing_complete": listing.complete,
+        "skipped": list(listing.skipped[:MOST_PACKAGES]),
+        "skipped_count": len(listing.skipped),
+        "errors": [_trouble_data(one) for one in report.troubles[:MOST_PACKAGES]],
+        "error_count": len(report.troubles) + len(listing.complaints),
+        "complaints": list(listing.complaints[:NAMED]),
+    }
+
+
+def _keyed(packages: Sequence[Package]) -> dict[str, Json]:
+    """By name; one that means two things in two files is there twice, the second time with its kind."""
+    found: dict[str, Json] = {}
+    for package in packages:
+        found[package.name if package.name not in found else f"{package.name} ({package.kind})"] = _package_data(
+            package
+        )
+    return found
+
+
+def _package_data(package: Package) -> Json:
+    return {"type": package.kind, "count": len(package.files), "files": list(package.files[:MOST_PACKAGES])}
+
+
+def _trouble_data(one: Trouble) -> Json:
+    return {"file": one.path, "error": one.why, "partly": one.partly}
+
+
+def _file_data(one: Scanned) -> Json:
+    return {
+        "file": one.path,
+        "language": one.facts.language,
+        "imports": [_import_data(item, where) for item, where in one.pairs],
+    }
+
+
+def _import_data(item: Import, where: Resolved) -> Json:
+    return {
+        "module": item.module,
+        "line": item.line,
+        "type": where.kind,
+        "names": list(item.names),
+        "files": list(where.files),
+    }
+
+
+# -- ``imports``: which files of a tree use which modules, and which of each other.
+
 
 MOST_FILES = 2_000
 MOST_IMPORTS = 50_000
@@ -116,7 +503,6 @@ class Imports(Tool[_Arguments]):
             return ToolResult.failure("too_slow", f"{slow}: choose a smaller directory, or leave recursive out")
 
     async def _map(self, args: _Arguments, ctx: ToolContext, root: FileStat) -> ToolResult:
-        from .imports_report import Report, result_of
 
         listing = await list_sources(ctx, root.path, _patterns(args.ext), recursive=args.recursive)
         if listing.complaints and not (listing.files or listing.skipped):
@@ -170,7 +556,7 @@ async def _module_above(
     args: _Arguments, ctx: ToolContext, listing: Listing
 ) -> tuple[FileContent | None, GoModule | None]:
     """The nearest ``go.mod`` above the directory, when there are sources of Go and none beside it."""
-    from .manifests import go_module
+    from .import_kinds import go_module
 
     if "go.mod" in listing.files or not any(name.endswith(".go") for name in listing.files):
         return None, None
@@ -196,7 +582,6 @@ def _metadata(args: _Arguments, root: FileStat, fetched: Fetched, above: FileCon
 
 async def _scan(names: Sequence[str], fetched: Fetched) -> tuple[dict[str, Facts], tuple[Trouble, ...]]:
     """The facts of each file, and what is wrong with the others."""
-    from .imports_report import Trouble
 
     troubles = [Trouble(name, "it cannot be read") for name in names if name in fetched.unreadable]
     troubles += [Trouble(name, "the files before it were too large together") for name in names if name in fetched.late]
@@ -236,7 +621,6 @@ def _source(name: str, data: bytes) -> Source | None:
 
 
 def _doubts(name: str, data: bytes, facts: Facts) -> Iterator[Trouble]:
-    from .imports_report import Trouble
 
     if len(data) > FILE_LIMIT:
         yield Trouble(name, f"only its first {FILE_LIMIT} bytes were looked at", partly=True)
@@ -246,7 +630,6 @@ def _doubts(name: str, data: bytes, facts: Facts) -> Iterator[Trouble]:
 
 def _scanned(path: str, facts: Facts, project: Project) -> Scanned:
     from .import_kinds import resolve
-    from .imports_report import Scanned
 
     return Scanned(path, facts, tuple(resolve(item, path, facts, project) for item in facts.imports))
 
@@ -255,8 +638,7 @@ def _scanned(path: str, facts: Facts, project: Project) -> Scanned:
 
 
 def _project(sources: Sequence[str], fetched: Fetched, found: dict[str, Facts], above: GoModule | None) -> Project:
-    from .import_kinds import Project
-    from .manifests import crate_names, go_module
+    from .import_kinds import Project, crate_names, go_module
 
     modules, crates = ([above] if above is not None else []), set[str]()
     for name, data in fetched.contents.items():

@@ -1,27 +1,328 @@
-"""``split``: a file in parts, each a file of its own."""
+"""Whole lines of a file: tabs counted or replaced, a file joined with another, or split in parts."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from functools import partial
+from itertools import groupby
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.backend import WriteMode
-from harness.errors import FileError
+from harness.errors import FileError, FileNotFound
 from harness.results import FileContent
-from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import Arguments, Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.failures import failure_of
-from harness.toolkit.reads import guarded_write, target_path
+from harness.toolkit.reads import Written, guarded_edit, guarded_write, target_path
+from harness.toolkit.results_cache import depends_on
 
+from ..file_lines import FILE, LIMIT, counted, line_start, no_text, whole_file, whole_text
+from ..text_changes import Endings
 from ..texts import Line
-from .textfiles import FILE, counted, whole_file
 
-__all__ = ["Part", "Split", "part_name", "parts_of"]
+__all__ = [
+    "NoTab",
+    "Splice",
+    "Split",
+    "TabCount",
+    "part_name",
+    "parts_of",
+    "respaced",
+    "spliced",
+    "tabs_of",
+]
 
-MOST = 500
+
+# -- ``notab``: tabs become spaces, or the spaces at the beginning of lines tabs.
+
+
+_LEADING = re.compile(rb"^[ \t]+", re.MULTILINE)
+"""Linear: each position is tried once, and what follows a match is no white space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Respaced:
+    """A content after the change. ``replacements`` are tabs that went, or that came."""
+
+    data: bytes
+    replacements: int
+    lines: int
+
+
+def respaced(data: bytes, spaces: int, *, tabs: bool) -> Respaced:
+    """A content with spaces for its tabs, or with ``tabs`` the other way, in the indentation alone. Pure."""
+    blanks = b" " * spaces
+    if not tabs:
+        lines = sum(b"\t" in line for line in data.split(b"\n"))
+        return Respaced(data.replace(b"\t", blanks), data.count(b"\t"), lines)
+    replacements = lines = 0
+
+    def indent(match: re.Match[bytes]) -> bytes:
+        nonlocal replacements, lines
+        found = match[0].count(blanks)
+        replacements, lines = replacements + found, lines + (found > 0)
+        return match[0].replace(blanks, b"\t")
+
+    mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+    made = mark + _LEADING.sub(indent, data[len(mark) :])
+    return Respaced(made, replacements, lines)
+
+
+class _NoTabArguments(MutatingArguments):
+    file: Line = Field(description="the file", validation_alias=FILE)
+    spaces: int = Field(4, ge=1, le=16, description="how many spaces one tab stands for")
+    tabs: bool = Field(
+        False, description="the other way: spaces at the beginning of lines become tabs, as in makefiles"
+    )
+
+
+class NoTab(Tool[_NoTabArguments]):
+    """``notab``."""
+
+    def __init__(self) -> None:
+        traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
+        text = (
+            "Write spaces for each tab of a file, or with tabs=true tabs for the spaces that lines begin with. Nothing "
+            "else of it changes. Read the file first."
+        )
+        super().__init__("notab", text, _NoTabArguments, traits)
+
+    def subjects(self, args: _NoTabArguments) -> tuple[Subject, ...]:
+        return (Subject("write", args.file),)
+
+    async def run(self, args: _NoTabArguments, ctx: ToolContext) -> ToolResult:
+        made: list[Respaced] = []
+        done = await guarded_edit(ctx, args.file, partial(_without_tabs, args, made), most=LIMIT)
+        if isinstance(done, Written):
+            return _notab_result(args, done.path, made[0])
+        return done if done.error_code else _notab_result(args, done.text, made[0])
+
+
+def _without_tabs(args: _NoTabArguments, made: list[Respaced], content: FileContent) -> bytes | ToolResult:
+    """The new content; where nothing changes, a result that says which file that is."""
+    refusal = no_text(args.file, content.data)
+    if refusal is not None:
+        return refusal
+    size = content.size + content.data.count(b"\t") * (args.spaces - 1)
+    if not args.tabs and size > LIMIT:
+        text = f"{args.file} would grow to {size} bytes, more than {LIMIT}: use a command. Nothing was changed"
+        return ToolResult.failure("too_big", text)
+    made.append(respaced(content.data, args.spaces, tabs=args.tabs))
+    return made[0].data if made[0].replacements else ToolResult.of(content.path)
+
+
+def _notab_result(args: _NoTabArguments, path: str, made: Respaced) -> ToolResult:
+    facts: Json = {
+        "file": path,
+        "mode": "spaces_to_tabs" if args.tabs else "tabs_to_spaces",
+        "spaces": args.spaces,
+        "replacements": made.replacements,
+        "lines_changed": made.lines,
+        "changed": made.replacements > 0,
+    }
+    if not made.replacements:
+        return ToolResult.of(f"{path} has nothing to replace, and was not written", data=facts)
+    names = ("group of spaces", "groups of spaces") if args.tabs else ("tab", "tabs")
+    what = counted(made.replacements, *names)
+    return ToolResult.of(f"Replaced {what} in {counted(made.lines, 'line')} of {path}", data=facts)
+
+
+# -- ``splice``: the content of one file goes into another.
+
+
+Place = Literal["append", "prepend", "insert"]
+Mode = Literal["append", "prepend", "replace", "insert"]
+
+
+def spliced(target: bytes, source: bytes, mode: Place, line: int = 0) -> bytes | None:
+    """The target's content with the source's in it; None when it has no line ``line``. Pure.
+
+    Where the two meet in the middle of a line, a line end like those of the target is put between them. A byte order
+    mark of the target stays where it is, and the source's is left out.
+    """
+    mark = BOM_UTF8 if target.startswith(BOM_UTF8) else b""
+    body, new = target[len(mark) :], source.removeprefix(BOM_UTF8)
+    at = {"append": len(body), "prepend": 0}.get(mode)
+    if at is None:
+        at = _behind(body, line)
+    if at is None:
+        return None
+    before, after = body[:at], body[at:]
+    ending = Endings(body if b"\n" in body else new).at(max(0, at - 1))
+    return b"".join([mark, *_joined(before, new, ending), *_joined(new, after, ending)[1:]]) if new else target
+
+
+def _behind(body: bytes, line: int) -> int | None:
+    """The place behind a line; None when there is no such line."""
+    start = line_start(body, line)
+    if start is None or start >= len(body):
+        return None
+    return body.find(b"\n", start) + 1 or len(body)
+
+
+def _joined(first: bytes, second: bytes, ending: bytes) -> tuple[bytes, bytes, bytes]:
+    """Two contents and what has to be between them."""
+    apart = bool(first) and bool(second) and not first.endswith(b"\n")
+    return first, ending if apart else b"", second
+
+
+class _SpliceArguments(MutatingArguments):
+    source: Line = Field(description="the file whose content is taken; it stays as it is")
+    target: Line = Field(description="the file that it goes into")
+    mode: Mode = Field(description="where: at its end, at its beginning, in its place, or behind a line")
+    line: int | None = Field(None, ge=1, description="for insert: the line behind which it goes, counted from 1")
+
+    @model_validator(mode="after")
+    def _line_with_insert(self) -> _SpliceArguments:
+        if (self.mode == "insert") != (self.line is not None):
+            raise ValueError("line goes with mode insert, and insert needs it")
+        return self
+
+
+class Splice(Tool[_SpliceArguments]):
+    """``splice``."""
+
+    def __init__(self) -> None:
+        traits = Traits(category=Category.FILE_WRITE, mutating=True, packs=("dev",))
+        text = (
+            "Put the content of one file into another: at its end or beginning, behind a line, or in its place. Read "
+            "the target first. Nothing else of it changes."
+        )
+        super().__init__("splice", text, _SpliceArguments, traits)
+
+    def subjects(self, args: _SpliceArguments) -> tuple[Subject, ...]:
+        return (Subject("read", args.source), Subject("write", args.target))
+
+    async def run(self, args: _SpliceArguments, ctx: ToolContext) -> ToolResult:
+        source = await whole_file(ctx, args.source)
+        if isinstance(source, ToolResult):
+            return source
+        if await _same(ctx, source, args.target):
+            return ToolResult.failure("same_file", f"{args.source} and {args.target} are the same file")
+        if args.mode == "replace":
+            done = await guarded_write(ctx, args.target, source.data)
+        else:
+            done = await guarded_edit(ctx, args.target, partial(_spliced_file, args, source.data), most=LIMIT)
+        return _splice_result(args, source, done) if isinstance(done, Written) else done
+
+
+async def _same(ctx: ToolContext, source: FileContent, target: str) -> bool:
+    try:
+        return (await ctx.execution.stat(target_path(ctx, target))).path == source.path
+    except FileNotFound:
+        return False
+
+
+def _spliced_file(args: _SpliceArguments, source: bytes, target: FileContent) -> bytes | ToolResult:
+    refusal = no_text(args.source, source) or no_text(args.target, target.data)
+    if refusal is not None:
+        return refusal
+    assert args.mode != "replace"
+    made = spliced(target.data, source, args.mode, args.line or 0)
+    if made is None:
+        lines = target.data.count(b"\n") + (not target.data.endswith(b"\n") and target.data != b"")
+        text = f"{args.target} has {lines} lines: there is no line {args.line} behind which to insert"
+        return ToolResult.failure("no_line", text, data={"total_lines": lines})
+    return made
+
+
+def _splice_result(args: _SpliceArguments, source: FileContent, done: Written) -> ToolResult:
+    lines = source.data.count(b"\n") + (not source.data.endswith(b"\n") and source.data != b"")
+    facts: Json = {
+        "source": source.path,
+        "target": done.path,
+        "mode": args.mode,
+        "line": args.line,
+        "lines_spliced": lines,
+        "bytes_spliced": len(source.data),
+        "bytes_written": done.result.bytes_written,
+        "created": done.result.created,
+    }
+    where = {
+        "append": "at the end of",
+        "prepend": "at the beginning of",
+        "replace": "in the place of",
+        "insert": f"behind line {args.line} of",
+    }[args.mode]
+    return ToolResult.of(f"Put {counted(lines, 'line')} of {source.path} {where} {done.path}", data=facts)
+
+
+# -- ``tabcount``: how deep the lines of a file are indented with tabs.
+
+
+MAX_TABS = 2_000
+"""Lines of one answer."""
+
+
+def tabs_of(data: bytes, start: int, end: int) -> tuple[list[tuple[int, int]], int]:
+    """The lines from ``start`` to ``end`` (0: the last) with their leading tabs, and how many were left out. Pure."""
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    first = max(1, start)
+    last = min(end, len(lines)) if end else len(lines)
+    shown = min(last, first + MAX_TABS - 1)
+    found = [(number, _tabs(lines[number - 1])) for number in range(first, shown + 1)]
+    return found, max(0, last - max(shown, first - 1))
+
+
+def _tabs(line: bytes) -> int:
+    return len(line) - len(line.lstrip(b"\t"))
+
+
+class _TabCountArguments(Arguments):
+    file: Line = Field(description="the file", validation_alias=FILE)
+    start_line: int = Field(0, ge=0, description="the first line, counted from 1; 0 is the beginning")
+    end_line: int = Field(0, ge=0, description="the last line; 0 is the end of the file")
+
+
+class TabCount(Tool[_TabCountArguments]):
+    """``tabcount``."""
+
+    def __init__(self) -> None:
+        traits = Traits(category=Category.FILE_READ, parallelizable=True, cacheable=True, packs=("dev",))
+        text = (
+            "Count the tabs at the beginning of each line of a file: to see its indentation when an edit does not match"
+        )
+        super().__init__("tabcount", text, _TabCountArguments, traits)
+
+    def subjects(self, args: _TabCountArguments) -> tuple[Subject, ...]:
+        return (Subject("read", args.file),)
+
+    async def run(self, args: _TabCountArguments, ctx: ToolContext) -> ToolResult:
+        content = await whole_text(ctx, args.file)
+        if isinstance(content, ToolResult):
+            return content
+        found, left_out = tabs_of(content.data, args.start_line, args.end_line)
+        lines: list[Json] = [{"line": number, "tabs": tabs} for number, tabs in found]
+        facts: Json = {"file": content.path, "lines": lines, "total_lines": len(lines), "left_out": left_out}
+        return ToolResult.of(_text(found, left_out), data=facts, metadata=depends_on(content))
+
+
+def _text(found: Sequence[tuple[int, int]], left_out: int) -> str:
+    if not found:
+        return "(there are no such lines)"
+    rest = [f"[{left_out} more lines: go on with start_line={found[-1][0] + 1}]"] if left_out else []
+    return "\n".join([*_runs(found), *rest])
+
+
+def _runs(found: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Lines that follow each other and have as many tabs are told at once."""
+    for tabs, run in groupby(found, key=lambda one: one[1]):
+        numbers = [number for number, _ in run]
+        where = f"line {numbers[0]}" if len(numbers) == 1 else f"lines {numbers[0]} to {numbers[-1]}"
+        yield f"{where}: {tabs} {'tab' if tabs == 1 else 'tabs'}"
+
+
+# -- ``split``: a file in parts, each a file of its own.
+
+
+MAX_PARTS = 500
 """Lines at which a file may be split in one call."""
 
 
@@ -62,15 +363,15 @@ def part_name(path: str, number: int, count: int) -> str:
     return f"{base}_{number:0{max(3, len(str(count)))}d}{extension}"
 
 
-class _Arguments(MutatingArguments):
+class _SplitArguments(MutatingArguments):
     file: Line = Field(description="the file; it stays as it is", validation_alias=FILE)
     lines: list[Annotated[int, Field(ge=1)]] = Field(
-        min_length=1, max_length=MOST, description="the numbers of the lines that are the last of a part"
+        min_length=1, max_length=MAX_PARTS, description="the numbers of the lines that are the last of a part"
     )
     overwrite: bool = Field(False, description="write over parts that exist, which must have been read then")
 
 
-class Split(Tool[_Arguments]):
+class Split(Tool[_SplitArguments]):
     """``split``."""
 
     def __init__(self) -> None:
@@ -79,14 +380,14 @@ class Split(Tool[_Arguments]):
             "Split a file at line numbers into files beside it, name_001.ext and so on. Parts that exist already are "
             "refused before anything is written, unless overwrite is set."
         )
-        super().__init__("split", text, _Arguments, traits)
+        super().__init__("split", text, _SplitArguments, traits)
 
-    def subjects(self, args: _Arguments) -> tuple[Subject, ...]:
+    def subjects(self, args: _SplitArguments) -> tuple[Subject, ...]:
         count = len(set(args.lines)) + 1
         names = (part_name(args.file, number, count) for number in range(1, count + 1))
         return (Subject("read", args.file), *(Subject("write", name) for name in names))
 
-    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+    async def run(self, args: _SplitArguments, ctx: ToolContext) -> ToolResult:
         content = await whole_file(ctx, args.file)
         if isinstance(content, ToolResult):
             return content
@@ -156,7 +457,7 @@ def _object(value: Json) -> dict[str, Json]:
     return value
 
 
-async def _write(args: _Arguments, ctx: ToolContext, made: _Made, parts: Sequence[tuple[str, Part]]) -> None:
+async def _write(args: _SplitArguments, ctx: ToolContext, made: _Made, parts: Sequence[tuple[str, Part]]) -> None:
     for name, part in parts:
         mode: WriteMode = "overwrite" if args.overwrite else "create"
         bits = None if args.overwrite else made.content.mode & 0o777

@@ -13,12 +13,10 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.results_cache import depends_on
 
+from ..file_lines import counted
+from ..text_changes import diff_of
 from ..texts import Content, Line, SomeContent, readable_name
-from ..unified import diff_of
-from .repforplan import Plan, Target, plan_for
-from .repforwrite import Written, named, write_all
-from .replacing import Replacement
-from .textfiles import counted
+from .replacement import Plan, Replacement, Target, Written, named, plan_for, write_all
 
 __all__ = ["RepFor"]
 

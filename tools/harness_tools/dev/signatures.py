@@ -16,7 +16,7 @@ from harness.toolkit.reads import target_path
 from harness.toolkit.results_cache import depends_on
 
 from ..texts import Line
-from .parsing import EXTRA, Source, outline_in
+from .languages.parsing import EXTRA, Source, outline_in
 
 if TYPE_CHECKING:
     from .languages.model import Declaration, Outlined

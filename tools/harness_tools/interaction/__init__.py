@@ -4,15 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.toolkit import Tool
+from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.compaction import COMPACT
 
-from .compaction import Compact
-from .memories import Forget, Recall, Remember
+from .notebook import Forget, Recall, Remember, TodoWrite
 from .questions import AskUserQuestion
 from .skills import Skill
-from .todos import TodoWrite
 
-__all__ = ["tools"]
+__all__ = [
+    "tools",
+]
+
+
+# -- Making the conversation shorter.
+
+
+DESCRIPTION = """\
+Replace the older messages of this conversation by a summary, when much of what they say is not needed any more. \
+What a later step needs word for word should be written down first."""
+
+
+class _Arguments(Arguments):
+    pass
+
+
+class Compact(Tool[_Arguments]):
+    """``compact``."""
+
+    def __init__(self) -> None:
+        super().__init__(COMPACT, DESCRIPTION, _Arguments, Traits(packs=("interaction",)))
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        if ctx.compactor is None:
+            return ToolResult.failure("no_compactor", "nobody keeps this conversation, so it cannot be made shorter")
+        done = await ctx.compactor.compact(ctx.session_id)
+        if done is None:
+            return ToolResult.failure("nothing_to_compact", "there is too little to make shorter; go on")
+        text = f"{done.before} messages became {done.after}"
+        return ToolResult.of(text, data={"before": done.before, "after": done.after})
+
+
+# -- What an agent has with its user: questions, a list of things to do, memories, skills.
 
 
 def tools() -> list[Tool[Any]]:

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
 
-from .texts import Header, Label, Note, Short
+from ..texts import Header, Label, Note, Short
 
 __all__ = ["AskUserQuestion"]
 

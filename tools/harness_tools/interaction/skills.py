@@ -24,7 +24,7 @@ from harness.toolkit.skills import Skill as Loaded
 from harness.toolkit.skills import SkillError, SkillFile, SkillInfo, SkillLibrary, SkillList, digest_of
 from harness.toolkit.values import Advice
 
-from .texts import Short
+from ..texts import Short
 
 __all__ = ["UPLOADS", "Skill"]
 

@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from ..interaction.texts import Label, Note
-from ..task import type_choices, type_lines
+from ..agents import type_choices, type_lines
+from ..texts import Label, Note
 from .forms import ALONE, facts, file_text, joined, ran, searched, skills_there_are
 
 __all__ = ["profile"]

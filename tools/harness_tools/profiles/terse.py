@@ -1,25 +1,388 @@
-"""The profile ``terse``: the tools with the names and arguments of terse-tools, which answer in JSON.
-
-What differs on purpose: every tool that changes a file needs that it was read, no backslash in a text means anything,
-directories of version control and binary files are left alone, results are cut by items, and what was deleted is in the
-trash of the target.
-"""
+"""The profile terse: the tools with the names and arguments of terse-tools, which answer in JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
 from harness.toolkit.profiles import Face, Profile, Shown
 
-from .forms import ALONE, facts, file_text, joined, ran
-from .jsonforms import LIMIT, as_json, json_text, picked
-from .terse_code import CODE_FACES
-from .terse_rewriting import REWRITING_FACES
+from .forms import ALONE, LIMIT, as_json, facts, file_text, items, joined, json_text, picked, ran
 
-__all__ = ["profile"]
+__all__ = [
+    "profile",
+]
+
+
+# -- The profile ``terse``: the tools that read source code and what its tools report.
+
+
+# -- sig
+
+
+class _Sig(Arguments):
+    file: str = Field(description="Source file.")
+    all: bool = Field(False, description="Also what is private.")
+
+
+def _shape(args: _Sig, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    found = facts(result)
+    shown = picked(found, ("file", "package"), ("imports",))
+    shown |= _listed("types", [_type(one) for one in items(found, "types")])
+    shown |= _listed("functions", [_function(one) for one in items(found, "functions")])
+    for name in ("constants", "variables"):
+        shown |= _listed(name, [picked(one, ("name",), ("type", "value", "line")) for one in items(found, name)])
+    return as_json(shown | picked(found, (), ("dropped", "syntax_error_line")))
+
+
+def _listed(name: str, values: list[dict[str, Json]]) -> dict[str, Json]:
+    return {name: [*values]} if values else {}
+
+
+def _type(found: Mapping[str, Json]) -> dict[str, Json]:
+    fields = [picked(one, ("name",), ("type",)) for one in items(found, "fields")]
+    methods = [_function(one) for one in items(found, "methods")]
+    inner = [_type(one) for one in items(found, "types")]
+    shown = picked(found, ("name", "kind", "line"))
+    return shown | _listed("fields", fields) | _listed("methods", methods) | _listed("types", inner)
+
+
+def _function(found: Mapping[str, Json]) -> dict[str, Json]:
+    return picked(found, ("name", "signature", "line"), ("receiver",))
+
+
+SIG = Face(
+    tool="sig",
+    name="sig",
+    description="List what a source file declares, without the bodies.",
+    arguments=_Sig,
+    fields={"file": "file", "all": "all"},
+    render=_shape,
+)
+
+
+# -- errs
+
+
+class _Errs(Arguments):
+    input: str = Field(description="Output of a compiler or a linter.")
+    format: str | None = Field(None, description="go, eslint, tsc, rust, gcc, dotnet; found out when it is left out.")
+
+
+def _errors(args: _Errs, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    return as_json(picked(facts(result), ("errors", "format", "count", "files", "summary"), ("left_out",)))
+
+
+ERRS = Face(
+    tool="errs",
+    name="errs",
+    description="Find the errors in the output of a compiler or a linter.",
+    arguments=_Errs,
+    fields={"input": "input", "format": "format"},
+    render=_errors,
+)
+
+
+# -- imports
+
+
+class _Imports(Arguments):
+    dir: str = Field(description="Directory.")
+    ext: str | None = Field(None, description="Only files with this ending, such as .go.")
+    recursive: bool = Field(False, description="Also in the directories below.")
+
+
+def _imported(args: _Imports, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    left = ("files_left_out", "packages_left_out", "files_not_looked_at", "skipped", "errors")
+    return as_json(picked(facts(result), ("dir", "files", "packages", "total_files"), left))
+
+
+IMPORTS = Face(
+    tool="imports",
+    name="imports",
+    description="Map what the source files of a directory import.",
+    arguments=_Imports,
+    fields={name: name for name in _Imports.model_fields},
+    render=_imported,
+)
+
+
+# -- conflicts
+
+
+class _Conflicts(Arguments):
+    file: list[str] = Field(description="Files to look at.")
+    context_lines: int = Field(1, description="Lines above and below each conflict.")
+
+
+def _conflicts(args: _Conflicts, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    found = facts(result)
+    files: list[Json] = [_conflicted(one) for one in items(found, "files")]
+    rest = picked(found, ("total", "has_diff3", "summary"), ("left_out", "errors"))
+    return as_json({"files": files, **rest})
+
+
+def _conflicted(found: Mapping[str, Json]) -> Json:
+    conflicts: list[Json] = [
+        {
+            name: value
+            for name, value in one.items()
+            if name not in ("file", "lines_left_out") or (value and name != "file")
+        }
+        for one in items(found, "conflicts")
+    ]
+    return {**picked(found, ("file",)), "conflicts": conflicts, **picked(found, ("count",), ("unterminated", "error"))}
+
+
+CONFLICTS = Face(
+    tool="conflicts",
+    name="conflicts",
+    description="Find the conflicts of a merge in files.",
+    arguments=_Conflicts,
+    fields={"file": "file", "context_lines": "context_lines"},
+    render=_conflicts,
+)
+
+
+# -- cleanDiff
+
+
+class _Diff(Arguments):
+    path: str | None = Field(None, description="Repository; the default is the current directory.")
+    ref: str | None = Field(None, description="Reference or range, such as HEAD~1; left out, what is not staged.")
+    staged: bool = Field(False, description="What is staged.")
+    stat_only: bool = Field(False, description="Only the numbers of each file.")
+    context_lines: int = Field(0, description="Lines around each change.")
+    file_filter: list[str] = Field([], description="Only these files.")
+
+
+def _diff(args: _Diff, result: ToolResult) -> Shown | None:
+    if result.is_error:
+        return None
+    found = facts(result)
+    files: list[Json] = [_changed(one) for one in items(found, "files")]
+    rest = picked(found, (), ("left_out", "untracked_left_out", "filters_not_run"))
+    return as_json({**picked(found, ("summary",)), "files": files, **rest, **_incomplete(found)})
+
+
+def _incomplete(found: Mapping[str, Json]) -> dict[str, Json]:
+    """That git had more to say than was read, of the whole or of a file."""
+    return {"complete": False} if found.get("complete") is False else {}
+
+
+def _changed(found: Mapping[str, Json]) -> Json:
+    hunks: list[Json] = [
+        {**picked(one, ("old_start", "new_start", "added", "removed"), ("context", "header", "lines_left_out"))}
+        for one in items(found, "hunks")
+    ]
+    shown = picked(found, ("path", "status", "insertions", "deletions"), ("old_path", "binary", "withheld"))
+    return {**shown, **({"hunks": hunks} if hunks else {}), **_incomplete(found)}
+
+
+CLEAN_DIFF = Face(
+    tool="clean_diff",
+    name="cleanDiff",
+    description="Show the differences of a git repository, without the lines around them.",
+    arguments=_Diff,
+    fields={name: name for name in _Diff.model_fields},
+    render=_diff,
+)
+
+
+# -- transform and tabcount
+
+
+class _Transform(Arguments):
+    exec: str | None = Field(None, description="Command whose output is a JSON array; or give file.")
+    file: str | None = Field(None, description="File that holds a JSON array.")
+    pipeline: list[dict[str, Any]] = Field(description='Steps, each {"op": "<name>", ...}.')
+
+    @model_validator(mode="after")
+    def _of_something(self) -> _Transform:
+        if not (self.exec or self.file):
+            raise ValueError("give exec or file")
+        return self
+
+
+def _one_source(args: _Transform) -> JsonObject:
+    return {"exec": args.exec} if args.exec else {"file": args.file} if args.file else {}
+
+
+def _transformed(args: _Transform, result: ToolResult) -> Shown | None:
+    found = facts(result)
+    if result.is_error or "result" not in found:
+        return None
+    value = found["result"]
+    if isinstance(value, str):
+        return Shown(value)
+    return as_json({"result": value, "left_out": found["left_out"]} if found.get("left_out") else value, indent=2)
+
+
+TRANSFORM = Face(
+    tool="transform",
+    name="transform",
+    description="Run a JSON array through steps: group_by, sort_by, filter, count, flatten, format.",
+    arguments=_Transform,
+    fields={"pipeline": "pipeline"},
+    more=_one_source,
+    told={"exec": "exec", "file": "file"},
+    render=_transformed,
+)
+
+
+class _Tabcount(Arguments):
+    file: str = Field(description="File.")
+    start_line: int = Field(0, description="First line; 0 is the first.")
+    end_line: int = Field(0, description="Last line; 0 is the last.")
+
+
+def _tabs(args: _Tabcount, result: ToolResult) -> Shown | None:
+    return None if result.is_error else as_json(picked(facts(result), ("file", "lines", "total_lines"), ("left_out",)))
+
+
+TABCOUNT = Face(
+    tool="tabcount",
+    name="tabcount",
+    description="Count the tabs that each line begins with.",
+    arguments=_Tabcount,
+    fields={name: name for name in _Tabcount.model_fields},
+    render=_tabs,
+)
+
+CODE_FACES: tuple[Face[Any], ...] = (SIG, ERRS, IMPORTS, CONFLICTS, CLEAN_DIFF, TRANSFORM, TABCOUNT)
+
+
+# -- The profile ``terse``: the tools that change files.
+
+
+def _form(always: Iterable[str], others: Iterable[str] = ()) -> Callable[[Any, ToolResult], Shown | None]:
+    """These members of the data as JSON."""
+    names, more = tuple(always), tuple(others)
+
+    def render(args: Any, result: ToolResult) -> Shown | None:
+        return None if result.is_error else as_json(picked(facts(result), names, more))
+
+    return render
+
+
+class _Repfor(Arguments):
+    search: str = Field(description="Text to search for. A newline in it is a line's end.")
+    replace: str = Field(description="Text to put in its place.")
+    dir: list[str] = Field([], description="Directories; the default is the current one.")
+    file: list[str] = Field([], description="Files to work on instead of directories.")
+    ext: str | None = Field(None, description="Only files with this ending, such as .go.")
+    case_insensitive: bool = Field(False, description="Ignore case.")
+    whole_word: bool = Field(False, description="Match whole words alone.")
+    dry_run: bool = Field(False, description="Say what would be changed, and change nothing.")
+    recursive: bool = Field(False, description="Also in the directories below.")
+    exclude: list[str] = Field([], description="Leave lines alone that hold one of these texts.")
+
+
+REPFOR = Face(
+    tool="repfor",
+    name="repfor",
+    description="Replace a text in files, exactly.",
+    arguments=_Repfor,
+    fields={name: name for name in _Repfor.model_fields},
+    render=_form(("summary", "directories", "dry_run"), ("not_read", "skipped", "failed", "left_out", "dropped")),
+)
+
+
+class _Split(Arguments):
+    file: str = Field(description="File to split.")
+    lines: list[int] = Field(description="The last line of each part.")
+
+
+SPLIT = Face(
+    tool="split",
+    name="split",
+    description="Write the parts of a file into files of their own.",
+    arguments=_Split,
+    fields={"file": "file", "lines": "lines"},
+    render=_form(("source", "parts"), ("ignored_lines",)),
+)
+
+
+class _Splice(Arguments):
+    source: str = Field(description="File to take the content from.")
+    target: str = Field(description="File to put it into.")
+    mode: Literal["append", "prepend", "replace", "insert"] = Field(description="Where to put it.")
+    line: int | None = Field(None, description="With insert: after this line.")
+
+
+SPLICE = Face(
+    tool="splice",
+    name="splice",
+    description="Put the content of one file into another.",
+    arguments=_Splice,
+    fields={name: name for name in _Splice.model_fields},
+    render=_form(("source", "target", "mode", "lines_spliced", "bytes_written"), ("line", "created")),
+)
+
+
+class _Notab(Arguments):
+    file: str = Field(description="File to normalize.")
+    spaces: int = Field(4, description="Spaces for a tab.")
+    tabs: bool = Field(False, description="The other way: leading spaces become tabs.")
+
+
+NOTAB = Face(
+    tool="notab",
+    name="notab",
+    description="Write spaces for tabs, or tabs for leading spaces.",
+    arguments=_Notab,
+    fields={name: name for name in _Notab.model_fields},
+    render=_form(("file", "replacements", "lines_changed", "changed"), ("mode",)),
+)
+
+
+class _Utf8(Arguments):
+    file: str = Field(description="File to convert.")
+    backup: bool = Field(True, description="Keep the old content beside it.")
+
+
+UTF8 = Face(
+    tool="utf8",
+    name="utf8",
+    description="Convert a file in UTF-16, or a damaged one, to UTF-8.",
+    arguments=_Utf8,
+    fields={name: name for name in _Utf8.model_fields},
+    render=_form(("file", "status"), ("encoding", "bytes_before", "bytes_after", "replaced_characters", "backup")),
+)
+
+
+class _Delete(Arguments):
+    path: str = Field(description="File or directory to put into the trash.")
+
+
+DELETE = Face(
+    tool="delete",
+    name="delete",
+    description="Put a file or a directory into the trash of the target.",
+    arguments=_Delete,
+    fields={"path": "path"},
+    render=_form(("path", "trash_path", "restore"), ("type",)),
+)
+
+REWRITING_FACES: tuple[Face[Any], ...] = (REPFOR, SPLIT, SPLICE, NOTAB, UTF8, DELETE)
+
+
+# -- The profile ``terse``: the tools with the names and arguments of terse-tools, which answer in JSON.
+# What differs on purpose: every tool that changes a file needs that it was read, no backslash in a text means
+# anything, directories of version control and binary files are left alone, results are cut by items, and what was
+# deleted is in the trash of the target.
+
 
 ITEMS = OutputLimit(20_000, 0)
 """Of a search, as lines: as JSON it is longer, and nothing of it has to be left out again."""

@@ -6,11 +6,9 @@ from typing import Any
 
 from harness.toolkit import Tool
 
-from .checkfor import Checkfor
-from .glob import Glob
+from .check_for import Checkfor
 from .grep import Grep
-from .listing import Ls
-from .stump import Stump
+from .listing import Glob, Ls, Stump
 
 __all__ = ["tools"]
 

@@ -1,30 +1,236 @@
-"""``checkfor``: a text in the files of directories, without those below them."""
+"""checkfor: a text in the files of directories, without those below them."""
 
 from __future__ import annotations
 
+import bisect
 import posixpath
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from anyio import to_thread
 from pydantic import AliasChoices, Field, field_validator
 
+from harness.errors import FileError, FileNotFound, PermissionDenied
 from harness.toolkit import Arguments, Category, Json, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import ShownForm
 
-from ..texts import Line, SomeContent, readable_name
-from .checkscripts import Place, check_script, look_here, read_places
-from .contents import FILE_BYTES
-from .frames import plain
-from .grepresults import clipped
-from .literals import Hit, Literal, find_hits
-from .notes import LIMIT, count_fitting, plural, shown_path
-from .target import absolute, ask, can_search
-from .treescripts import NO_ENGINE
-from .words import PathText, Word
+from ..texts import Line, PathText, SomeContent, Word, readable_name
+from .entries import ALL_BYTES, FILE_BYTES, Contents, fetch, fetch_words, take_frame
+from .grep import clipped
+from .patterns import rough_name
+from .replies import LIMIT, absolute, ask, can_search, count_fitting, frames_of, plain, plural, shown_path, text_of
+from .tree_scripts import NO_ENGINE, needs
 
-__all__ = ["Checkfor"]
+__all__ = [
+    "Checkfor",
+    "Literal",
+    "find_hits",
+]
+
+
+# -- The files directly in some directories that may hold a text: one script, and what it printed.
+
+
+REASONS = {
+    "missing": ("file_not_found", "no such file or directory"),
+    "denied": ("permission_denied", "permission denied"),
+    "directory": ("not_a_directory", "it is not a directory; name it as a file"),
+    "file": ("not_a_file", "it is not a file; name it as a directory"),
+}
+
+
+@dataclass(slots=True)
+class Place:
+    """A directory or a file that was asked for, its absolute path, and what was found there.
+
+    ``refusal``: why it could not be searched; empty when it was.
+    """
+
+    given: str
+    path: str
+    is_dir: bool
+    real: str = ""
+    contents: Contents = field(default_factory=Contents)
+    refusal: str = ""
+
+    @property
+    def code(self) -> str:
+        """The refusal, for programs."""
+        return REASONS[self.refusal][0]
+
+    @property
+    def reason(self) -> str:
+        """The refusal, in words."""
+        return REASONS[self.refusal][1]
+
+
+def check_script(places: Sequence[Place], part: str, ext: str | None, *, folds: bool) -> str:
+    """The script: of each place ``D``, then ``X`` and why not, or ``R``, the real directory and contents. Pure.
+
+    Args:
+        part: a text of one line that the files hold, empty for any.
+    """
+    flags = "-F -i" if folds else "-F"
+    one = f'for f do if grep -q {flags} -e "$L" -- "$f"; then printf "%s\\0" "$f"; fi; done'
+    looks = "\n".join(_look(place, ext) for place in places)
+    return f"""\
+{needs("find", "grep", "head", "tr", "wc", "xargs")}\
+find / -prune -print0 >/dev/null 2>&1 || {{ printf 'Xengine\\0'; exit 0; }}
+LC_ALL=C; export LC_ALL; unset GREP_OPTIONS CDPATH
+L={shlex.quote(part)}; export L
+null=; grep -c --null -e x -- /dev/null >/dev/null 2>&1; [ $? -eq 1 ] && null=1
+holding() {{
+  if [ -z "$L" ]; then cat
+  elif [ -n "$null" ]; then xargs -0 grep -l --null {flags} -e "$L" -- /dev/null
+  else xargs -0 sh -c {shlex.quote(one)} sh; fi
+}}
+contents() {{ holding | xargs -0 {fetch_words()}; }}
+refuse() {{ if [ ! -e "$1" ]; then printf 'Xmissing\\0'; else printf 'X%s\\0' "$2"; fi; }}
+{{ {looks}
+}} 2>/dev/null | head -c {ALL_BYTES}"""
+
+
+def _look(place: Place, ext: str | None) -> str:
+    path = shlex.quote(place.path)
+    if place.is_dir:
+        names = f" -name {shlex.quote('*' + rough_name(ending_of(ext)))}" if ext else ""
+        return f"""\
+printf 'D\\0'
+if [ ! -d {path} ]; then refuse {path} directory
+elif ! [ -r {path} ] || ! [ -x {path} ]; then printf 'Xdenied\\0'
+else ( cd -P {path} && printf 'R%s\\0' "$PWD" && find . ! -name . -prune -type f{names} -print0 | contents ); fi"""
+    directory, name = shlex.quote(posixpath.dirname(place.path) or "/"), shlex.quote(f"./{_last(place.path)}")
+    return f"""\
+printf 'D\\0'
+if [ ! -f {path} ]; then refuse {path} file
+elif [ ! -r {path} ]; then printf 'Xdenied\\0'
+else ( cd -P {directory} && printf 'R%s\\0' "$PWD" && printf '%s\\0' {name} | contents ); fi"""
+
+
+def _last(path: str) -> str:
+    return posixpath.basename(path.rstrip("/"))
+
+
+def ending_of(ext: str) -> str:
+    """With the dot that may be left out."""
+    return ext if ext.startswith(".") else f".{ext}"
+
+
+def read_places(output: bytes, places: Sequence[Place]) -> None:
+    """Tell the places what was printed of them."""
+    waiting = list(places)
+    place = waiting[0]
+    frames = frames_of(output)
+    is_cut = len(output) >= ALL_BYTES
+    for frame in frames:
+        if frame == b"D":
+            place = waiting.pop(0)
+        elif frame.startswith(b"X"):
+            place.refusal = text_of(frame[1:])
+        elif frame.startswith(b"R"):
+            place.real = text_of(frame[1:])
+        else:
+            take_frame(place.contents, frame, frames)
+    place.contents.is_cut = is_cut
+
+
+async def look_here(ctx: ToolContext, place: Place, ext: str | None) -> None:
+    """The same without programs of the target."""
+    try:
+        if place.is_dir:
+            entries = await ctx.execution.list_dir(place.path)
+            names = [entry.name for entry in entries if entry.type == "file"]
+            place.real = (await ctx.execution.stat(place.path)).path
+        else:
+            place.real, names = posixpath.dirname(place.path), [_last(place.path)]
+            await ctx.execution.stat(place.path)
+    except FileNotFound:
+        place.refusal = "missing"
+    except PermissionDenied:
+        place.refusal = "denied"
+    except FileError:
+        place.refusal = "directory" if place.is_dir else "file"
+    else:
+        wanted = [name for name in names if not place.is_dir or ext is None or name.endswith(ending_of(ext))]
+        encoded = [b"./" + name.encode("utf-8", "surrogateescape") for name in wanted]
+        place.contents = await fetch(ctx, place.real, encoded)
+
+
+# -- Finding a text in contents: exactly, or in either case, over the ends of lines of any kind. Pure.
+
+
+WORD = b"[A-Za-z0-9_]"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A match: its lines, counted from 1, and those beside it, without their ends."""
+
+    line: int
+    end_line: int
+    text: str
+    before: tuple[bytes, ...] = ()
+    after: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A text to find. ``part`` is a text of one line that is in every file that holds it, for ``grep -F``."""
+
+    expression: re.Pattern[bytes]
+    part: str
+
+    @classmethod
+    def of(cls, text: str, *, folds: bool, whole_word: bool) -> Literal:
+        """Read one. The expression has one way to match at each place, so no text takes long."""
+        body = b"".join(_letter(char, folds=folds) for char in text.replace("\r\n", "\n"))
+        whole = b"(?<!%s)%s(?!%s)" % (WORD, body, WORD) if whole_word else body
+        lines = text.replace("\r\n", "\n").split("\n")
+        parts = [part for line in lines for part in (re.split(r"[^\x01-\x7f]+", line) if folds else [line])]
+        return cls(re.compile(whole), max(parts, key=len))
+
+
+def _letter(char: str, *, folds: bool) -> bytes:
+    if char == "\n":
+        return rb"\r?\n"
+    forms = [form for form in dict.fromkeys((char, char.lower(), char.upper())) if len(form) == 1] if folds else [char]
+    encoded = [re.escape(form.encode("utf-8", "surrogateescape")) for form in forms]
+    return encoded[0] if len(encoded) == 1 else b"(?:" + b"|".join(encoded) + b")"
+
+
+def find_hits(literal: Literal, content: bytes, context: int = 0) -> list[Hit]:
+    """The matches, one for each line in which one begins."""
+    starts = [0, *(match.end() for match in re.finditer(rb"\n", content))]
+    found: list[Hit] = []
+    for match in literal.expression.finditer(content):
+        first, last = _line(starts, match.start()), _line(starts, max(match.end() - 1, match.start()))
+        if not found or found[-1].line != first + 1:
+            found.append(_hit(content, starts, first, last, context))
+    return found
+
+
+def _line(starts: list[int], at: int) -> int:
+    return bisect.bisect_right(starts, at) - 1
+
+
+def _hit(content: bytes, starts: list[int], first: int, last: int, context: int) -> Hit:
+    count = len(starts) - (starts[-1] == len(content))
+
+    def line(number: int) -> bytes:
+        end = starts[number + 1] if number + 1 < len(starts) else len(content)
+        return content[starts[number] : end].removesuffix(b"\n").removesuffix(b"\r")
+
+    text = "\n".join(text_of(line(number)) for number in range(first, last + 1))
+    before = tuple(line(number) for number in range(max(0, first - context), first))
+    after = tuple(line(number) for number in range(last + 1, min(count, last + 1 + context)))
+    return Hit(first + 1, last + 1, text, before, after)
+
+
+# -- ``checkfor``: a text in the files of directories, without those below them.
+
 
 DESCRIPTION = """\
 Find a text, exactly as it is, in the files that are directly in some directories of the target, or in some files. \

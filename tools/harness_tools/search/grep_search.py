@@ -1,25 +1,213 @@
-"""Searching here what was fetched from the target: where nothing there can, and for matches over several lines."""
+"""The search of grep: on the target, or here in what was fetched from it."""
 
 from __future__ import annotations
 
 import bisect
 import posixpath
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
 from harness.toolkit import ToolContext, ToolResult
 
-from .contents import Contents, fetch
-from .entries import Listing, list_tree
-from .frames import Tree
-from .greplines import Counted, Line
-from .grepping import Found, Wanted
-from .grepscripts import GrepQuery
-from .linear import Matcher
-from .target import can_search
+from .entries import Contents, Listing, fetch, list_tree
+from .grep_scripts import LISTED, GrepQuery, grep_script, lines_limit
+from .linear_matcher import Matcher
+from .replies import Tree, ask, can_search, plain, read_tree, text_of
 
-__all__ = ["matching_lines", "search_here"]
+__all__ = [
+    "Counted",
+    "Found",
+    "Line",
+    "Wanted",
+    "counts_of",
+    "find_lines",
+    "lines_of",
+    "search_here",
+    "stdin_of",
+]
+
+
+# -- What the search scripts printed, as counts and lines. Pure.
+
+
+_NUMBERED = re.compile(rb"(\d+)([:-])(.*)", re.DOTALL)
+SEPARATOR = b"--"
+TEXT = 2_000
+"""Bytes of a line that are kept, whatever searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A file and how often the expression is in it. ``name`` is as the scripts write it."""
+
+    path: str
+    count: int
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that matches, or one beside it. ``text`` is the beginning of a long one (``is_cut``)."""
+
+    number: int
+    text: bytes
+    is_match: bool
+    is_cut: bool = False
+
+    @classmethod
+    def of(cls, number: int, text: bytes, *, is_match: bool) -> Line:
+        """A line, or the beginning of it."""
+        return cls(number, text[:TEXT], is_match, len(text) > TEXT)
+
+
+def counts_of(tree: Tree, limit: int) -> tuple[list[Counted], bool]:
+    """The files, by path, and whether there are more than were carried."""
+    data = tree.other.get("L", [b""])[0]
+    is_cut = len(data) > limit  # the shell ends it with one more newline
+    lines = data.split(b"\n")
+    if is_cut:
+        lines = lines[:-2]
+    found = []
+    for line in lines:
+        name, mark, count = line.rpartition(b"\x01")
+        if mark and count.isdigit() and count != b"0":
+            path = text_of(name.replace(b"\x02", b"\n").removeprefix(b"./"))
+            found.append(Counted(path, int(count), name))
+    return sorted(found, key=lambda file: file.path.encode("utf-8", "surrogateescape")), is_cut
+
+
+def stdin_of(files: list[Counted]) -> bytes:
+    """The files, for the script that shows lines of those that it is told."""
+    return b"".join(b"%s\x01%d\n" % (file.name, file.count) for file in files)
+
+
+def lines_of(data: bytes, limit: int) -> dict[str, list[Line]]:
+    """The lines by path. The last one is left out when there may be more of it."""
+    if len(data) >= limit:
+        data = data[: data.rfind(b"\n") + 1]
+    found: dict[str, list[Line]] = {}
+    for name, line in _records(data):
+        match = _NUMBERED.match(line)
+        if match:
+            path = text_of(name.removeprefix(b"./"))
+            found.setdefault(path, []).append(Line.of(int(match[1]), match[3], is_match=match[2] == b":"))
+    return found
+
+
+def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Name and line. Names are before each line, with newlines as they are, or above their lines."""
+    waiting: list[bytes] = []
+    heading: bytes | None = None
+    for line in data.split(b"\n"):
+        if line.startswith(b"\x01"):
+            heading, waiting = line[1:].replace(b"\x02", b"\n"), []
+        elif heading is not None:
+            yield heading, line
+        elif b"\x01" in line:
+            name, _, rest = line.partition(b"\x01")
+            yield b"\n".join([*waiting, name]), rest
+            waiting = []
+        elif line != SEPARATOR or waiting:
+            waiting.append(line)
+
+
+# -- Finding lines: by the programs of the target, or here; what the policy keeps back is left out.
+
+
+Wanted = Callable[[str], bool]
+"""Whether a path, relative to the top, is meant."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found: every file with its count, and the lines of the first ones.
+
+    Of files that the policy keeps back nothing is told, and not how many there are: that would say whether the
+    expression is in them. ``is_cut``: there are more files than could be carried.
+    """
+
+    engine: str
+    tree: Tree
+    files: list[Counted]
+    lines: dict[str, list[Line]]
+    is_cut: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a single file was searched."""
+        return "O" in self.tree.other
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether that file is not text."""
+        return "B" in self.tree.other
+
+
+async def find_lines(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Found | None:
+    """Search on the target; None when nothing there can.
+
+    Raises:
+        ToolError: it took too long.
+    """
+    if not can_search(ctx, "rg") and not can_search(ctx, "find", "grep"):
+        return None
+    tree = read_tree(await ask(ctx, grep_script(query)))
+    if tree.refusal == "engine":
+        return None
+    engine = text_of(tree.other.get("V", [b""])[0])
+    counted, is_cut = counts_of(tree, LISTED)
+    files = await _kept(ctx, tree, _chosen(tree, counted, wanted, engine, query.tree.start))
+    limit = lines_limit(query)
+    lines = lines_of(tree.other.get("C", [b""])[0], limit)
+    found = Found(engine, tree, files, {}, is_cut)
+    missing = [file for file in _needed(files, query) if file.path not in lines] if query.lines else []
+    if missing:  # what is left out took the room of what is shown
+        again = replace(query, most=query.most)
+        second = read_tree(await ask(ctx, grep_script(again, named=True), stdin_of(missing)))
+        lines |= lines_of(second.other.get("C", [b""])[0], limit)
+    found.lines = {file.path: lines.get(file.path, []) for file in _needed(files, query)}
+    return found
+
+
+def _chosen(tree: Tree, counted: list[Counted], wanted: Wanted, engine: str, start: Sequence[str]) -> list[Counted]:
+    if "O" in tree.other:
+        return counted
+    ignored = tree.ignored
+    if start and ignored.leaves_out("/".join(start), is_dir=True):
+        return []
+    if engine == "rg":  # it has done the rest itself
+        return [file for file in counted if wanted(file.path)]
+    return [file for file in counted if wanted(file.path) and not ignored.leaves_out(file.path)]
+
+
+def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:
+    """The first files, as many as can have lines that are shown."""
+    taken, total = [], 0
+    for file in files:
+        if total >= query.most:
+            break
+        taken.append(file)
+        total += file.count
+    return taken
+
+
+async def _kept(ctx: ToolContext, tree: Tree, files: list[Counted]) -> list[Counted]:
+    holders = {posixpath.normpath(posixpath.join(tree.real, plain(name))) for name in tree.other.get("A", [])}
+    real = {posixpath.join(tree.real, file.path): file for file in files}
+    kept_back = await ctx.withheld(list(real), top=tree.real, holders=_certain(holders, files))
+    return [file for path, file in real.items() if path not in kept_back]
+
+
+def _certain(holders: set[str], files: list[Counted]) -> set[str] | None:
+    """None when a directory's name may have kept the script from looking there."""
+    return None if any("\n" in posixpath.dirname(file.path) for file in files) else holders
+
+
+# -- Searching here what was fetched from the target: where nothing there can, and for matches over several lines.
+
 
 MOST_FILES = 5_000
 """Files that are fetched."""

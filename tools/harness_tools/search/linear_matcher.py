@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from .regexes import WORD, Alternatives, Assertion, Bytes, Expression, Node, Repeat, Sequence
+from .regular_expressions import WORD, Alternatives, Assertion, Bytes, Expression, Node, Repeat, Sequence
 
 __all__ = ["Matcher"]
 

@@ -1,16 +1,42 @@
-"""What the target said of a tree: frames become facts. Pure."""
+"""What the target replied about a tree: frames, refusals and notes. Pure."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.toolkit import ToolResult
+from harness.errors import ToolError
+from harness.results import ShellResult, Status
+from harness.toolkit import Json, OutputLimit, ToolContext, ToolResult
+from harness.toolkit.values import ShownForm
 
 from .ignoring import IGNORE_LIMIT, Ignored, IgnoreRule, parse_ignore
 
-__all__ = ["Tree", "count_of", "frames_of", "learn_rules", "plain", "read_tree", "refusal_of", "text_of"]
+__all__ = [
+    "LIMIT",
+    "Tree",
+    "absolute",
+    "ask",
+    "can_search",
+    "count_fitting",
+    "count_of",
+    "frames_of",
+    "learn_rules",
+    "plain",
+    "plural",
+    "read_tree",
+    "refusal_of",
+    "shown_path",
+    "text_of",
+    "tree_data",
+    "tree_notes",
+    "unreadable_answer",
+]
+
+
+# -- What the target said of a tree: frames become facts. Pure.
 
 
 @dataclass(slots=True)
@@ -123,3 +149,136 @@ def refusal_of(refusal: str, path: str) -> ToolResult:
         "directory": ("not_a_directory", f"{path} is not a directory"),
     }.get(refusal, ("not_a_file", f"{path} is neither a directory nor a regular file"))
     return ToolResult.failure(code, text)
+
+
+# -- What a search did not look at, in words and as data. Pure.
+
+
+LIMIT = OutputLimit(30_000, 1_500)
+"""Of a long result the notes at its end are shown, too: they say what is missing."""
+NAMED = 100
+"""Directories that are named in the data."""
+
+
+def count_fitting(texts: Iterable[str], form: ShownForm) -> int:
+    """How many of the texts, on lines of their own, can be shown with notes behind them; one at least.
+
+    The rest is then counted with what is left out for other reasons, and nothing is cut afterwards.
+    """
+    room = min(LIMIT.characters, form.room)
+    room -= min(LIMIT.tail, room // 5)
+    count = 0
+    for text in texts:
+        room -= form.measure(text) + 1
+        if room < 0 and count:
+            break
+        count += 1
+    return count
+
+
+def plural(count: int, what: str) -> str:
+    """``1 file``, ``2 files``, ``3 matches``."""
+    if count == 1:
+        return f"1 {what}"
+    if what.endswith("y"):
+        return f"{count} {what[:-1]}ies"
+    return f"{count} {what}{'es' if what.endswith('ch') else 's'}"
+
+
+def shown_path(base: str, path: str) -> str:
+    """A path below a directory, as the caller may give it to another tool."""
+    if base in ("", "."):
+        return path
+    return f"{base.rstrip('/')}/{path}"
+
+
+def skipped_note(skipped: Sequence[str]) -> str:
+    """What default excludes left out, by name; empty when that is nothing."""
+    if not skipped:
+        return ""
+    counts = Counter(posixpath.basename(path) for path in skipped)
+    names = (f"{name} ({count})" if count > 1 else name for name, count in sorted(counts.items()))
+    return f"not searched: {', '.join(names)} (no_default_excludes searches them)"
+
+
+def tree_notes(tree: Tree, ignored: int) -> list[str]:
+    """Sentences about what of a tree was not looked at."""
+    notes = [skipped_note(tree.skipped)]
+    if ignored:
+        notes.append(f"{plural(ignored, 'entry')} left out by .gitignore (no_default_excludes shows them)")
+    if tree.unreadable:
+        notes.append(f"{plural(tree.unreadable, 'place')} could not be read")
+    if tree.is_cut:
+        notes.append("the tree is too large: what is beyond was not looked at; search a part of it")
+    elif not tree.is_whole:
+        notes.append("the search did not come to its end: there may be more")
+    return [note for note in notes if note]
+
+
+def tree_data(tree: Tree, ignored: int) -> dict[str, Json]:
+    """The same as data."""
+    return {
+        "skipped": [*sorted(tree.skipped)[:NAMED]],
+        "ignored": ignored,
+        "unreadable": tree.unreadable,
+        "complete": tree.is_whole and not tree.is_cut,
+    }
+
+
+# -- Asking the target: one command beside the terminal, its output with a bound, and what went wrong.
+
+
+ANSWER = 32 << 20
+"""Bytes of one answer, more than any script sends."""
+SECONDS = 60.0
+"""How long a search may take on the target."""
+
+
+async def absolute(ctx: ToolContext, path: str) -> str:
+    """The path that a call means, absolute: relative ones start from the call's directory, else from the home.
+
+    Raises:
+        FileError: it is in the home of a user who is not there.
+    """
+    home = ctx.execution.capabilities.home or "/"
+    if path == "~" or path.startswith("~/"):
+        return home + path[1:]
+    if path.startswith("~"):
+        return (await ctx.execution.stat(path)).path
+    start = ctx.cwd or home
+    start = home + start[1:] if start == "~" or start.startswith("~/") else start
+    return posixpath.join(home, start, path)
+
+
+def can_search(ctx: ToolContext, *programs: str) -> bool:
+    """Whether the target has these programs."""
+    return all(ctx.execution.capabilities.has(program) for program in programs)
+
+
+async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> bytes:
+    """Run a script in a fresh ``sh`` beside the terminal; what it printed.
+
+    Raises:
+        ToolError: it took too long, or did not come to its end.
+    """
+    done = await ctx.execution.run_beside(script, timeout=SECONDS, max_output=ANSWER, stdin=stdin)
+    if done.status is not Status.COMPLETED or done.truncated:
+        raise _failed(done)
+    return done.stdout_bytes
+
+
+def unreadable_answer(ctx: ToolContext) -> ToolError:
+    """The error for an answer that the usual programs would not write."""
+    return ToolError(
+        f"{ctx.execution.identity}: the answer to the search cannot be read",
+        hint="look at which programs find and stat are in the PATH of the target's shell",
+    )
+
+
+def _failed(done: ShellResult) -> ToolError:
+    if done.status is Status.TIMED_OUT:
+        hint = "search a smaller directory, or with a narrower pattern"
+        return ToolError(f"the search took longer than {SECONDS:.0f} s and was ended", hint=hint)
+    if done.truncated:
+        return ToolError("the search found more than can be carried", hint="search a smaller directory")
+    return ToolError(f"the search did not come to its end ({done.status})")

@@ -15,12 +15,8 @@ from harness.toolkit import HERE, Arguments, Category, Json, OutputLimit, Subjec
 from harness.toolkit.values import Advice
 from harness.toolkit.websettings import WebSettings
 
-from .getter import Getter, follow
-from .headers import Sent, check_headers, headers_for
-from .html import Form, Readable, readable
-from .pages import Page, WebFailure, decoded, is_html, media_type
-from .targetget import TargetGetter, request_subjects
-from .untrusted import cleaned, marked
+from .getter import Getter, Sent, TargetGetter, check_headers, follow, headers_for, request_subjects
+from .pages import Form, Page, Readable, WebFailure, cleaned, decoded, is_html, marked, media_type, readable
 from .urls import HttpUrl, parse_url
 
 __all__ = ["FetchUrl", "getter_for", "missing_extra", "permit"]
@@ -117,7 +113,7 @@ def getter_for(via: str, execution: ExecutionContext, settings: WebSettings) -> 
     if via == "target":
         return TargetGetter(execution)
     try:
-        from .httpget import HttpGetter
+        from .http_client import HttpGetter
     except ImportError as error:
         raise missing_extra(error) from error
     return HttpGetter(settings)

@@ -1,10 +1,10 @@
-"""Requests by the machine that harness runs on. Imported where it is used: it loads the HTTP library."""
+"""Requests by this machine, to public addresses only. Imported where it is used: it loads the HTTP library."""
 
 from __future__ import annotations
 
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import anyio
@@ -12,16 +12,220 @@ import httpcore
 import httpx
 from anyio import to_thread
 
-from harness.toolkit.websettings import WebSettings
+from harness.toolkit.values import Advice
+from harness.toolkit.websettings import Place, WebSettings
 
-from .addresses import may_connect
-from .getter import Getter
-from .headers import Sent
-from .network import GuardedNetwork, Resolve, look_up
+from .getter import Getter, Sent
 from .pages import Answer, Inflater, WebFailure, wants_body
 from .urls import WebUrl
 
-__all__ = ["HttpGetter", "PlainGetter"]
+__all__ = [
+    "HttpGetter",
+    "PlainGetter",
+    "forbidden",
+    "is_never",
+    "may_connect",
+]
+
+
+# -- Which addresses are reached from the machine that harness runs on: those of the public internet. Pure.
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NETWORKS = {
+    "0.0.0.0/8": "this host",
+    "10.0.0.0/8": "a private network",
+    "100.64.0.0/10": "a carrier's private network",
+    "127.0.0.0/8": "this machine",
+    "168.63.129.16/32": "a cloud's metadata service",
+    "169.254.0.0/16": "link-local, where clouds keep their metadata service",
+    "172.16.0.0/12": "a private network",
+    "192.0.0.0/24": "reserved",
+    "192.0.2.0/24": "reserved for documentation",
+    "192.31.196.0/24": "reserved",
+    "192.52.193.0/24": "reserved",
+    "192.88.99.0/24": "a relay to IPv6",
+    "192.168.0.0/16": "a private network",
+    "192.175.48.0/24": "reserved",
+    "198.18.0.0/15": "reserved for measurements",
+    "198.51.100.0/24": "reserved for documentation",
+    "203.0.113.0/24": "reserved for documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+    "::/128": "this host",
+    "::1/128": "this machine",
+    "100::/64": "reserved",
+    "2001::/23": "reserved, or a tunnel",
+    "2001:db8::/32": "reserved for documentation",
+    "2002::/16": "a tunnel to an IPv4 address",
+    "3fff::/20": "reserved for documentation",
+    "5f00::/16": "reserved",
+    "64:ff9b:1::/48": "a translation to a private IPv4 address",
+    "fc00::/7": "a private network",
+    "fe80::/10": "link-local",
+    "fec0::/10": "a private network",
+    "ff00::/8": "multicast",
+}
+_FORBIDDEN = [(ipaddress.ip_network(network), what) for network, what in _NETWORKS.items()]
+_GLOBAL6 = ipaddress.IPv6Network("2000::/3")
+_MAPPED = [ipaddress.IPv6Network(text) for text in ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")]
+_NEVER = [
+    ipaddress.ip_network(network)
+    for network in ("0.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "224.0.0.0/3", "fe80::/10", "ff00::/8", "::/128")
+]
+_ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
+FOUR_BYTES = 0xFFFF_FFFF
+
+
+def _inner(address: Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 addresses that an IPv6 address is another way to write, or leads to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    number = int(address)
+    if any(address in network for network in _MAPPED) and number > 1:  # :: and ::1 are themselves
+        yield ipaddress.IPv4Address(number & FOUR_BYTES)
+    if (number >> 32) & FOUR_BYTES in _ISATAP:
+        yield ipaddress.IPv4Address(number & FOUR_BYTES)
+
+
+def forbidden(address: Address) -> str:
+    """Why an address is none of the public internet; empty when it is."""
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
+        return "an address of one link"
+    for network, what in _FORBIDDEN:
+        if address.version == network.version and address in network:
+            return what
+    inner = list(_inner(address))
+    for one in inner:
+        if why := forbidden(one):
+            return f"{one}, {why}"
+    if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL6 and not inner:
+        return "reserved"
+    return "" if inner or address.is_global else "not public"
+
+
+def may_connect(host: str, port: int, address: Address, allowed: Iterable[Place]) -> str:
+    """Why a connection to this address, which was found for ``host``, is not made; empty when it is.
+
+    A place that names an address allows that address. One that names a host allows whatever private address the name
+    leads to, and never a link-local one: there are the keys of cloud machines.
+    """
+    why = forbidden(address)
+    if not why or any(_covers(place, host, port, address) for place in allowed):
+        return ""
+    return why
+
+
+def _covers(place: Place, host: str, port: int, address: Address) -> bool:
+    if place.port not in (None, port):
+        return False
+    if place.network is not None:
+        return any(one in place.network for one in (address, *_inner(address)) if one.version == place.network.version)
+    return place.name == host and not is_never(address)
+
+
+def is_never(address: Address) -> bool:
+    """Whether no name may lead there: the keys of cloud machines are there, or nothing that can be fetched."""
+    ways = (address, *_inner(address))
+    return any(one in network for one in ways for network in _NEVER if network.version == one.version)
+
+
+# -- Connections from this machine to public addresses alone. Imported where it is used: it loads the HTTP library.
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host's name."""
+BY_TARGET = Advice('; via="target" fetches with the network of the target', ("via",))
+MOST = 8
+"""Addresses that are tried."""
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """The addresses by which this machine knows the name.
+
+    Raises:
+        OSError: there are none.
+    """
+    found = await anyio.getaddrinfo(host, port, type=1)  # SOCK_STREAM
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class GuardedNetwork(httpcore.AsyncNetworkBackend):
+    """Looks a name up once, judges every address that comes, and connects to one of exactly these.
+
+    A name with one address that is not public is refused: which of them is used is not for its owner to choose.
+    """
+
+    def __init__(self, allowed: Iterable[Place] = (), resolve: Resolve = look_up) -> None:
+        self._allowed = tuple(allowed)
+        self._resolve = resolve
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to one of the addresses of a name.
+
+        Raises:
+            WebFailure: ``forbidden_address``, or ``unreachable``: the name is not known.
+        """
+        failure: Exception | None = None
+        for address in await self._addresses(host, port):
+            try:
+                return await self._inner.connect_tcp(str(address), port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = failure or error
+        raise failure or WebFailure("unreachable", f"{host} has no address")
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Refused.
+
+        Raises:
+            WebFailure: always.
+        """
+        raise WebFailure("forbidden_address", "a socket of this machine is not fetched from")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        try:
+            texts = [host] if _is_address(host) else await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise WebFailure("unreachable", f"the name {host} is not known here: {error}") from error
+        addresses = [ipaddress.ip_address(text) for text in texts]
+        for address in addresses:
+            if why := may_connect(host, port, address, self._allowed):
+                way = None if is_never(address) else BY_TARGET
+                raise WebFailure("forbidden_address", _refusal(host, address, why), way)
+        return addresses[:MOST]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(host: str, address: Address, why: str) -> str:
+    is_named = host != str(address)
+    what = f"{host} leads to {address}, which" if is_named else f"{address}"
+    return f"{what} is not fetched: {why}. Only the operator can allow such a place ([web] allow in the settings)"
+
+
+# -- Requests by the machine that harness runs on. Imported where it is used: it loads the HTTP library.
+
 
 CONNECT = 10.0
 """Seconds for one connection."""

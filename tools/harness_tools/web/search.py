@@ -1,20 +1,370 @@
-"""``web_search``: what search engines find."""
+"""web_search: what search engines find."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+import binascii
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from re import sub
+from typing import Annotated, Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+import anyio
+from anyio import to_thread
 from pydantic import AfterValidator, Field
 
-from harness.toolkit import HERE, Arguments, Category, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit import HERE, Arguments, Category, Json, Tool, ToolContext, ToolResult, Traits
+from harness.toolkit.websettings import SearchSettings, WebSettings
 
-from .engines import engine_for
-from .fetch import EXTRA
-from .hits import chosen, domain_of, facts_of, rendered
-from .pages import WebFailure
-from .untrusted import cleaned, marked
+from .fetch import EXTRA, missing_extra
+from .getter import Getter, Sent
+from .pages import Answer, WebFailure, cleaned, marked
+from .urls import WebUrl, host_name, parse_url
 
-__all__ = ["WebSearch"]
+__all__ = [
+    "Hit",
+    "WebSearch",
+    "chosen",
+    "domain_of",
+    "in_domain",
+    "rendered",
+    "unwrapped",
+]
+
+
+# -- What searches find: links without detours, of the wanted domains, as text. Pure.
+
+
+TITLE = 300
+SNIPPET = 600
+DETOURS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing that a search found."""
+
+    title: str
+    url: str
+    snippet: str = ""
+
+
+def _query_parameter(name: str) -> Callable[[str], str]:
+    return lambda url: parse_qs(urlsplit(url).query, max_num_fields=100).get(name, [""])[0]
+
+
+def _bing(url: str) -> str:
+    packed = _query_parameter("u")(url)
+    if not packed.startswith("a1"):
+        return ""
+    try:
+        return base64.urlsafe_b64decode(packed[2:] + "=" * (-len(packed[2:]) % 4)).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _yahoo(url: str) -> str:
+    part = next((part for part in urlsplit(url).path.split("/") if part.startswith("RU=")), "")
+    return unquote(part[3:])
+
+
+_DETOURS: Mapping[tuple[str, str], Callable[[str], str]] = {
+    ("duckduckgo.com", "/l/"): _query_parameter("uddg"),
+    ("google.com", "/url"): lambda url: _query_parameter("q")(url) or _query_parameter("url")(url),
+    ("bing.com", "/ck/a"): _bing,
+    ("search.yahoo.com", "/"): _yahoo,
+}
+_ADVERTS = (("duckduckgo.com", "/y.js"), ("bing.com", "/aclick"), ("googleadservices.com", "/"))
+
+
+def unwrapped(url: str) -> str:
+    """Where a link of a search engine leads in the end, in its one spelling; empty when it is none, or an advert."""
+    for _ in range(DETOURS):
+        try:
+            known = parse_url(f"https:{url}" if url.startswith("//") else url)
+            inner = _inner(known.host, known.path, str(known))
+        except ValueError:
+            return ""
+        if inner is None:
+            return str(known)
+        url = inner
+    return ""
+
+
+def _inner(host: str, path: str, url: str) -> str | None:
+    """The URL in a detour, empty when it is an advert; None when this is no detour."""
+    if any(in_domain(host, domain) and path.startswith(start) for domain, start in _ADVERTS):
+        return ""
+    for (domain, start), inner in _DETOURS.items():
+        if in_domain(host, domain) and path.startswith(start):
+            return inner(url) or None
+    return None
+
+
+def domain_of(text: str) -> str:
+    """A domain as a filter has it: ``example.com`` of ``*.example.com``, ``https://example.com/x`` and the like.
+
+    Raises:
+        ValueError: it is none.
+    """
+    bare = text.strip().removeprefix("*.").removeprefix(".")
+    return parse_url(bare).host if "://" in bare else host_name(bare.partition("/")[0])
+
+
+def in_domain(host: str, domain: str) -> bool:
+    """Whether a host is the domain, or in it: ``docs.example.com`` is in ``example.com``, ``badexample.com`` is not."""
+    return host == domain or host.endswith(f".{domain}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The hits that are shown, and how many of other domains were left out."""
+
+    hits: tuple[Hit, ...]
+    left_out: int = 0
+
+
+def chosen(hits: Iterable[Hit], limit: int, allowed: Sequence[str] = (), blocked: Sequence[str] = ()) -> Chosen:
+    """The first hits of the wanted domains, each URL once. What is blocked is out, also when it is allowed."""
+    kept: dict[str, Hit] = {}
+    seen: set[str] = set()
+    left_out = 0
+    for hit in hits:
+        url = unwrapped(hit.url)
+        if not url or url in seen:
+            continue
+        seen.add(url)
+        host = parse_url(url).host
+        wanted = not allowed or any(in_domain(host, domain) for domain in allowed)
+        if not wanted or any(in_domain(host, domain) for domain in blocked):
+            left_out += 1
+        elif len(kept) < limit:
+            kept[url] = Hit(_line(hit.title, TITLE), url, _line(hit.snippet, SNIPPET))
+    return Chosen(tuple(kept.values()), left_out)
+
+
+def _line(text: str, limit: int) -> str:
+    """The text on one line."""
+    line = " ".join(cleaned(text[: 20 * limit]).split())
+    return line if len(line) <= limit else f"{line[: limit - 3].rstrip()}..."
+
+
+def rendered(hits: Sequence[Hit]) -> str:
+    """A numbered list."""
+    return "\n\n".join(
+        "\n   ".join(part for part in (f"{number}. {hit.title or hit.url}", hit.url, hit.snippet) if part)
+        for number, hit in enumerate(hits, 1)
+    )
+
+
+def facts_of(found: Chosen, query: str, provider: str) -> Json:
+    """The same as a JSON value."""
+    results: list[Json] = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in found.hits]
+    return {
+        "query": query,
+        "provider": provider,
+        "count": len(found.hits),
+        "left_out": found.left_out,
+        "results": results,
+    }
+
+
+# -- Search engines: each asks in its own protocol and gives hits.
+
+
+MOST_BYTES = 4 << 20
+MOST_HITS = 200
+BRAVE = "https://api.search.brave.com"
+BRAVE_COUNT = 20
+"""Hits that Brave gives at once."""
+
+
+class SearchEngine(ABC):
+    """Where ``web_search`` searches."""
+
+    name: str
+    doubt = ""
+    """What a list without results may mean beside that there are none."""
+
+    @abstractmethod
+    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+        """About ``count`` hits, or more, the best first; ``timeout`` is in seconds.
+
+        Raises:
+            WebFailure: it gave no answer that can be used.
+            ToolError: its library is not installed.
+        """
+
+
+class _HttpEngine(SearchEngine):
+    """An engine that is asked with one GET and answers with JSON. The operator has named it, so it may be anywhere."""
+
+    def __init__(self, settings: SearchSettings, getter: Getter) -> None:
+        self._settings = settings
+        self._getter = getter
+
+    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+        try:
+            url = parse_url(f"{self._base()}?{urlencode(self._parameters(query, count))}")
+        except ValueError as error:
+            raise WebFailure("search_failed", f"the URL of {self.name} in the settings: {error}") from None
+        sent = Sent({"accept": "application/json", "user-agent": "harness", **self._headers()}, url.origin)
+        answer = await self._getter.get(url, sent, MOST_BYTES, timeout)
+        return [hit for hit in self._hits(_json(answer, url, self.name)) if hit.url][:MOST_HITS]
+
+    def _headers(self) -> Mapping[str, str]:
+        return {}
+
+    def _base(self) -> str:
+        raise NotImplementedError
+
+    def _parameters(self, query: str, count: int) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def _hits(self, found: Any) -> list[Hit]:
+        raise NotImplementedError
+
+
+class SearxngEngine(_HttpEngine):
+    """A SearXNG server, which has to offer ``json`` among its formats."""
+
+    name = "searxng"
+
+    def _base(self) -> str:
+        return f"{self._settings.url.removesuffix('/search')}/search"
+
+    def _parameters(self, query: str, count: int) -> Mapping[str, str]:
+        return {"q": query, "format": "json"}
+
+    def _headers(self) -> Mapping[str, str]:
+        return {"authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
+
+    def _hits(self, found: Any) -> list[Hit]:
+        return [_hit(item, "content") for item in _list(found, "results")]
+
+
+class BraveEngine(_HttpEngine):
+    """The search API of Brave, with the operator's key."""
+
+    name = "brave"
+
+    def _base(self) -> str:
+        return f"{self._settings.url or BRAVE}/res/v1/web/search"
+
+    def _parameters(self, query: str, count: int) -> Mapping[str, str]:
+        return {"q": query, "count": str(min(count, BRAVE_COUNT)), "text_decorations": "false"}
+
+    def _headers(self) -> Mapping[str, str]:
+        return {"x-subscription-token": self._settings.key}
+
+    def _hits(self, found: Any) -> list[Hit]:
+        web = found.get("web") if isinstance(found, dict) else None
+        return [_hit(item, "description") for item in _list(web or {}, "results")]
+
+
+class DdgsEngine(SearchEngine):
+    """Public engines, by the library ``ddgs``: DuckDuckGo unless the settings name others."""
+
+    name = "ddgs"
+    doubt = " (a public engine that refuses a search answers so, too)"
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+
+    async def search(self, query: str, count: int, timeout: float) -> list[Hit]:
+        try:
+            found = await _bounded(lambda: self._ask(query, count, timeout), timeout)
+        except ImportError as error:
+            raise missing_extra(error) from error
+        return [_hit(item, "body", "href") for item in found if isinstance(item, dict)][:MOST_HITS]
+
+    def _ask(self, query: str, count: int, timeout: float) -> list[Any]:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
+
+        engines = ",".join(self._settings.search.engines)
+        try:
+            with DDGS(proxy=self._settings.proxy or None, timeout=max(1, int(timeout))) as client:
+                return list(client.text(query, max_results=count, backend=engines))
+        except RatelimitException as error:
+            raise WebFailure("rate_limited", f"{engines} wants fewer searches; try again later") from error
+        except TimeoutException as error:
+            raise WebFailure("timeout", f"{engines} did not answer within {timeout:.0f} s") from error
+        except DDGSException as error:
+            if "No results" in str(error):
+                return []
+            raise WebFailure("search_failed", f"{engines} could not be asked: {error}"[:500]) from error
+
+
+async def _bounded(ask: Callable[[], list[Any]], timeout: float) -> list[Any]:
+    """Work in a thread, which is left to itself when it takes longer than its own limits should let it."""
+    with anyio.move_on_after(timeout + 5):
+        return await to_thread.run_sync(ask, abandon_on_cancel=True)
+    raise WebFailure("timeout", f"no answer within {timeout:.0f} s")
+
+
+def engine_for(settings: WebSettings) -> SearchEngine:
+    """The engine that the operator has chosen.
+
+    Raises:
+        ToolError: its library is not installed.
+    """
+    if settings.search.provider == "ddgs":
+        return DdgsEngine(settings)
+    try:
+        from .http_client import PlainGetter
+    except ImportError as error:
+        raise missing_extra(error) from error
+    kind = BraveEngine if settings.search.provider == "brave" else SearxngEngine
+    return kind(settings.search, PlainGetter())
+
+
+def _json(answer: Answer, url: WebUrl, name: str) -> Any:
+    """The answer's object. What an engine says of an error may repeat the request, so it is not shown."""
+    if answer.status == 429:
+        raise WebFailure("rate_limited", f"{name} wants fewer searches; try again later")
+    if answer.status != 200:
+        raise WebFailure(
+            "search_failed", f"{name} at {url.authority} answered with the status {answer.status}{_advice(answer)}"
+        )
+    try:
+        if not answer.truncated:
+            return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        pass
+    raise WebFailure("search_failed", f"{name} at {url.authority} answered with what is no JSON, or too much of it")
+
+
+def _advice(answer: Answer) -> str:
+    if answer.status in (401, 403):
+        return ": the operator should look at the key and, of SearXNG, at its formats (json)"
+    return ""
+
+
+def _list(found: Any, key: str) -> list[Any]:
+    items = found.get(key) if isinstance(found, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _hit(item: Mapping[str, Any], snippet: str, url: str = "url") -> Hit:
+    return Hit(_text(item.get("title")), _raw(item.get(url)), _text(item.get(snippet)))
+
+
+def _text(value: object) -> str:
+    """A text without the marks of HTML that engines put into it."""
+    return unescape(sub(r"</?[a-zA-Z][^<>]{0,100}>", "", _raw(value)))
+
+
+def _raw(value: object) -> str:
+    return value[:10_000] if isinstance(value, str) else ""
+
+
+# -- ``web_search``: what search engines find.
+
 
 DESCRIPTION = """\
 Search the web and return titles, URLs and snippets; fetch_url shows a page. \

@@ -1,4 +1,4 @@
-"""One complaint, and the log that it is in."""
+"""One problem of a log, and the log without its escape sequences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["WIDTH", "Log", "Problem", "Read", "Reader", "Severity", "log_of", "severity_of"]
+__all__ = [
+    "Log",
+    "Problem",
+    "Read",
+    "Reader",
+    "Severity",
+    "log_of",
+    "severity_of",
+    "without_escapes",
+]
+
+
+# -- Text without what terminals take for commands.
+
+
+# Every alternative begins with a fixed character, and what may follow each other are disjoint sets: one pass.
+# A sequence whose end is missing ends with its line, so that it takes nothing else away.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def without_escapes(text: str) -> str:
+    """The text without escape sequences and control characters; tabs and the ends of lines stay. Pure, linear."""
+    if "\x1b" in text or not text.isascii():
+        text = _ESCAPES.sub("", text)
+    return _CONTROLS.sub("", text)
+
+
+# -- One complaint, and the log that it is in.
+
 
 WIDTH = 4_000
 """Characters of a line that are looked at; what patterns do with a line is bounded by it."""

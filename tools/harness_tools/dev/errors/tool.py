@@ -12,10 +12,9 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from harness.results import ShellResult, Status
 from harness.toolkit import Arguments, Category, Json, Tool, ToolContext, ToolResult, Traits
 
-from ...texts import Content, Line
-from ..fitted import REPORT, clip, fit
-from .model import Problem
+from ...texts import REPORT, Content, Line, clip, fit
 from .parse import ALIASES, Format, Report, parse
+from .problem import Problem
 
 __all__ = ["Errs"]
 

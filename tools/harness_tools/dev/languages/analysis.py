@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from .grammar import Stopped, Stopper, collected, first_damage, parse
 from .model import Declaration, Facts, Import, Outlined
-from .nodes import one_line
-from .outline import Walk
+from .outline import Walk, one_line
 from .table import Language, language_named
 
 if TYPE_CHECKING:

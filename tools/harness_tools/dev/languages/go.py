@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING
 
 from .grammar import Wanted
 from .model import Group, Import
-from .nodes import child_of, children_of, field_text, line_of, one_line, signature, text_of, unquoted
-from .outline import Found, Handler, Outline, Scope
+from .outline import (
+    Found,
+    Handler,
+    Outline,
+    Scope,
+    child_of,
+    children_of,
+    field_text,
+    line_of,
+    one_line,
+    signature,
+    text_of,
+    unquoted,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node

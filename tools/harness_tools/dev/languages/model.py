@@ -1,11 +1,23 @@
-"""What is found in a source file: declarations and imports. Plain values, without the parser."""
+"""Declarations and imports of a source file, and how a worker writes them. Plain values, without the parser."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
-__all__ = ["Declaration", "Facts", "Group", "Import", "Outlined"]
+__all__ = [
+    "Declaration",
+    "Facts",
+    "Group",
+    "Import",
+    "Outlined",
+    "facts_from",
+    "outlined_from",
+]
+
+
+# -- What is found in a source file: declarations and imports. Plain values, without the parser.
+
 
 Group = Literal["type", "function", "constant", "variable", "field"]
 
@@ -74,3 +86,26 @@ class Facts:
     imports: tuple[Import, ...] = ()
     packages: tuple[str, ...] = ()
     damage: int | None = None
+
+
+# -- What is found in a file, as JSON and back: it comes from a process of its own.
+
+
+def to_json(found: Outlined | Facts) -> dict[str, Any]:
+    """As a JSON object."""
+    return asdict(found)
+
+
+def _imports(items: list[dict[str, Any]]) -> tuple[Import, ...]:
+    return tuple(Import(**{**item, "names": tuple(item["names"])}) for item in items)
+
+
+def outlined_from(value: dict[str, Any]) -> Outlined:
+    """What :func:`to_json` made of declarations."""
+    declarations = tuple(Declaration(**item) for item in value["declarations"])
+    return Outlined(**{**value, "declarations": declarations, "imports": _imports(value["imports"])})
+
+
+def facts_from(value: dict[str, Any]) -> Facts:
+    """What :func:`to_json` made of imports."""
+    return Facts(**{**value, "imports": _imports(value["imports"]), "packages": tuple(value["packages"])})

@@ -15,8 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
-from .languages.model import Facts, Outlined
-from .languages.wire import facts_from, outlined_from
+from .model import Facts, Outlined, facts_from, outlined_from
 
 __all__ = ["EXTRA", "Parsed", "Source", "facts_in", "outline_in"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from .grammar import Wanted
 from .model import Import
-from .nodes import child_of, field_text, line_of, one_line, signature, text_of
-from .outline import Found, Outline, Scope, declared
+from .outline import Found, Outline, Scope, child_of, declared, field_text, line_of, one_line, signature, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
