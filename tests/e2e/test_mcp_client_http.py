@@ -17,8 +17,8 @@ import pytest
 from anyio.abc import Process
 from tests.support.mcp_servers import SERVERS, eventually, raw, workbench
 
-from harness.mcp.client_config import ServerConfig, server_config
-from harness.mcp.supervise import Supervision
+from harness.mcp.client.configuration import ServerConfig, server_config
+from harness.mcp.client.session import Supervision
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus
 

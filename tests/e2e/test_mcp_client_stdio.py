@@ -15,8 +15,8 @@ from tests.support.mcp_servers import SERVERS, alive, eventually, raw, workbench
 from tests.support.toolbox import toolbox
 
 from harness.errors import ConfigError, ConnectionLost, ToolError
-from harness.mcp.client_config import server_config
-from harness.mcp.sources import open_sources
+from harness.mcp.client.configuration import server_config
+from harness.mcp.client.sources import open_sources
 from harness.toolkit import Image, Text
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus, Category, ToolCall

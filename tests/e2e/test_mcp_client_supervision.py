@@ -12,9 +12,9 @@ import pytest
 from tests.support.mcp_servers import QUICK, Workbench, eventually, raw, workbench
 
 from harness.errors import ConfigError
-from harness.mcp.client_config import ServerConfig
-from harness.mcp.client_store import DefinitionStore
-from harness.mcp.supervise import Supervision
+from harness.mcp.client.configuration import ServerConfig
+from harness.mcp.client.definitions import DefinitionStore
+from harness.mcp.client.session import Supervision
 from harness.toolkit.values import CallStatus
 
 
@@ -190,7 +190,7 @@ async def test_a_tool_that_changed_between_two_runs_is_disabled_too(tmp_path: Pa
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\nexec {raw().reach.command[0].text} {raw().reach.command[1].text}\n")
     program.chmod(0o755)
-    from harness.mcp.client_config import server_config
+    from harness.mcp.client.configuration import server_config
 
     config = server_config("raw", {"command": str(program), "pin_tools": True}, "test")
     async with workbench(tmp_path, config):

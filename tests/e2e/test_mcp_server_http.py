@@ -263,7 +263,7 @@ def test_a_client_that_wants_to_go_on_after_an_event_hears_what_comes_from_now_o
 
 @pytest.mark.usefixtures("needs_process")
 async def test_there_are_only_so_many_sessions(tmp_path: Path) -> None:
-    from harness.mcp.http_sessions import SESSIONS
+    from harness.mcp.server.http import SESSIONS
 
     with http_program(Home.make(tmp_path / "home", FREE)) as server:
         opened = [post(server) for _ in range(SESSIONS)]

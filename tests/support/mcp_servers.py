@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 from tests.support.toolbox import Toolbox, toolbox
 
-from harness.mcp.client_config import ServerConfig, server_config
-from harness.mcp.sources import McpSources, open_sources
-from harness.mcp.supervise import Supervision
+from harness.mcp.client.configuration import ServerConfig, server_config
+from harness.mcp.client.session import Supervision
+from harness.mcp.client.sources import McpSources, open_sources
 from harness.toolkit.values import CallOutcome, ToolCall
 
 SERVERS = Path(__file__).parents[1] / "data/mcp_servers"

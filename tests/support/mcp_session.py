@@ -11,8 +11,8 @@ import mcp_types as types
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
 
-from harness.mcp.elicitation import ClientApprover
-from harness.mcp.server import open_session
+from harness.mcp.server.elicitation import ClientApprover
+from harness.mcp.server.server import open_session
 from harness.toolkit import Executor
 
 __all__ = ["connected", "subscribe", "unsubscribe"]

@@ -25,9 +25,8 @@ from .servers import servers_of, with_servers
 from .streams import Interruption
 
 if TYPE_CHECKING:
-    from ..mcp.http_guard import Address
-    from ..mcp.http_token import Token
-    from ..mcp.server_main import ToolServer
+    from ..mcp.server.http import Address, Token
+    from ..mcp.server.main import ToolServer
 
 __all__ = ["mcp"]
 
@@ -76,7 +75,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 
 
 def _stdio(session: Session, opened: _Opened) -> int:
-    from ..mcp.server_stdio import claimed_stdio
+    from ..mcp.server.stdio import claimed_stdio
 
     with claimed_stdio() as wire:
 
@@ -96,9 +95,7 @@ def _http(
     names: tuple[str, ...],
     allow_remote: bool,
 ) -> int:
-    from ..mcp.http_guard import parse_address
-    from ..mcp.http_server import check_address, check_names
-    from ..mcp.http_token import VARIABLE, deny_token_file, find_token
+    from ..mcp.server.http import VARIABLE, check_address, check_names, deny_token_file, find_token, parse_address
 
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
@@ -135,8 +132,7 @@ async def _open(
 ) -> ToolServer:
     from importlib.metadata import version
 
-    from ..mcp.server_main import ToolServer
-    from ..mcp.server_settings import server_settings_of
+    from ..mcp.server.main import ToolServer, server_settings_of
     from ..settings import load_tables
     from ..toolkit import Registry
     from ..toolkit.assembly import load_toolkit_settings, open_toolkit

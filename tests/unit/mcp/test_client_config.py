@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError
-from harness.mcp.client_config import HttpEndpoint, ServerTable, StdioLaunch, server_config
-from harness.mcp.client_files import load_servers
-from harness.mcp.client_values import Template
-from harness.mcp.mcpjson import parse_mcp_json
+from harness.mcp.client.configuration import (
+    HttpEndpoint,
+    ServerTable,
+    StdioLaunch,
+    Template,
+    load_servers,
+    parse_mcp_json,
+    server_config,
+)
 from harness.toolkit.values import Category
 
 PIN = "a" * 64

@@ -12,16 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ToolError
-from harness.mcp.client_config import server_config
-from harness.mcp.client_definitions import ToolDefinition, definition_from, definition_of
-from harness.mcp.client_lines import LineSplitter, TooLong, request_of
-from harness.mcp.client_log import LINES, ServerLog, plain
-from harness.mcp.client_names import is_nameable, local_name
-from harness.mcp.client_process import child_environment
-from harness.mcp.client_schema import ArgumentSchema, SchemaMistake, usable_schema
-from harness.mcp.client_store import Known, changed_tools
-from harness.mcp.client_tools import is_mutating
-from harness.mcp.supervise import RestartBudget, Supervision
+from harness.mcp.client.channel import LINES, LineSplitter, ServerLog, TooLong, plain, request_of
+from harness.mcp.client.configuration import server_config
+from harness.mcp.client.definitions import (
+    Known,
+    ToolDefinition,
+    changed_tools,
+    definition_from,
+    definition_of,
+    is_nameable,
+    local_name,
+)
+from harness.mcp.client.session import RestartBudget, Supervision
+from harness.mcp.client.stdio import child_environment
+from harness.mcp.client.tool import ArgumentSchema, SchemaMistake, is_mutating, usable_schema
 from harness.toolkit.contract import NAME
 
 # -- lines

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.mcp_session import connected
 from tests.support.toolbox import Toolbox, toolbox
 
-from harness.mcp.elicitation import SHOWN, ClientApprover, answer_of, can_ask, form_of, message_of, offered
+from harness.mcp.server.elicitation import SHOWN, ClientApprover, answer_of, can_ask, form_of, message_of, offered
 from harness.toolkit import (
     Category,
     Executor,

@@ -220,7 +220,7 @@ async def test_what_is_not_there_cannot_be_subscribed_to(execution: ExecutionCon
 async def test_a_client_has_so_many_subscriptions_and_no_more(
     execution: ExecutionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.mcp.server_watch.LIMIT", 1)
+    monkeypatch.setattr("harness.mcp.server.resources.LIMIT", 1)
     async with client_of(execution, 30.0) as (client, _):
         await subscribe(client, "harness://jobs")
         with pytest.raises(MCPError, match="too many"):

@@ -14,11 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.mcp import http_server as module
-from harness.mcp.http_guard import Address, parse_address, refusal_of
-from harness.mcp.http_server import check_address, check_names, http_server, names_of
-from harness.mcp.http_sessions import http_sessions
-from harness.mcp.http_token import VARIABLE, Token, default_token_path, deny_token_file, find_token
+from harness.mcp.server import http as module
+from harness.mcp.server.http import (
+    VARIABLE,
+    Address,
+    Token,
+    check_address,
+    check_names,
+    default_token_path,
+    deny_token_file,
+    find_token,
+    http_server,
+    http_sessions,
+    names_of,
+    parse_address,
+    refusal_of,
+)
 from harness.toolkit.permissions.store import RuleFile
 
 SECRET = "s" * 40

@@ -84,7 +84,7 @@ async def test_things_to_do_and_memories_are_read_and_their_changes_are_told(pla
 
 
 async def test_what_another_program_writes_down_is_told_of(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.mcp.server_watch.NOTES_EVERY", 0.1)
+    monkeypatch.setattr("harness.mcp.server.resources.NOTES_EVERY", 0.1)
     heard = Heard()
     async with client_of(SqliteNotebook(place), heard) as client:
         await subscribe(client, MEMORIES)

@@ -14,8 +14,8 @@ from tests.support.mcp_session import connected
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness.errors import ConnectionLost, ToolError
-from harness.mcp.elicitation import ClientApprover
-from harness.mcp.server_calls import AT_ONCE
+from harness.mcp.server.elicitation import ClientApprover
+from harness.mcp.server.server import AT_ONCE
 from harness.toolkit import (
     Arguments,
     CallStatus,
@@ -177,7 +177,7 @@ async def test_output_is_told_while_the_call_runs_in_few_pieces_and_in_order() -
 
 
 async def test_a_silent_call_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.mcp.server_calls.HEARTBEAT", 0.05)
+    monkeypatch.setattr("harness.mcp.server.server.HEARTBEAT", 0.05)
     alive = anyio.Event()
     told: list[float] = []
 
@@ -280,7 +280,7 @@ async def test_no_more_calls_run_at_once_than_are_allowed() -> None:
 
 
 async def test_a_flood_of_calls_is_refused_and_those_that_wait_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.mcp.server_calls.WAITING", 2)
+    monkeypatch.setattr("harness.mcp.server.server.WAITING", 2)
     box, refused, done = toolbox([say]), [], []
 
     async def one(client: ClientSession) -> None:

@@ -13,9 +13,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from tests.support.toolbox import toolbox
 
 from harness.errors import ConnectionLost
-from harness.mcp.elicitation import ClientApprover
-from harness.mcp.http_sessions import http_sessions
-from harness.mcp.server import ClientSession, open_session
+from harness.mcp.server.elicitation import ClientApprover
+from harness.mcp.server.http import http_sessions
+from harness.mcp.server.server import ClientSession, open_session
 from harness.toolkit import Executor
 
 URL = "http://127.0.0.1/mcp"

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from harness.mcp.client_lines import TooLong
-from harness.mcp.server_messages import MAX_MESSAGE, Refusal, encode_message, parse_message
-from harness.mcp.server_stdio import Wire, stdio_streams
+from harness.mcp.client.channel import TooLong
+from harness.mcp.server.messages import MAX_MESSAGE, Refusal, encode_message, parse_message
+from harness.mcp.server.stdio import Wire, stdio_streams
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -205,7 +205,7 @@ async def test_a_client_that_reads_no_more_ends_the_input() -> None:
 async def test_the_end_does_not_wait_for_a_client_that_is_silent_or_reads_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.mcp.server_stdio.FLUSH_LIMIT", 0.1)
+    monkeypatch.setattr("harness.mcp.server.stdio.FLUSH_LIMIT", 0.1)
     full = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "x" * 1_000_000})
     with anyio.fail_after(5):
         async with opened() as (_, _, outgoing):
@@ -346,7 +346,7 @@ async def test_what_may_not_be_in_a_batch_is_refused(inside: bytes) -> None:
 
 CLAIM = """
 import os, subprocess, sys
-from harness.mcp.server_stdio import claimed_stdio
+from harness.mcp.server.stdio import claimed_stdio
 print("before, buffered")
 with claimed_stdio() as wire:
     print("printed")

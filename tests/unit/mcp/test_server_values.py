@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.mcp.handles import handle_note, log_uri, running_job
-from harness.mcp.resource_tools import page_of
-from harness.mcp.resources import parse_uri, screen_uri
-from harness.mcp.server_values import CALL_ID, STATUS, plain, result_of, title_of, tool_of
+from harness.mcp.server.resources import page_of, parse_uri, screen_uri
+from harness.mcp.server.values import (
+    CALL_ID,
+    STATUS,
+    handle_note,
+    log_uri,
+    plain,
+    result_of,
+    running_job,
+    title_of,
+    tool_of,
+)
 from harness.toolkit import (
     Arguments,
     CallOutcome,

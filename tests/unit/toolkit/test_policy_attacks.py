@@ -16,8 +16,7 @@ from tests.support.permits import Desk, desk, says
 
 from harness.context import ExecutionContext
 from harness.errors import ToolError
-from harness.mcp.http_guard import refusal_of
-from harness.mcp.http_token import Token
+from harness.mcp.server.http import Token, refusal_of
 from harness.toolkit import Arguments, FunctionTool, Registry, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import ToolkitSettings, open_executor
 from harness.toolkit.commandspec import parse_specs

@@ -14,8 +14,7 @@ from tests.support.toolbox import toolbox
 
 from harness.cli.questioning import TerminalQuestioner, parse_reply, question_text
 from harness.login import LoginQuestion, TerminalPrompter
-from harness.mcp.elicitation import ClientApprover
-from harness.mcp.elicitation_questions import ClientQuestioner, question_form, question_message, replies_of
+from harness.mcp.server.elicitation import ClientApprover, ClientQuestioner, question_form, question_message, replies_of
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.questions import Asked, GivenAnswers, Option, Questioner, Replies, Reply, UserQuestion
 from harness_tools.interaction.questions import AskUserQuestion

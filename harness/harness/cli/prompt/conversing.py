@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...agent.settings import AgentSettings
     from ...agent.subagents import Subagents
     from ...agent.trace import Observer
-    from ...mcp.sources import McpSources
+    from ...mcp.client.sources import McpSources
     from ...toolkit.assembly import Toolkit
     from ...toolkit.values import JsonObject
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 if TYPE_CHECKING:
-    from ...mcp.sources import McpSources
+    from ...mcp.client.sources import McpSources
     from ...settings import Choices
     from ...toolkit.registry import Registry
 
@@ -28,7 +28,7 @@ async def server_tools(
     Raises:
         ConfigError: the settings are wrong.
     """
-    from ...mcp.client_files import load_servers
+    from ...mcp.client.configuration import load_servers
 
     found = await to_thread.run_sync(load_servers, choices)
     for text in found.refused:
@@ -37,7 +37,7 @@ async def server_tools(
     if not configs:
         yield None
         return
-    from ...mcp.sources import open_sources
+    from ...mcp.client.sources import open_sources
 
     for name in ("client", "mcp.client", "mcp.shared"):  # they log tracebacks for what a server does wrong
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
-    from ...mcp.sources import McpSources
+    from ...mcp.client.sources import McpSources
     from ...toolkit.assembly import Toolkit
     from .app import Wanted
 

@@ -1,25 +1,129 @@
-"""Which servers there are: the tables ``[mcp.servers.NAME]`` of the settings files, checked."""
+"""Which servers there are: settings tables and ``.mcp.json`` files, with their trust and the values they refer to."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError, ToolError
-from ..toolkit.arguments import parse_arguments
-from ..toolkit.contract import HERE, Arguments
-from ..toolkit.values import Category, Json
-from .client_values import Template
+from ...account import expand_home
+from ...errors import ConfigError, ToolError
+from ...settings import Choices, SettingsTable, is_trusted, load_settings, load_tables
+from ...toolkit.arguments import parse_arguments
+from ...toolkit.contract import HERE, Arguments
+from ...toolkit.values import Category, Json
 
-__all__ = ["HttpEndpoint", "ServerConfig", "ServerTable", "StdioLaunch", "check_url", "server_config"]
+__all__ = [
+    "PROJECT_FILE",
+    "HttpEndpoint",
+    "ServerConfig",
+    "ServerList",
+    "ServerTable",
+    "StdioLaunch",
+    "Template",
+    "check_url",
+    "load_servers",
+    "parse_mcp_json",
+    "read_private",
+    "server_config",
+]
+
+
+# -- Values of a server's settings that are found when they are needed.
+# ``${NAME}`` and ``${NAME:-default}`` are variables of harness, ``${file:PATH}`` is a private file's text. So no
+# secret has to stand in the settings, and none is kept longer than it is used.
+
+
+PLACE = re.compile(r"\$\{(?P<body>[^{}]*)\}")
+REFERENCE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+FILE_REFERENCE = "file:"
+FILE_LIMIT = 64 << 10
+HARMLESS = frozenset({"HOME", "USER", "PWD", "TMPDIR"})
+"""What may be written into a command line, which every user of this machine can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with places to fill in. Its ``repr`` does not show it: it may hold a secret."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "Template(...)"
+
+    @property
+    def public(self) -> bool:
+        """Whether it may stand in a command line."""
+        bodies = [place["body"].partition(":-")[0] for place in PLACE.finditer(self.text)]
+        return all(body in HARMLESS for body in bodies)
+
+    def resolve(self, environ: Mapping[str, str], where: str) -> str:
+        """The text with every place filled in.
+
+        Args:
+            where: what the value is for, for the message.
+
+        Raises:
+            ConfigError: a variable is not set, or a file cannot be read or is open to others.
+        """
+        return PLACE.sub(lambda place: _value(place["body"], environ, where), self.text)
+
+
+def _value(body: str, environ: Mapping[str, str], where: str) -> str:
+    if body.startswith(FILE_REFERENCE):
+        return read_private(expand_home(body.removeprefix(FILE_REFERENCE)), where)
+    match = REFERENCE.fullmatch(body)
+    if match is None:
+        raise ConfigError(f"{where}: ${{{body}}} is no place to fill in", hint="write ${NAME} or ${file:PATH}")
+    found = environ.get(match["name"]) or (match["default"] or "").removeprefix(":-")
+    if not found and match["default"] is None:
+        raise ConfigError(f"{where}: the variable {match['name']} is not set", hint=f"export {match['name']}=...")
+    return found
+
+
+def read_private(path: Path, where: str) -> str:
+    """The text of a file that holds a secret, without the newline at its end.
+
+    Raises:
+        ConfigError: it cannot be read, belongs to somebody else, or others may read or write it.
+    """
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            _check_private(path, os.fstat(file.fileno()), where)
+            text = file.read(FILE_LIMIT).decode()
+    except OSError as error:
+        raise ConfigError(f"{where}: {path}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: {path} is not UTF-8 text") from error
+    return text.rstrip("\r\n")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name must not hang the start
+
+
+def _check_private(path: Path, info: os.stat_result, where: str) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise ConfigError(f"{where}: {path} is not a regular file")
+    if info.st_uid not in {os.geteuid(), 0}:
+        raise ConfigError(f"{where}: {path} belongs to another user")
+    if info.st_mode & 0o077:
+        raise ConfigError(f"{where}: others may read {path}", hint=f"chmod 600 {path}")
+
+
+# -- Which servers there are: the tables ``[mcp.servers.NAME]`` of the settings files, checked.
+
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 PIN = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 LONGEST = 86_400.0
@@ -193,7 +297,7 @@ def _launch(table: ServerTable, command: list[str], where: str) -> StdioLaunch:
     pin = PIN.fullmatch(table.pin)
     if table.pin and pin is None:
         raise ConfigError(f"{where}: pin is sha256: and 64 hexadecimal digits")
-    return StdioLaunch(words, _values(table.env, VARIABLE, "env", where), table.cwd, pin[1].lower() if pin else "")
+    return StdioLaunch(words, _values(table.env, VARIABLE_NAME, "env", where), table.cwd, pin[1].lower() if pin else "")
 
 
 def _endpoint(table: ServerTable, where: str) -> HttpEndpoint:
@@ -227,3 +331,142 @@ def _values(given: Mapping[str, str], pattern: re.Pattern[str], key: str, where:
         if not pattern.fullmatch(name):
             raise ConfigError(f"{where}: {key}.{name} is no usable name")
     return tuple((name, Template(value)) for name, value in given.items())
+
+
+# -- Lists of servers in the form that other clients read: ``.mcp.json`` with ``{"mcpServers": {NAME: {...}}}``.
+
+
+KEYS = ("mcpServers", "servers")
+OURS = frozenset({"command", "args", "env", "cwd", "url", "headers", "disabled"})
+"""What is taken from an entry; the rest is other clients' business."""
+KINDS = {"": "", "stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
+
+
+def parse_mcp_json(text: str | bytes, origin: str) -> tuple[ServerConfig, ...]:
+    """The servers of such a file, in its order.
+
+    Raises:
+        ConfigError: it is no such file, or an entry cannot be used; the message names the file and the entry.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin}: this is not JSON: {error}") from error
+    entries = _entries(document, origin)
+    return tuple(server_config(name, _table(name, entry, origin), origin) for name, entry in entries.items())
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _entries(document: object, origin: str) -> Mapping[str, Any]:
+    given = [document[key] for key in KEYS if key in document] if isinstance(document, dict) else []
+    if len(given) != 1 or not isinstance(given[0], dict):
+        raise ConfigError(f'{origin}: it holds no list of servers; write {{"mcpServers": {{...}}}}')
+    return given[0]
+
+
+def _table(name: str, entry: object, origin: str) -> Mapping[str, Json]:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{origin}: server {name!r} is no object")
+    kind = str(entry.get("type", entry.get("transport", "")))
+    if kind not in KINDS:
+        hint = "use its streamable HTTP endpoint" if kind == "sse" else "known: stdio, http"
+        raise ConfigError(f"{origin}: server {name!r} speaks {kind!r}, which is not spoken here", hint=hint)
+    if KINDS[kind] and KINDS[kind] not in entry:
+        raise ConfigError(f"{origin}: server {name!r} is of type {kind!r} and has no {KINDS[kind]}")
+    return {key: value for key, value in entry.items() if key in OURS}
+
+
+# -- Reading the lists of servers from this machine's files, each with its trust.
+
+
+PROJECT_FILE = ".mcp.json"
+LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerList:
+    """The servers to use, by name, and what was found and refused, for people."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def load_servers(
+    choices: Choices | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+) -> ServerList:
+    """The servers of the settings files, of the files that ``[mcp] files`` names, and of ``./.mcp.json``.
+
+    A name that is there again replaces the earlier one; the settings files win over the others. A ``./.mcp.json`` in a
+    directory that is not in ``trusted_dirs`` is refused, and the list says so: it starts programs on this machine.
+
+    Raises:
+        ConfigError: a file cannot be read or is wrong, or the settings of a project that is not trusted name servers.
+    """
+    here = directory or Path.cwd()
+    tables = load_tables("mcp", choices, environ=environ, directory=directory)
+    for table in tables:
+        _check(table)
+    found: dict[str, ServerConfig] = {}
+    for path in _named(tables):
+        found |= _by_name(parse_mcp_json(_read(path), str(path)))
+    refused: tuple[str, ...] = ()
+    if (here / PROJECT_FILE).exists():
+        if is_trusted(here, load_settings(choices, environ=environ, directory=directory).trusted_dirs):
+            found |= _by_name(parse_mcp_json(_read(here / PROJECT_FILE), str(here / PROJECT_FILE)))
+        else:
+            refused = (_refusal(here),)
+    found |= _by_name(server for table in tables for server in _servers(table))
+    return ServerList(tuple(found[name] for name in sorted(found)), refused)
+
+
+def _check(table: SettingsTable) -> None:
+    if not table.trusted and {"servers", "files"} & set(table.values):
+        raise ConfigError(
+            f"{table.origin}: [mcp] starts programs on this machine, and this directory is not trusted",
+            hint="add the directory to trusted_dirs in your own settings",
+        )
+
+
+def _refusal(here: Path) -> str:
+    return (
+        f"{here / PROJECT_FILE} was not read: it starts programs on this machine, and this directory is not trusted "
+        "(add it to trusted_dirs in your own settings)"
+    )
+
+
+def _named(tables: Iterable[SettingsTable]) -> list[Path]:
+    paths = []
+    for table in tables:
+        files = table.values.get("files", [])
+        if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+            raise ConfigError(f"{table.origin}: mcp.files is not a list of paths")
+        paths += [Path(table.origin).parent / expand_home(name) for name in files]
+    return paths
+
+
+def _servers(table: SettingsTable) -> list[ServerConfig]:
+    servers = table.values.get("servers", {})
+    if not isinstance(servers, dict) or not all(isinstance(values, dict) for values in servers.values()):
+        raise ConfigError(f"{table.origin}: mcp.servers is not a table of tables", hint="write [mcp.servers.NAME]")
+    return [server_config(name, values, table.origin) for name, values in servers.items()]
+
+
+def _by_name(servers: Iterable[ServerConfig]) -> dict[str, ServerConfig]:
+    return {server.name: server for server in servers}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if len(data) > LIMIT:
+        raise ConfigError(f"{path}: it is longer than {LIMIT} bytes")
+    return data

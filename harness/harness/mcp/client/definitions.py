@@ -1,23 +1,224 @@
-"""What is known of a server between two runs: its tools, so that it holds nobody up, and which were accepted."""
+"""What a server says of its tools, compared with what was accepted before, and the results of its tools."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..local_directories import make_directories
-from ..state_home import state_home
-from .client_config import ServerConfig
-from .client_definitions import ToolDefinition, definition_from
+from ...local_directories import make_directories
+from ...state_home import state_home
+from ...toolkit.contract import NAME
+from ...toolkit.values import Block, Image, Json, JsonObject, Text, ToolResult
+from .channel import plain
+from .configuration import ServerConfig
 
-__all__ = ["DefinitionStore", "Known", "changed_tools", "state_directory"]
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, Tool
+
+__all__ = [
+    "DefinitionStore",
+    "Known",
+    "ToolDefinition",
+    "changed_tools",
+    "definition_from",
+    "definition_of",
+    "is_nameable",
+    "local_name",
+    "origin_of",
+    "result_of",
+    "state_directory",
+]
+
+
+# -- What a server's tool answered, as a result for the model. All of it is somebody else's text.
+
+
+IMAGES = 5 << 20
+"""Bytes of pictures in one result."""
+NOTHING = "(no output)"
+
+
+def result_of(answer: CallToolResult, server: str, tool: str) -> ToolResult:
+    """Text and pictures as they are; resources and links as text that says what they are."""
+    data: Json = answer.structured_content
+    content = _limited([_block(block) for block in answer.content])
+    if not content:
+        content = (Text(NOTHING if data is None else json.dumps(data, ensure_ascii=False)),)
+    code = "tool_failed" if answer.is_error else ""
+    return ToolResult(content, answer.is_error is True, code, data, origin_of(server, tool))
+
+
+def origin_of(server: str, tool: str) -> JsonObject:
+    """Whose words a result is made of."""
+    return {"untrusted": True, "mcp_server": server, "mcp_tool": tool}
+
+
+def _limited(blocks: list[Block]) -> tuple[Block, ...]:
+    left, kept = IMAGES, list[Block]()
+    for block in blocks:
+        if isinstance(block, Image):
+            left -= len(block.data)
+            kept.append(block if left >= 0 else Text(f"[a picture of {len(block.data)} bytes is left out]"))
+        else:
+            kept.append(block)
+    return tuple(kept)
+
+
+def _block(block: ContentBlock) -> Block:
+    from mcp.types import AudioContent, EmbeddedResource, ImageContent, TextContent
+
+    if isinstance(block, TextContent):
+        return Text(block.text)
+    if isinstance(block, ImageContent):
+        return _picture(block.data, block.mime_type, "picture")
+    if isinstance(block, AudioContent):
+        return Text(f"[a sound, {block.mime_type}, {_size(block.data)}, which cannot be shown]")
+    if isinstance(block, EmbeddedResource):
+        return _resource(block)
+    title = f" ({block.description})" if block.description else ""
+    return Text(f"[a link to the resource {block.name}: {block.uri}{title}]")
+
+
+def _resource(block: EmbeddedResource) -> Block:
+    from mcp.types import TextResourceContents
+
+    resource = block.resource
+    if isinstance(resource, TextResourceContents):
+        return Text(f"[the resource {resource.uri}]\n{resource.text}")
+    kind = resource.mime_type or "application/octet-stream"
+    if kind.startswith("image/"):
+        return _picture(resource.blob, kind, f"resource {resource.uri}")
+    return Text(f"[the resource {resource.uri}, {kind}, {_size(resource.blob)}, which cannot be shown]")
+
+
+def _picture(data: str, kind: str, what: str) -> Block:
+    try:
+        return Image(base64.b64decode(data, validate=True), kind)
+    except (binascii.Error, ValueError):
+        return Text(f"[a {what}, {kind}, that is damaged]")
+
+
+def _size(data: str) -> str:
+    return f"{len(data) * 3 // 4} bytes"
+
+
+# -- What a server says of its tools, as plain values that can be compared and kept.
+
+
+DESCRIPTION = 8_000
+"""Characters of a description."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool of a server: ``name`` is its own. ``read_only`` is what the server claims."""
+
+    name: str
+    description: str = ""
+    schema: JsonObject = field(default_factory=dict)
+    read_only: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Changes when anything that a model or a policy goes by does."""
+        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+
+    def as_json(self) -> JsonObject:
+        """For a file."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "schema": dict(self.schema),
+            "read_only": self.read_only,
+        }
+
+
+def definition_of(tool: Tool) -> ToolDefinition:
+    """From the protocol's form. What cannot be seen is taken out of the descriptions: nobody could approve it."""
+    title = tool.title or ""
+    text = tool.description or title
+    hints = tool.annotations
+    return ToolDefinition(
+        name=tool.name,
+        description=plain(text)[:DESCRIPTION],
+        schema=_visible(tool.input_schema),
+        read_only=hints is not None and hints.read_only_hint is True,
+    )
+
+
+def definition_from(value: object) -> ToolDefinition:
+    """From :meth:`ToolDefinition.as_json`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError("no definition of a tool")
+    description, schema, read_only = value.get("description"), value.get("schema"), value.get("read_only")
+    if not isinstance(description, str) or not isinstance(schema, dict) or not isinstance(read_only, bool):
+        raise ValueError("no definition of a tool")
+    return ToolDefinition(value["name"], description, schema, read_only)
+
+
+def _visible(schema: Mapping[str, Json]) -> JsonObject:
+    return {key: _visible_value(key, value) for key, value in schema.items()}
+
+
+def _visible_value(key: str, value: Json) -> Json:
+    if isinstance(value, str):
+        return plain(value) if key in {"description", "title"} else value
+    if isinstance(value, list):
+        return [_visible_value(key, item) for item in value]
+    if isinstance(value, dict):
+        return dict(_visible(value))
+    return value
+
+
+# -- By which name a server's tool is called here: one that every provider takes, and never another tool's. Pure.
+
+
+OTHER = re.compile(r"[^A-Za-z0-9_-]")
+LONGEST = 64
+DIGITS = 8
+REMOTE_LONGEST = 128
+
+
+def is_nameable(remote: str) -> bool:
+    """Whether a tool can be told to people and to rules by its own name: no spaces, nothing that cannot be seen."""
+    return 0 < len(remote) <= REMOTE_LONGEST and remote.isprintable() and " " not in remote
+
+
+def local_name(server: str, remote: str, servers: Iterable[str] = ()) -> str:
+    """``SERVER_TOOL``, which depends on nothing that the server may change later.
+
+    A name that had to be changed, and one that could also be that of a tool of another server, ends in eight digits
+    of the digest of the whole: so two tools never share a name, and a name never passes from one to the other.
+
+    Args:
+        servers: the names of all servers.
+    """
+    wanted = f"{server}_{remote}"
+    ambiguous = any(wanted.startswith(f"{other}_") for other in servers if other.startswith(f"{server}_"))
+    if NAME.fullmatch(wanted) and not ambiguous:
+        return wanted
+    digest = hashlib.sha256(f"{server}\0{remote}".encode()).hexdigest()[:DIGITS]
+    return f"{OTHER.sub('_', wanted)[: LONGEST - DIGITS - 1]}_{digest}"
+
+
+# -- What is known of a server between two runs: its tools, so that it holds nobody up, and which were accepted.
+
 
 VERSION = 1
 LIMIT = 64 << 20

@@ -17,10 +17,9 @@ import anyio.to_thread
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from ..errors import ConfigError
-from .client_config import HttpEndpoint, ServerConfig, check_url
-from .client_link import Link
-from .client_log import ServerLog
+from ...errors import ConfigError
+from .channel import Link, ServerLog
+from .configuration import HttpEndpoint, ServerConfig, check_url
 
 __all__ = ["open_http"]
 

@@ -14,17 +14,13 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from ..errors import ConfigError
-from ..tasks import background_tasks
-from ..toolkit.registry import Registry
-from .client import Connection, open_connection
-from .client_config import ServerConfig
-from .client_definitions import ToolDefinition
-from .client_names import is_nameable, local_name
-from .client_schema import ArgumentSchema, SchemaMistake, usable_schema
-from .client_store import DefinitionStore, Known, changed_tools, state_directory
-from .client_tools import DisabledTool, RemoteTool
-from .supervise import ServerState, Supervision, Supervisor
+from ...errors import ConfigError
+from ...tasks import background_tasks
+from ...toolkit.registry import Registry
+from .configuration import ServerConfig
+from .definitions import DefinitionStore, Known, ToolDefinition, changed_tools, is_nameable, local_name, state_directory
+from .session import Connection, ServerState, Supervision, Supervisor, open_connection
+from .tool import ArgumentSchema, DisabledTool, RemoteTool, SchemaMistake, usable_schema
 
 __all__ = ["McpSources", "Notice", "open_sources", "source_name"]
 

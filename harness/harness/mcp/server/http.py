@@ -1,36 +1,275 @@
-"""The sessions of the HTTP server: each client has its own, and there are only so many."""
+"""The server over HTTP: its token, who may talk to it, one session for each client, and the socket."""
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import logging
+import os
+import re
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
+import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..errors import HarnessError
-from .answering import TAKEN, Answering
-from .http_requests import AnswersSeen, RequestsSeen, request_id_of, with_unheard
+from ...account import expand_home
+from ...errors import ConfigError, HarnessError
+from ...local_directories import make_directories
+from ...state_home import state_home
+from ...toolkit.permissions.rules import Action, Rule
+from ...toolkit.permissions.store import RuleFile
+from .requests import TAKEN, Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard
 from .server import ClientSession
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["IDLE_LIMIT", "SESSIONS", "HttpSessions", "http_sessions"]
+__all__ = [
+    "BODY_LIMIT",
+    "IDLE_LIMIT",
+    "MINIMUM",
+    "PATH",
+    "SESSIONS",
+    "VARIABLE",
+    "Address",
+    "Guard",
+    "HttpSessions",
+    "Token",
+    "check_address",
+    "check_names",
+    "default_token_path",
+    "deny_token_file",
+    "find_token",
+    "http_server",
+    "http_sessions",
+    "names_of",
+    "parse_address",
+    "refusal_of",
+]
+
+
+# -- The token of the HTTP server: from the environment, or a private file that is made when it is missing.
+
+
+VARIABLE = "HARNESS_MCP_TOKEN"
+MINIMUM = 32
+"""Characters of a token, at least."""
+LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A secret, and where it came from, which may be shown."""
+
+    secret: str = field(repr=False)
+    origin: str
+    file: Path | None = None
+    """Where it is kept, when that is not the usual place: the real path."""
+
+    def matches(self, offered: str) -> bool:
+        """Compare without telling by the time how much of it was right."""
+        return hmac.compare_digest(self.secret.encode(), offered.encode("utf-8", "surrogateescape"))
+
+
+def default_token_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the token is kept when nothing else is said."""
+    return state_home(environ) / "mcp-token"
+
+
+def find_token(file: str | None, environ: Mapping[str, str] | None = None) -> Token:
+    """The token: from ``file``, else from :data:`VARIABLE`, else from the default file.
+
+    Raises:
+        ConfigError: it is too short, or others could read or change its file.
+    """
+    env = os.environ if environ is None else environ
+    if file is None and (value := env.get(VARIABLE)):
+        return Token(_checked(value, VARIABLE), VARIABLE)
+    path = expand_home(file) if file is not None else default_token_path(env)
+    try:
+        secret = _checked(_read_or_make(path), str(path))
+        return Token(secret, str(path), None if file is None else Path(os.path.realpath(path)))
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def deny_token_file(token: Token, rules: RuleFile) -> None:
+    """Have every harness of this user deny the file of a token: by a rule in their file of rules. Blocks.
+
+    Raises:
+        ConfigError: the file of rules cannot be trusted or written.
+    """
+    if token.file is not None:
+        rules.add([Rule(Action.DENY, argument=str(token.file))])
+
+
+def _read_or_make(path: Path) -> str:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        make_directories(path.parent)
+    with suppress(FileExistsError):  # another harness was first
+        _make(path)
+    return _read(path)
+
+
+def _read(path: Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise ConfigError(f"{path} is not a regular file")
+        if info.st_uid != os.geteuid():
+            raise ConfigError(f"{path} belongs to another user", hint="use a file of your own")
+        if info.st_mode & 0o077:
+            raise ConfigError(f"{path} is open to other users", hint=f"chmod 600 {path}, and renew the token in it")
+        return file.read(LONGEST).strip()
+
+
+def _make(path: Path) -> None:
+    """Write a new token, whole from the first moment at which its name exists."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+            file.flush()
+            os.fsync(descriptor)
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def _checked(secret: str, origin: str) -> str:
+    if len(secret) < MINIMUM or not secret.isascii() or any(char.isspace() for char in secret):
+        raise ConfigError(
+            f"{origin} holds no token: {MINIMUM} characters of ASCII at least, without spaces",
+            hint="remove the file, and one is made" if origin != VARIABLE else "openssl rand -hex 32 makes one",
+        )
+    return secret
+
+
+# -- Who may talk to the HTTP server: who knows the token, under a name that the server has, and from no foreign
+# page.
+
+
+PATH = "/mcp"
+log = logging.getLogger("harness.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens. ``port`` 0 is any that is free."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def authority(self) -> str:
+        """``host:port``, as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """What a client is given."""
+        return f"http://{self.authority}{PATH}"
+
+
+def parse_address(text: str) -> Address:
+    """``HOST:PORT``, ``[HOST]:PORT``, ``:PORT`` or ``PORT``; without a host it is 127.0.0.1.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    plain = name == host and ":" in name  # an IPv6 address without brackets could end anywhere
+    if plain or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (colon and host == "[]"):
+        raise ConfigError(f"{text!r} is no address", hint="write HOST:PORT, for example 127.0.0.1:8765")
+    return Address(name or "127.0.0.1", int(port))
+
+
+def refusal_of(headers: Sequence[tuple[bytes, bytes]], names: frozenset[str], token: Token) -> tuple[int, str] | None:
+    """Why a request may not pass: an HTTP status and a reason; None lets it pass. Pure.
+
+    ``names`` are the authorities (``127.0.0.1:8765``) under which the server may be spoken to. A page that a browser
+    shows may send requests to any address, under any name that its owner's DNS gives to this machine; it can neither
+    change Host nor Origin.
+    """
+    host, origin, sent = (_only(headers, name) for name in (b"host", b"origin", b"authorization"))
+    if host is None or host.lower() not in names:
+        return 421, "this server is not spoken to under this name"
+    if origin and origin.lower() not in {f"{scheme}://{name}" for name in names for scheme in ("http", "https")}:
+        return 403, "requests of other origins are not served"
+    scheme, _, offered = (sent or "").partition(" ")
+    if scheme.lower() != "bearer" or not token.matches(offered.strip()):
+        return 401, "a token is required: Authorization: Bearer ..."
+    return None
+
+
+def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """A header that is there once; one that is there twice may mean two things, so it means nothing."""
+    values = [value for key, value in headers if key.lower() == name]
+    if len(values) > 1:
+        return "\0"
+    return values[0].decode("latin-1").strip() if values else None
+
+
+class Guard:
+    """Lets requests pass to ``app``, or answers them; nothing of one that is refused is read."""
+
+    def __init__(self, app: ASGIApp, names: frozenset[str], token: Token) -> None:
+        self._app = app
+        self._names = names
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        from starlette.responses import PlainTextResponse
+
+        if scope["type"] != "http":
+            return
+        refusal = refusal_of(scope["headers"], self._names, self._token)
+        if refusal is None and scope["path"] == PATH:
+            await self._app(scope, receive, send)
+            return
+        status, reason = refusal or (404, f"the server is at {PATH}")
+        log.info("refused a request from %s: %s %s", (scope.get("client") or ["?"])[0], status, reason)
+        more = {"WWW-Authenticate": 'Bearer realm="harness"'} if status == 401 else {}
+        await PlainTextResponse(reason + "\n", status, {"Connection": "close", **more})(scope, receive, send)
+
+
+# -- The sessions of the HTTP server: each client has its own, and there are only so many.
+
 
 SESSIONS = 32
 """Sessions at once."""
 IDLE_LIMIT = 30 * 60.0
 """Seconds after which a session ends whose client sends nothing and listens to nothing."""
-log = logging.getLogger("harness.mcp")
 
 OpenSession = Callable[[], AbstractAsyncContextManager[ClientSession]]
 
@@ -206,3 +445,121 @@ async def _refuse(
 
     error: dict[str, object] = {"code": code, "message": message} | ({"data": data} if data is not None else {})
     await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status)(scope, receive, send)
+
+
+# -- The HTTP server around the sessions: a socket, uvicorn on it, and an end that waits for nobody.
+
+
+BODY_LIMIT = 4 << 20
+"""Bytes of one request."""
+CONNECTIONS = 256
+HEAD_LIMIT = 10.0
+"""Seconds within which a connection must have sent the head of its request, which holds the token."""
+GRACE = 2
+"""Seconds that running requests get when the server ends."""
+NAME = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+def check_address(address: Address, *, allow_remote: bool) -> None:
+    """Refuse to be reached from other machines, unless that is asked for.
+
+    Raises:
+        ConfigError: the address is not of this machine alone.
+    """
+    if not address.is_loopback and not allow_remote:
+        raise ConfigError(
+            f"{address.host} can be reached from other machines, and there is no encryption on this port",
+            hint="listen on 127.0.0.1, and forward it with ssh -L; --allow-remote does it all the same",
+        )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse what no request could ever come under.
+
+    Raises:
+        ConfigError: one is no name of a host, with or without a port.
+    """
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name of a host", hint="write NAME or NAME:PORT, without http://")
+
+
+def names_of(address: Address, more: Sequence[str] = ()) -> frozenset[str]:
+    """The authorities under which the server may be spoken to. Pure.
+
+    A name of ``more`` without a port also stands for itself with the server's port.
+    """
+    own = {f"{name}:{address.port}" for name in LOCAL_NAMES} if address.is_loopback else set()
+    named = {form for name in more for form in (name.lower(), f"{name.lower()}:{address.port}")}
+    return frozenset({address.authority.lower(), *own, *named})
+
+
+@asynccontextmanager
+async def http_server(
+    sessions: HttpSessions, address: Address, token: Token, names: Sequence[str] = ()
+) -> AsyncIterator[Address]:
+    """Serve until it is left; gives the address with the port that was found.
+
+    Raises:
+        HarnessError: nothing can listen there.
+    """
+    with _listening(address) as (listener, found):
+        app: ASGIApp = RequestBodyLimitMiddleware(sessions, BODY_LIMIT)
+        server = _Server(_config(Guard(app, names_of(found, names), token)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listener])
+            try:
+                yield found
+            finally:
+                server.should_exit = True
+                with anyio.CancelScope(shield=True):
+                    await sessions.close()  # or their streams would hold up the end
+
+
+@contextmanager
+def _listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.create_server(where[:2], family=family, backlog=128) as listener:
+            yield listener, replace(address, port=listener.getsockname()[1])
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise HarnessError(f"cannot listen on {address.authority}: {reason}") from error
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_Connection,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+class _Connection(H11Protocol):
+    """A connection that is ended when it asks for nothing: whoever has no token could take all that there may be."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_LIMIT, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, which leaves signals to us."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield

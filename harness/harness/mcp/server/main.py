@@ -1,28 +1,76 @@
-"""The server from its parts: a client on standard input and output, or many over HTTP."""
+"""The server from its settings and parts: a client on standard input and output, or many over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import anyio
 
-from ..context import ExecutionContext
-from ..toolkit.assembly import Toolkit
-from ..toolkit.executor import Executor
-from .elicitation import ClientApprover
-from .elicitation_questions import ClientQuestioner
-from .http_guard import Address
-from .http_server import http_server
-from .http_sessions import http_sessions
-from .http_token import Token
+from ...context import ExecutionContext
+from ...errors import ConfigError
+from ...settings import SettingsTable
+from ...toolkit.assembly import Toolkit
+from ...toolkit.executor import Executor
+from ..client.sources import McpSources
+from .elicitation import ClientApprover, ClientQuestioner
+from .http import Address, Token, http_server, http_sessions
 from .server import ClientSession, open_session
-from .server_settings import ServerSettings
-from .server_stdio import Wire, stdio_streams
-from .sources import McpSources
+from .stdio import Wire, stdio_streams
+from .values import DEFAULT_HANDOFF
 
-__all__ = ["ToolServer"]
+__all__ = [
+    "ServerSettings",
+    "ToolServer",
+    "server_settings_of",
+]
+
+
+# -- Settings of the server: keys of the ``[mcp]`` table of the settings files.
+
+
+OF_THE_CLIENT = frozenset({"servers", "files"})
+"""Keys of the same table that are about other servers."""
+LONGEST = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What the operator has set about the server.
+
+    ``handoff``: seconds after which a call whose command still runs returns the handle of its job.
+    """
+
+    handoff: float = DEFAULT_HANDOFF
+
+
+def server_settings_of(tables: Iterable[SettingsTable]) -> ServerSettings:
+    """The settings of all files, in their order: what comes later counts.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is wrong.
+    """
+    settings = ServerSettings()
+    for table in tables:
+        for key, value in table.values.items():
+            if key == "handoff":
+                settings = replace(settings, handoff=_seconds(value, table.origin))
+            elif key not in OF_THE_CLIENT:
+                raise ConfigError(
+                    f"{table.origin}: mcp.{key} is not a setting", hint="there are: files, handoff, servers"
+                )
+    return settings
+
+
+def _seconds(value: object, origin: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LONGEST:
+        raise ConfigError(f"{origin}: mcp.handoff is a number of seconds from 1 to {LONGEST:.0f}, not {value!r}")
+    return float(value)
+
+
+# -- The server from its parts: a client on standard input and output, or many over HTTP.
+
 
 AGENT = "mcp"
 """Calls that come over the protocol are an agent's, whoever wrote the client."""

@@ -1,11 +1,4 @@
-"""The requests of one HTTP session that are still being answered, and whether anybody still listens for the answer.
-
-No two at once have the same id.
-
-The transport finds the connection for an answer by the id alone. Of two requests with one id the later would get the
-earlier one's answer: the output of another command. A client that was started anew and goes on with its old session
-counts from the beginning again, while what it had asked for still runs.
-"""
+"""The requests of a client that are still being answered, on standard input or in an HTTP session."""
 
 from __future__ import annotations
 
@@ -21,12 +14,52 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from .answering import Answering
-
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
-__all__ = ["AnswersSeen", "RequestsSeen", "request_id_of", "unheard_of", "with_unheard"]
+__all__ = [
+    "TAKEN",
+    "Answering",
+    "AnswersSeen",
+    "RequestsSeen",
+    "request_id_of",
+    "unheard_of",
+    "with_unheard",
+]
+
+
+# -- The requests of one client that are still being answered: no two at once have the same id.
+# Nobody could tell the answers of two such requests apart: one of them would get the output of another command.
+
+
+TAKEN = "a request with this id is still being answered; nothing was run"
+
+
+class Answering:
+    """The ids of its requests that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def begin(self, request_id: str) -> bool:
+        """Take an id; False when a request with it is still being answered."""
+        if request_id in self._ids:
+            return False
+        self._ids.add(request_id)
+        return True
+
+    def end(self, request_id: str) -> None:
+        """It was answered, or refused before it was begun."""
+        self._ids.discard(request_id)
+
+
+# -- The requests of one HTTP session that are still being answered, and whether anybody still listens for the
+# answer.
+# No two at once have the same id.
+# The transport finds the connection for an answer by the id alone. Of two requests with one id the later would
+# get the earlier one's answer: the output of another command. A client that was started anew and goes on with its
+# old session counts from the beginning again, while what it had asked for still runs.
+
 
 UNHEARD = "harness.unheard"
 """Under this name the scope of a request has what is set when its connection has ended before its answer."""

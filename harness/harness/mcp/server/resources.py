@@ -1,33 +1,315 @@
-"""Subscriptions to resources: the client is told that something has changed, not what.
-
-A job's log is followed on the stream that the engine has anyway; screens have none, so one is looked at once a second,
-and only while somebody is subscribed. What is looked at here is compared and thrown away; it leaves through a read of
-the resource, which is judged and recorded.
-"""
+"""What a client may look at, and subscriptions: jobs and their output, panes, notes, and the tools behind them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import anyio
+from pydantic import Field
 
-from ..errors import HarnessError, OutputDropped, UnsupportedOperation
-from ..joblists import asked_for
-from ..results import Job, Status
-from ..tasks import BackgroundTasks, background_tasks
-from ..toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
-from ..toolkit.executor import Executor
-from ..toolkit.notebook import Memory, MemoryScope, Notebook, Place, Todo, place_at
-from . import resources
+from ...errors import HarnessError, OutputDropped, UnsupportedOperation
+from ...joblists import asked_for
+from ...results import Job, Status
+from ...tasks import BackgroundTasks, background_tasks
+from ...toolkit.context import ToolContext
+from ...toolkit.contract import Arguments, OutputLimit, tool
+from ...toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
+from ...toolkit.executor import Executor
+from ...toolkit.notebook import Memory, MemoryScope, Notebook, Place, Todo, memory_json, place_at, place_of, todos_json
+from ...toolkit.registry import Registry
+from ...toolkit.values import Category, Json, JsonObject, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-__all__ = ["LIMIT", "Signal", "Subscriptions"]
+__all__ = [
+    "DESCRIBE",
+    "JOBS",
+    "LIMIT",
+    "LOG_TEMPLATE",
+    "MEMORIES",
+    "PAGE",
+    "PAGE_LIMIT",
+    "SCREEN_TEMPLATE",
+    "TODOS",
+    "ResourceAddress",
+    "Signal",
+    "Subscriptions",
+    "page_of",
+    "parse_uri",
+    "resource_tools",
+    "screen_uri",
+]
+
+
+# -- The tools behind the resources. They are offered under addresses only, never in the list of tools.
+
+
+PAGE = 32 << 10
+"""Bytes of a log in one page."""
+PAGE_LIMIT = 60 << 10
+JOBS_SHOWN = 200
+MEMORIES_SHOWN = 200
+FIRST_WAIT = 1.0
+"""Seconds that a page of a running job waits for its first byte: what is kept on the target takes its time to come."""
+NEXT_WAIT = 0.15
+"""Seconds of silence after which a page of a running job is taken for complete."""
+WHOLE = OutputLimit(64 << 10, 0)
+
+
+class Nothing(Arguments):
+    """List the jobs of the target."""
+
+
+class Describe(Arguments):
+    """Describe the target and its session."""
+
+
+class Todos(Arguments):
+    """List the things to do of the session."""
+
+
+class Memories(Arguments):
+    """List what is written down for the session, its directory, its target and everything."""
+
+
+class JobLog(Arguments):
+    """Read a page of a job's output."""
+
+    job_id: str
+    offset: int = Field(0, ge=0, description="the first byte")
+    limit: int = Field(PAGE, ge=1, le=PAGE_LIMIT, description="bytes at most")
+
+
+class PaneScreen(Arguments):
+    """Look at the screen of a pane."""
+
+    pane: str
+
+
+@tool(Nothing, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+async def jobs(args: Nothing, ctx: ToolContext) -> ToolResult:
+    """The jobs that somebody asked for, the newest last."""
+    found = asked_for(await ctx.execution.jobs())
+    shown: list[Json] = [cast(Json, asdict(job) | {"status": str(job.status)}) for job in found[-JOBS_SHOWN:]]
+    return ToolResult.of(f"{len(found)} jobs", data={"jobs": shown, "left_out": max(0, len(found) - JOBS_SHOWN)})
+
+
+@tool(Describe, name="resource_describe", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+async def describe(args: Describe, ctx: ToolContext) -> ToolResult:
+    """The target in words and numbers."""
+    execution = ctx.execution
+    about = execution.capabilities
+    data: dict[str, Json] = {
+        "target": str(execution.target),
+        "identity": execution.identity,
+        "description": execution.describe(),
+        "terminal": execution.has_terminal,
+        "user": about.user,
+        "home": about.home,
+        "system": about.system,
+        "panes": [],
+    }
+    if execution.has_terminal:
+        data["panes"] = [pane.name for pane in await execution.list_panes()]
+        data["attach_command"] = list(execution.attach_command_read_only)
+    return ToolResult.of(execution.describe(), data=data)
+
+
+@tool(Todos, name="resource_todos", parallelizable=True, limit=WHOLE)
+async def todos(args: Todos, ctx: ToolContext) -> ToolResult:
+    """The list as the session wrote it last."""
+    found = await notebook_of(ctx).todos(ctx.session_id)
+    return ToolResult.of(f"{len(found)} things to do", data={"todos": todos_json(found)})
+
+
+@tool(Memories, name="resource_memories", parallelizable=True, limit=WHOLE)
+async def memories(args: Memories, ctx: ToolContext) -> ToolResult:
+    """The memories, the newest first, and how many older ones there are."""
+    found = await notebook_of(ctx).memories([place_of(scope, ctx) for scope in MemoryScope])
+    newest = sorted(found, key=lambda memory: -memory.number)[:MEMORIES_SHOWN]
+    shown: list[Json] = [memory_json(memory) for memory in newest]
+    data: Json = {"memories": shown, "left_out": len(found) - len(newest)}
+    return ToolResult.of(f"{len(found)} memories", data=data)
+
+
+def notebook_of(ctx: ToolContext) -> Notebook:
+    """The notebook of a call.
+
+    Raises:
+        UnsupportedOperation: the session has none.
+    """
+    if ctx.notebook is None:
+        raise UnsupportedOperation("this session writes nothing down", target=ctx.execution.target)
+    return ctx.notebook
+
+
+@tool(PaneScreen, name="resource_screen", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+async def pane_screen(args: PaneScreen, ctx: ToolContext) -> ToolResult:
+    """What a person would see there now."""
+    if not ctx.execution.has_terminal:
+        raise UnsupportedOperation(
+            "there are no panes", target=ctx.execution.target, hint="start the server with --tmux"
+        )
+    return ToolResult.of(await ctx.execution.capture_pane(pane=args.pane))
+
+
+@tool(JobLog, name="resource_log", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+async def job_log(args: JobLog, ctx: ToolContext) -> ToolResult:
+    """A page that begins at ``offset``; ``next_offset`` of the data is where the next one begins."""
+    job = await ctx.execution.job(args.job_id)
+    running = job.status is Status.RUNNING
+    offset, data, whole = await _from(ctx, args, running=running)
+    text, used = page_of(data, args.limit)
+    ended = not running and whole and used == len(data)
+    return ToolResult.of(
+        text,
+        data={
+            "offset": offset,
+            "next_offset": offset + used,
+            "end_of_log": ended,
+            "status": str(job.status),
+            "exit_code": job.exit_code,
+        },
+    )
+
+
+async def _from(ctx: ToolContext, args: JobLog, *, running: bool) -> tuple[int, bytes, bool]:
+    """What there is from ``offset``, one byte more than the limit at most; a running job is not waited for.
+
+    Returns:
+        Where it begins, which is later when bytes were not kept; the bytes; and whether that is all that there is.
+    """
+    offset = args.offset
+    while True:
+        found = bytearray()
+        output = cast("AsyncGenerator[bytes, None]", ctx.execution.follow(args.job_id, offset=offset))
+        try:
+            with anyio.move_on_after(FIRST_WAIT if running else None) as patience:
+                async with aclosing(output):
+                    async for chunk in output:
+                        found += chunk
+                        if len(found) > args.limit:
+                            break
+                        if running:
+                            patience.deadline = anyio.current_time() + NEXT_WAIT
+        except OutputDropped as gap:
+            if found or gap.end == gap.start:
+                return offset, bytes(found), gap.end == gap.start
+            offset = gap.end
+        else:
+            return offset, bytes(found), len(found) <= args.limit
+
+
+def page_of(data: bytes, limit: int) -> tuple[str, int]:
+    """The text of a page and how many bytes it takes. Pure.
+
+    A page that is cut ends with a line where it can, so that no secret is half on one and half on the next; and no
+    character is cut in two.
+    """
+    if len(data) <= limit:
+        end = _whole_characters(data, len(data))
+    else:
+        line = data.rfind(b"\n", 0, limit)
+        end = line + 1 if line >= 0 else _whole_characters(data, limit)
+    return data[:end].decode("utf-8", "replace"), end
+
+
+def _whole_characters(data: bytes, end: int) -> int:
+    """``end``, or up to three bytes less when a character's last bytes are still to come."""
+    for back in range(1, min(4, end) + 1):
+        byte = data[end - back]
+        if byte & 0xC0 != 0x80:
+            size = 1 if byte < 0x80 else 2 if byte >> 5 == 0b110 else 3 if byte >> 4 == 0b1110 else 4
+            return end - back if byte >= 0xC0 and back < size and end - back > 0 else end
+    return end
+
+
+def resource_tools() -> Registry:
+    """A registry of them, apart from the tools that are offered."""
+    return Registry([jobs, describe, todos, memories, pane_screen, job_log], source="resources")
+
+
+# -- What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is.
+# Pure.
+# Each address stands for a call of one of the tools in :mod:`.resource_tools`, so that looking is judged,
+# redacted and recorded as every other call is.
+
+
+SCHEME = "harness"
+JOBS = "harness://jobs"
+DESCRIBE = "harness://describe"
+TODOS = "harness://todos"
+MEMORIES = "harness://memories"
+LOG_TEMPLATE = "harness://job/{id}/log{?offset,limit}"
+SCREEN_TEMPLATE = "harness://pane/{name}/screen"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceAddress:
+    """What an address stands for: a tool and its arguments, and which kind of content comes back."""
+
+    uri: str
+    tool: str
+    arguments: JsonObject
+    mime_type: str = "application/json"
+
+
+def screen_uri(pane: str) -> str:
+    """The resource with a pane's screen."""
+    return f"harness://pane/{quote(pane, safe='')}/screen"
+
+
+def parse_uri(uri: str) -> ResourceAddress:
+    """What an address stands for.
+
+    Raises:
+        ValueError: it is none of ours.
+    """
+    try:
+        parts = urlsplit(uri)
+        words = [parts.netloc, *(unquote(word, errors="strict") for word in parts.path.split("/")[1:])]
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
+    except ValueError:
+        raise ValueError(_unknown(uri)) from None
+    if parts.scheme != SCHEME or parts.fragment:
+        raise ValueError(_unknown(uri))
+    match words:
+        case ["jobs"] if not query:
+            return ResourceAddress(uri, "resource_jobs", {})
+        case ["describe" | "todos" | "memories" as name] if not query:
+            return ResourceAddress(uri, f"resource_{name}", {})
+        case ["pane", name, "screen"] if name and not query:
+            return ResourceAddress(uri, "resource_screen", {"pane": name}, "text/plain")
+        case ["job", job_id, "log"] if job_id:
+            return ResourceAddress(uri, "resource_log", {"job_id": job_id, **_page(uri, query)}, "text/plain")
+    raise ValueError(_unknown(uri))
+
+
+def _page(uri: str, query: list[tuple[str, str]]) -> dict[str, int]:
+    page: dict[str, int] = {}
+    for name, value in query:
+        if name not in ("offset", "limit") or name in page or not (value.isascii() and value.isdigit()):
+            raise ValueError(f"{uri}: offset and limit are numbers of bytes, and there is nothing else to choose")
+        page[name] = int(value)
+    return page
+
+
+def _unknown(uri: str) -> str:
+    others = ", ".join((JOBS, DESCRIBE, TODOS, MEMORIES, LOG_TEMPLATE))
+    return f"there is no resource {uri}; there are {others} and {SCREEN_TEMPLATE}"
+
+
+# -- Subscriptions to resources: the client is told that something has changed, not what.
+# A job's log is followed on the stream that the engine has anyway; screens have none, so one is looked at once a
+# second, and only while somebody is subscribed. What is looked at here is compared and thrown away; it leaves
+# through a read of the resource, which is judged and recorded.
+
 
 LIMIT = 64
 """Subscriptions of one client."""
@@ -102,7 +384,7 @@ class Subscriptions:
         self._watches: dict[str, _Watch] = {}
         self._had: dict[str, int] = {}
 
-    def have_read(self, place: resources.Place, offset: object) -> None:
+    def have_read(self, place: ResourceAddress, offset: object) -> None:
         """The client has a job's output up to here: a subscription begins there, and not with what it knows."""
         if place.tool == "resource_log" and isinstance(offset, int):
             self._had[str(place.arguments["job_id"])] = offset
@@ -112,7 +394,7 @@ class Subscriptions:
         """There are as many as are allowed."""
         return len(self._watches) >= LIMIT
 
-    async def add(self, place: resources.Place, notify: Notify) -> None:
+    async def add(self, place: ResourceAddress, notify: Notify) -> None:
         """Watch a resource, until :meth:`remove`; a second subscription to the same takes the first one's place.
 
         Every change that comes after this is told.
@@ -132,7 +414,7 @@ class Subscriptions:
         if (watch := self._watches.pop(uri, None)) is not None:
             watch.scope.cancel()
 
-    async def _run(self, place: resources.Place, notify: Notify, watch: _Watch) -> None:
+    async def _run(self, place: ResourceAddress, notify: Notify, watch: _Watch) -> None:
         try:
             with watch.scope:
                 await self._watch(place, notify, watch)
@@ -144,7 +426,7 @@ class Subscriptions:
             if self._watches.get(place.uri) is watch:
                 del self._watches[place.uri]
 
-    async def _watch(self, place: resources.Place, notify: Notify, watch: _Watch) -> None:
+    async def _watch(self, place: ResourceAddress, notify: Notify, watch: _Watch) -> None:
         changes = self._changes(place)
         await anext(changes)
         watch.begun.set()
@@ -155,7 +437,7 @@ class Subscriptions:
                 signal.set()
             await anyio.sleep(QUIET)  # the last change is still to be told
 
-    def _changes(self, place: resources.Place) -> AsyncIterator[None]:
+    def _changes(self, place: ResourceAddress) -> AsyncIterator[None]:
         """One item when the watch has begun, and one for each change."""
         arguments = place.arguments
         if place.tool == "resource_log":

@@ -21,12 +21,14 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from .answering import TAKEN, Answering
-from .client_lines import LineSplitter, TooLong
-from .server_batches import WITH_BATCHES, Batch, BatchAnswer, Batches
-from .server_messages import (
+from ..client.channel import LineSplitter, TooLong
+from .messages import (
     INVALID_REQUEST,
     MAX_MESSAGE,
+    WITH_BATCHES,
+    Batch,
+    BatchAnswer,
+    Batches,
     Refusal,
     Refused,
     batch_of,
@@ -35,6 +37,7 @@ from .server_messages import (
     parse_message,
     refusal,
 )
+from .requests import TAKEN, Answering
 
 __all__ = ["Wire", "claimed_stdio", "stdio_streams"]
 

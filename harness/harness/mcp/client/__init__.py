@@ -1,0 +1,5 @@
+"""Tools of other servers of the Model Context Protocol."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
