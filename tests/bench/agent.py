@@ -20,7 +20,7 @@ from tests.support.model_server import Answer, Asked, ModelServer, Text, Usage, 
 
 from harness.agent.agent import Agent
 from harness.agent.opening import open_agent
-from harness.agent.sessions import NewSession, SessionStore
+from harness.agent.storage import NewSession, SessionStore
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.permissions.settings import Mode, PermissionSettings
 

@@ -11,10 +11,10 @@ from tests.support.agent_desk import profile_for
 from tests.support.desk import Desk, desk, everywhere, open_desk, until
 from tests.support.model_server import call, model_server, say
 
-from harness.agent.conversation.instructions import instructions
-from harness.agent.conversation.situation import RunningJobs, situation
+from harness.agent.messages.instructions import instructions
+from harness.agent.messages.situation import RunningJobs, situation
 from harness.agent.opening import open_agent
-from harness.agent.sessions import MemoryLog
+from harness.agent.storage import MemoryLog
 from harness.toolkit import Executor
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from harness import connect
-from harness.agent.sessions import JobNotes, SessionStore
+from harness.agent.storage import JobNotes, SessionStore
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor
 from harness.toolkit.permissions.settings import Mode, PermissionSettings

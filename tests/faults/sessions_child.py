@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from harness.agent.sessions import SessionStore
+from harness.agent.storage import SessionStore
 
 
 async def main(directory: str, session_id: str, first: str) -> None:

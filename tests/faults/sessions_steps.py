@@ -17,8 +17,8 @@ from typing import Any
 
 import anyio
 
-from harness.agent.sessions import NewSession, SessionStore
-from harness.agent.sessions.ids import new_session_id
+from harness.agent.storage import NewSession, SessionStore
+from harness.agent.storage.values import new_session_id
 
 new_session_id()  # what it imports is imported now: every child is a copy of this process
 

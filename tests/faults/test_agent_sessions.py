@@ -20,9 +20,9 @@ from tests.faults.rig import until
 from tests.support.disks import DISKS, small_disk
 
 from harness import connect
-from harness.agent.sessions import JobNotes, NewSession, SessionStore
-from harness.agent.sessions.files import sessions_directory
-from harness.agent.sessions.recovery import InFlight, in_flight, taken_up
+from harness.agent.storage import JobNotes, NewSession, SessionStore
+from harness.agent.storage.recovery import InFlight, in_flight, taken_up
+from harness.agent.storage.store import sessions_directory
 from harness.errors import HarnessError
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited, Subscription

@@ -13,11 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.faults.rig import Place, kill, until
 
 from harness.agent.trace import open_trace
-from harness.agent.trace.links import LOGGER, link_news
-from harness.agent.trace.otel import providers_of
-from harness.agent.trace.otel_spans import Telemetry
-from harness.agent.trace.reading import read_trace
-from harness.agent.trace.summary import summary_of
+from harness.agent.trace.observer import LOGGER, link_news
+from harness.agent.trace.open_telemetry import Telemetry, providers_of
+from harness.agent.trace.reading import read_trace, summary_of
 from harness.toolkit.redaction import PatternRedactor
 
 

@@ -23,8 +23,8 @@ from harness import connect
 from harness.agent.agent import Agent
 from harness.agent.models import EnvironmentKey, ModelProfile
 from harness.agent.opening import People, Taken, open_agent
-from harness.agent.sessions import ConversationLog, MemoryLog
 from harness.agent.settings import AgentSettings
+from harness.agent.storage import ConversationLog, MemoryLog
 from harness.context import ExecutionContext
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event

@@ -28,9 +28,6 @@ from ..toolkit.events import (
 )
 from ..toolkit.executor import Executor
 from ..toolkit.hooks_session import ask_hooks, tell_hooks
-from .conversation.compacting import Compacting, admit_compaction, needed
-from .conversation.situation import RunningJobs, situation
-from .conversation.tokens import estimate
 from .events import (
     AgentPaused,
     AgentResumed,
@@ -44,13 +41,14 @@ from .events import (
     TurnStarted,
     UsageChanged,
 )
-from .gate import Gate
+from .messages.compaction import Compacting, admit_compaction, needed
+from .messages.history import estimate
+from .messages.situation import RunningJobs, situation
 from .models import ModelProfile, OpenModel
-from .sessions import ConversationLog
 from .settings import AgentSettings
 from .spending import SPENT, note_of
-from .transcript import Transcript
-from .turn import Surroundings, Turn, TurnResult
+from .storage import ConversationLog
+from .turn import Gate, Surroundings, Transcript, Turn, TurnResult
 from .usage import Spent, over_limit, spent_on
 
 if TYPE_CHECKING:

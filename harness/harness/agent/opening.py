@@ -1,10 +1,10 @@
-"""An agent from its parts: the executor of its session, its model, and the log of its conversation."""
+"""Opening an agent from its parts: model, tools, storage and sub-agents."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,15 +13,15 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from ..extras import install_extra
-from ..toolkit.assembly import Toolkit
+from ..toolkit.assembly import Toolkit, ToolkitSettings
 from ..toolkit.middleware import StuckLoop
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.timed import TimedApproval
 from ..toolkit.questions import Questioner
 from ..toolkit.seams import Middleware, Spawner
 from .models import ModelProfile, OpenModel, open_model
-from .sessions import ConversationLog, JobNotes, MemoryLog
 from .settings import AgentSettings
+from .storage import ConversationLog, JobNotes, MemoryLog
 from .trace import Observer, observed, watching
 from .usage import Spent
 
@@ -29,9 +29,37 @@ if TYPE_CHECKING:
     from ..toolkit.executor import Executor
     from ..toolkit.permissions.settings import Mode
     from .agent import Agent
-    from .transcript import Transcript
+    from .turn import Transcript
 
-__all__ = ["OpenOne", "People", "Taken", "load_agent", "open_agent", "rehearse"]
+__all__ = [
+    "AGENTS",
+    "OpenOne",
+    "People",
+    "Taken",
+    "for_agents",
+    "load_agent",
+    "open_agent",
+    "rehearse",
+]
+
+
+# -- Which tools an agent is offered beside the usual ones: those that only an agent has a use for.
+
+
+AGENTS = "agents"
+"""The pack of ``task`` and ``tool_search``."""
+
+
+def for_agents(settings: ToolkitSettings) -> ToolkitSettings:
+    """The settings with that pack, where the operator has not chosen the tools. Pure."""
+    tools = settings.tools
+    if tools.packs or tools.include or AGENTS in tools.extra_packs:
+        return settings
+    return replace(settings, tools=replace(tools, extra_packs=(*tools.extra_packs, AGENTS)))
+
+
+# -- An agent from its parts: the executor of its session, its model, and the log of its conversation.
+
 
 OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
 
@@ -73,7 +101,7 @@ def rehearse(agent: Agent) -> None:
 
     No key is read, and nothing is sent.
     """
-    from .conversation.tooling import definitions
+    from .messages.instructions import definitions
     from .models.opening import load_libraries
 
     definitions(agent.executor.registry)
@@ -130,8 +158,8 @@ async def open_agent(
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
-    from .gate import Gate, GatedApprover
-    from .subagents import Parent, introduce
+    from .sub_agents import Parent, introduce
+    from .turn import Gate, GatedApprover
 
     settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
     gate, compactor = Gate(), AgentCompactor()
@@ -171,8 +199,8 @@ async def open_agent(
 
 
 def _transcript(log: ConversationLog, toolkit: Toolkit, taken: Taken) -> Transcript:
-    from .conversation.history import loaded
-    from .transcript import Transcript
+    from .messages.history import loaded
+    from .turn import Transcript
 
     try:
         messages = [loaded(text) for text in taken.messages]
@@ -185,7 +213,7 @@ def _transcript(log: ConversationLog, toolkit: Toolkit, taken: Taken) -> Transcr
 
 
 def _instructions(executor: Executor, mode: Mode, settings: AgentSettings) -> str:
-    from .conversation.instructions import instructions
+    from .messages.instructions import instructions
 
     return instructions(executor.execution, executor.registry, mode, settings.instructions)
 

@@ -21,8 +21,8 @@ from ..operators import OperatorActivity, Operators, ScreenMark
 from ..tasks import background_tasks
 from ..toolkit.events import Event, ToolCallProgress
 from .agent import Agent, Doing
-from .conversation.marking import marked
 from .events import AnswerDelta, ReasoningDelta
+from .messages.marked_text import marked
 
 __all__ = ["OPERATOR", "after_last_job", "told", "watched_by_operators", "words_of"]
 

@@ -1,4 +1,4 @@
-"""The variables that hold keys of models. Importing this loads nothing of the agent."""
+"""The providers, and the environment variables of their keys; known without loading the agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from ..errors import HarnessError
 from ..settings import Choices, SettingsTable, load_tables
 from ..withheld import withhold
 
-__all__ = ["KEY_VARIABLES", "key_names", "withhold_keys"]
+__all__ = [
+    "COMPATIBLE",
+    "KEYLESS",
+    "KEY_VARIABLES",
+    "PROVIDERS",
+    "key_names",
+    "local_url",
+    "withhold_keys",
+]
+
+
+# -- The variables that hold keys of models. Importing this loads nothing of the agent.
+
 
 KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
@@ -62,3 +74,24 @@ def key_names(tables: Iterable[SettingsTable]) -> frozenset[str]:
 def _key(profile: object) -> Mapping[str, object]:
     key = profile.get("key") if isinstance(profile, Mapping) else None
     return key if isinstance(key, Mapping) else {}
+
+
+# -- What is known of providers without asking their libraries: their usual key variables, and which need no key.
+
+
+COMPATIBLE = "openai-compatible"
+"""Any service that speaks OpenAI's chat completions, at a ``base_url``."""
+
+KEYLESS = frozenset({COMPATIBLE, "ollama", "vllm", "litellm"})
+"""Providers that may need no key."""
+
+PROVIDERS = (*sorted({*KEY_VARIABLES, *KEYLESS, "bedrock", "google-cloud"}),)
+"""The names for messages and completion; others that pydantic-ai knows work too."""
+
+_LOCAL = {"ollama": ("OLLAMA_BASE_URL", "http://127.0.0.1:11434/v1")}
+
+
+def local_url(provider: str, environ: Mapping[str, str]) -> str:
+    """Where a provider that runs on this machine usually is; empty for one that does not."""
+    variable, url = _LOCAL.get(provider, ("", ""))
+    return environ.get(variable) or url

@@ -1,19 +1,112 @@
-"""What a conversation has used, as its log has it: by the end of each turn, and until then by a note for each request.
-
-A turn that was cut off has no end, and a compaction between two turns belongs to none: there the notes count.
-"""
+"""What a conversation has used and spent, as its log has it, with the notes of its sub-agents."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..toolkit.values import JsonObject
-from .sessions import SessionNote, StoredConversation
-from .subagent_notes import usages_of
+from ..toolkit.values import Json, JsonObject
+from .events import Origin, TurnStatus
+from .storage import ConversationLog, SessionNote, StoredConversation
 from .usage import Spent
 
-__all__ = ["SPENT", "note_of", "spent_in"]
+__all__ = [
+    "SPENT",
+    "SubagentLog",
+    "at_work",
+    "note_of",
+    "spent_in",
+    "texts_of",
+    "usages_of",
+]
+
+
+# -- What is kept of sub-agents: notes in the log of the agent that they work for.
+
+
+KIND = "subagent"
+"""Of the notes."""
+
+
+class SubagentLog(ConversationLog):
+    """The log of a sub-agent, in that of its parent: so they are kept, exported and deleted together."""
+
+    def __init__(self, parent: ConversationLog, session_id: str) -> None:
+        self._parent = parent
+        self._session_id = session_id
+
+    async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "agent") -> None:
+        await self._note("turn_started", {"turn_id": turn_id, "prompt": prompt})
+
+    async def append(self, messages: Sequence[str]) -> None:
+        await self._note("messages", {"messages": list(messages)})
+
+    async def replaced(self, messages: Sequence[str], summary: str) -> None:
+        await self._note("replaced", {"messages": list(messages), "summary": summary})
+
+    async def turn_ended(self, turn_id: str, status: TurnStatus, usage: JsonObject | None = None) -> None:
+        await self._note("turn_ended", {"turn_id": turn_id, "status": status, "usage": dict(usage or {})})
+
+    async def noted(self, kind: str, text: str) -> None:
+        await self._note("noted", {"kind": kind, "text": text})
+
+    def note(self, kind: str, text: str) -> None:
+        self._parent.note(KIND, self._text("noted", {"kind": kind, "text": text}))
+
+    async def _note(self, what: str, facts: JsonObject) -> None:
+        await self._parent.noted(KIND, self._text(what, facts))
+
+    def _text(self, what: str, facts: JsonObject) -> str:
+        return json.dumps({"agent": self._session_id, "what": what, **facts})
+
+
+def texts_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[str]]:
+    """The messages of the sub-agents, by their sessions, as they were handed over. Pure."""
+    found: dict[str, list[str]] = {}
+    for facts in _facts(notes):
+        session, messages = str(facts["agent"]), facts.get("messages")
+        if isinstance(messages, list):
+            before = [] if facts["what"] == "replaced" else found.get(session, [])
+            found[session] = [*before, *map(str, messages)]
+    return found
+
+
+def at_work(stored: StoredConversation) -> Mapping[str, str]:
+    """The turns of the sub-agents that were at work when harness died, by their sessions. Pure."""
+    turn = stored.unfinished
+    open_turns: dict[str, str] = {}
+    for facts in _facts(note for note in stored.notes if turn is not None and note.at >= turn.started):
+        if facts["what"] == "turn_started":
+            open_turns[str(facts["agent"])] = str(facts.get("turn_id"))
+        elif facts["what"] == "turn_ended":
+            open_turns.pop(str(facts["agent"]), None)
+    return open_turns
+
+
+def usages_of(notes: Iterable[SessionNote]) -> Iterator[tuple[str, JsonObject]]:
+    """The turns of sub-agents that have an end, and what each took. Pure."""
+    for facts in _facts(notes):
+        usage = facts.get("usage")
+        if facts["what"] == "turn_ended" and isinstance(usage, dict):
+            yield str(facts.get("turn_id")), usage
+
+
+def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:
+    """What the notes of sub-agents say; what is none of ours is left out."""
+    for note in notes:
+        if note.kind == KIND:
+            try:
+                facts = json.loads(note.text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(facts, dict) and {"agent", "what"} <= facts.keys():
+                yield facts
+
+
+# -- What a conversation has used, as its log has it: by the end of each turn, and until then by a note for each
+# request.
+# A turn that was cut off has no end, and a compaction between two turns belongs to none: there the notes count.
+
 
 SPENT = "spent"
 """Of the notes."""

@@ -1,41 +1,97 @@
-"""Sub-agents: the conversations of a model that the tool ``task`` starts.
-
-A sub-agent begins without its parent's conversation, works with the executor that it is handed, and its last words are
-the result. Its messages are kept with its parent's, so that it can go on, also with a later harness.
-"""
+"""Sub-agents: their turns below the turn of another agent, and the targets that they may use."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import anyio
+from anyio import to_thread
 from pydantic_ai.messages import ModelMessage, ModelResponse
 
-from ..context import ExecutionContext
-from ..errors import ConfigError, HarnessError, UnsupportedOperation
+from ..context import ExecutionContext, connect
+from ..errors import ConfigError, HarnessError, TargetNotFound, UnsupportedOperation
+from ..login import use_prompter
+from ..settings import Choices, Settings, load_settings
+from ..target import Target
 from ..toolkit.executor import Executor
 from ..toolkit.permissions.settings import Mode
 from ..toolkit.seams import Spawner
 from ..toolkit.spawning import SpawnRequest, SpawnResult
-from .conversation.compacting import Compacting, admit_compaction, needed
-from .conversation.history import loaded
-from .conversation.instructions import instructions
-from .conversation.situation import situation
 from .events import Notice
-from .gate import Gate
+from .messages.compaction import Compacting, admit_compaction, needed
+from .messages.history import loaded
+from .messages.instructions import instructions
+from .messages.situation import situation
 from .models import ModelProfile, ModelTable, OpenModel
-from .sessions import ConversationLog, SessionNote
 from .settings import AgentSettings
-from .subagent_notes import SubagentLog, texts_of
-from .targets import NamedTargets
-from .transcript import Transcript
-from .turn import Surroundings, Turn, TurnResult
+from .spending import SubagentLog, texts_of
+from .storage import ConversationLog, SessionNote
+from .turn import Gate, Surroundings, Transcript, Turn, TurnResult
 from .usage import Spent, spent_on
 
-__all__ = ["Parent", "Subagents", "introduce", "messages_of", "said"]
+__all__ = [
+    "NamedTargets",
+    "Parent",
+    "Subagents",
+    "introduce",
+    "messages_of",
+    "said",
+]
+
+
+# -- The targets that an agent may send another one to: those that the operator has named, and no other.
+
+
+class NamedTargets:
+    """The ``[targets.NAME]`` tables of the settings.
+
+    Args:
+        config_file: the file of ``--config``, if there is one.
+    """
+
+    def __init__(self, config_file: str | None = None) -> None:
+        self._config_file = config_file
+
+    @asynccontextmanager
+    async def open(self, name: str) -> AsyncIterator[ExecutionContext]:
+        """Connect to one, by its name or its URL. Nobody is asked for a password or a host key.
+
+        Raises:
+            TargetNotFound: the settings do not name it.
+            ConnectError: it cannot be reached.
+        """
+        settings = await to_thread.run_sync(self._settings, name)
+        with use_prompter(None):
+            async with connect(settings.target, tmux=settings.tmux, config=settings.config) as execution:
+                yield execution
+
+    def _settings(self, name: str) -> Settings:
+        known = load_settings(Choices(config_file=self._config_file)).targets
+        urls = {_url(url): one for one, url in reversed(known)}
+        chosen = name if name in dict(known) else urls.get(_url(name))
+        if chosen is None:
+            names = ", ".join(one for one, _ in known) or "none"
+            raise TargetNotFound(
+                f"no agent can be sent to {name!r}: the settings name: {names}", hint="leave backend out"
+            )
+        return load_settings(Choices(config_file=self._config_file, target=chosen))
+
+
+def _url(text: str) -> str:
+    """A URL as it is compared; what is none stays as it is."""
+    try:
+        return str(Target.parse(text))
+    except (HarnessError, ValueError):
+        return text
+
+
+# -- Sub-agents: the conversations of a model that the tool ``task`` starts.
+# A sub-agent begins without its parent's conversation, works with the executor that it is handed, and its last
+# words are the result. Its messages are kept with its parent's, so that it can go on, also with a later harness.
+
 
 KEPT = 32
 """Sub-agents whose conversations are held, to go on with."""

@@ -1,32 +1,310 @@
-"""One turn: answers of the model and calls, until it has nothing more to do, is cancelled, or reaches a limit."""
+"""One turn: requests to the model, the transcript they make, and the gate at which it pauses."""
 
 from __future__ import annotations
 
 import logging
+import random
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
-from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.tools import ToolDefinition
 
 from ..errors import HarnessError
+from ..toolkit.context import ToolContext
+from ..toolkit.events import EventBus
 from ..toolkit.executor import Executor
 from ..toolkit.hooks_session import ask_hooks
-from ..toolkit.values import CallOutcome, ToolCall
-from .conversation import history, secretless, situation, tokens, tooling
-from .events import AnswerCompleted, RequestStarted, TurnStatus
-from .gate import Gate
-from .models import ModelFailure, OpenModel
-from .requesting import Requester, Wanted
+from ..toolkit.permissions.answers import Answer, Question
+from ..toolkit.permissions.approver import Approver
+from ..toolkit.seams import Next, Redactor
+from ..toolkit.secrets_stream import StreamRedactor
+from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
+from .events import AnswerCompleted, AnswerDelta, ModelRetry, ReasoningDelta, RequestStarted, TurnStatus
+from .messages import cleaning, history, situation
+from .messages import instructions as tool_texts
+from .messages.cleaning import without_secrets
+from .messages.history import checked, dumped, estimate, overhead
+from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
+from .models.request import Counting, Request
 from .settings import AgentSettings
-from .transcript import Transcript, text_of, with_words
+from .storage import ConversationLog
 from .usage import Spent, spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Surroundings", "Turn", "TurnResult"]
+__all__ = [
+    "Gate",
+    "GatedApprover",
+    "Requester",
+    "Surroundings",
+    "Transcript",
+    "Turn",
+    "TurnResult",
+    "Wanted",
+    "text_of",
+    "with_words",
+]
+
+
+# -- Where every call of an agent passes: nothing begins while it is paused, or once its turn is cancelled.
+
+
+class Gate:
+    """A middleware around the calls of an agent and of its sub-agents."""
+
+    def __init__(self) -> None:
+        self._open = anyio.Event()
+        self._open.set()
+        self._cancelled = False
+
+    @property
+    def paused(self) -> bool:
+        """Nothing begins."""
+        return not self._open.is_set()
+
+    def pause(self) -> None:
+        """Let nothing begin until :meth:`resume`; what runs goes on."""
+        if self._open.is_set():
+            self._open = anyio.Event()
+
+    def resume(self) -> None:
+        """Let what waits begin."""
+        self._open.set()
+
+    def refuse(self, *, cancelled: bool) -> None:
+        """Refuse whatever would begin, until it is told otherwise: the turn that asked for it is cancelled."""
+        self._cancelled = cancelled
+
+    async def passed(self) -> None:
+        """Wait until it is open."""
+        await self._open.wait()
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        """Take a call through."""
+        if not self._cancelled and self.paused:
+            began = anyio.current_time()
+            await self.passed()
+            ctx.notes.waited += anyio.current_time() - began
+        if self._cancelled:
+            nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
+            return CallOutcome(call, nothing, CallStatus.CANCELLED)
+        return await following(call)
+
+
+class GatedApprover(Approver):
+    """Asks somebody else; what was allowed while the agent is paused begins when it goes on."""
+
+    def __init__(self, approver: Approver, gate: Gate) -> None:
+        self._approver = approver
+        self._gate = gate
+
+    @property
+    def by_sight(self) -> bool:
+        """See :class:`Approver`."""
+        return self._approver.by_sight
+
+    def expect(self, question: Question) -> None:
+        """See :class:`Approver`."""
+        self._approver.expect(question)
+
+    def forget(self, question: Question) -> None:
+        """See :class:`Approver`."""
+        self._approver.forget(question)
+
+    async def ready(self) -> None:
+        """Wait while the agent is paused."""
+        await self._approver.ready()
+        await self._gate.passed()
+
+    async def ask(self, question: Question) -> Answer:
+        """See :class:`Approver`."""
+        return await self._approver.ask(question)
+
+
+# -- One answer of the model: streamed, asked for again where that can help, and kept as far as it came.
+
+
+GUESS = r"The provider sent a `function_call_arguments\.done`"
+"""How the library begins to say that the arguments of a call came in two versions, and that it took one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a model."""
+
+    messages: Sequence[ModelMessage]
+    instructions: str
+    tools: Sequence[ToolDefinition]
+
+    @property
+    def parameters(self) -> ModelRequestParameters:
+        """The same, less the messages, in the library's words."""
+        parts = [InstructionPart(content=self.instructions)] if self.instructions else []
+        return ModelRequestParameters(function_tools=list(self.tools), instruction_parts=parts)
+
+    @property
+    def size(self) -> int:
+        """Tokens, estimated."""
+        return overhead(self.instructions, self.tools) + estimate(self.messages)
+
+
+@dataclass(slots=True)
+class Requester:
+    """Asks a model for the answers of one turn.
+
+    Args:
+        count: is called once for each request that was answered, cut off or cancelled.
+        may_ask: whether there is a budget left to ask again.
+    """
+
+    events: EventBus
+    redactor: Redactor
+    turn_id: str
+    count: Counting = lambda response, opened, asked: None
+    may_ask: Callable[[], bool] = lambda: True
+    partial: ModelResponse | None = None
+    """What had come of an answer that was cancelled."""
+    _random: random.Random = field(default_factory=random.Random)
+
+    async def ask(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
+        """The whole answer; its pieces are published as they come.
+
+        Raises:
+            ModelFailure: there is none, and to ask again does not help.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self._once(opened, wanted)
+            except Exception as error:  # every provider has errors of its own
+                self.partial = None
+                failure = error if isinstance(error, ModelFailure) else model_failure(error, opened.profile)
+                attempt += 1
+                seconds = backoff(failure, attempt, opened.profile.retries, jitter=self._random.random())
+                if seconds is None or not self.may_ask():
+                    raise failure from None  # a provider's error may hold the key that it refuses
+            reason = self.redactor.text(failure.message)
+            self.events.publish(ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=reason))
+            await anyio.sleep(seconds)
+
+    async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
+        """One request; an answer that is not whole is a failure."""
+        self.partial = None
+        _take_no_guesses()
+        request = Request(wanted.messages, wanted.parameters, wanted.size)
+        response = await request.answer(opened, self._counted, self._publish)
+        checked(response)
+        if failure := unfinished(response, opened.profile):
+            raise failure
+        return response
+
+    def _counted(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
+        self.partial = response
+        self.count(response, opened, asked)
+
+    async def _publish(self, stream: StreamedResponse) -> None:
+        """Show what comes, redacted: a model may say a secret that its user told it."""
+        text, reasoning = StreamRedactor(self.redactor), StreamRedactor(self.redactor)
+        async for event in stream:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart | ThinkingPart):
+                self._said(text, reasoning, isinstance(event.part, TextPart), event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta | ThinkingPartDelta):
+                piece = event.delta.content_delta or ""
+                self._said(text, reasoning, isinstance(event.delta, TextPartDelta), piece)
+        self._show(text.flush(), answer=True)
+        self._show(reasoning.flush(), answer=False)
+
+    def _said(self, text: StreamRedactor, reasoning: StreamRedactor, answer: bool, piece: str) -> None:
+        if answer and (thought := reasoning.flush()):
+            self._show(thought, answer=False)
+        self._show((text if answer else reasoning).feed(piece), answer=answer)
+
+    def _show(self, piece: str, *, answer: bool) -> None:
+        if piece:
+            made = AnswerDelta if answer else ReasoningDelta
+            self.events.publish(made(turn_id=self.turn_id, text=piece))
+
+
+def _take_no_guesses() -> None:
+    """Make an error of it when the library takes one of two versions of a call: the other one may be what was meant."""
+    warnings.filterwarnings("error", message=GUESS, category=UserWarning)  # the same filter again takes its own place
+
+
+# -- The messages of a conversation, in memory and on the disk. The disk comes first, and holds no secrets.
+
+
+class Transcript:
+    """All messages so far. Not for several tasks at once."""
+
+    def __init__(self, log: ConversationLog, redactor: Redactor, messages: Sequence[ModelMessage] = ()) -> None:
+        self._log = log
+        self._redactor = redactor
+        self.messages: list[ModelMessage] = list(messages)
+
+    async def append(self, *messages: ModelMessage) -> None:
+        """Keep messages; when this returns they are on the disk. A cancel does not come between.
+
+        Raises:
+            HarnessError: they could not be kept; they are in memory all the same.
+        """
+        self.messages.extend(messages)
+        with anyio.CancelScope(shield=True):
+            await self._log.append([self._kept(message) for message in messages])
+
+    async def replace(self, messages: Sequence[ModelMessage], summary: str) -> None:
+        """Put shorter ones in the place of all.
+
+        Raises:
+            HarnessError: they could not be kept; nothing is changed.
+        """
+        with anyio.CancelScope(shield=True):
+            await self._log.replaced([self._kept(message) for message in messages], self._redactor.text(summary))
+        self.messages = list(messages)
+
+    def _kept(self, message: ModelMessage) -> str:
+        return dumped(without_secrets(message, self._redactor.text))
+
+
+def with_words(response: ModelResponse, text: str) -> ModelResponse:
+    """The answer with other words, in the place of its first ones. Pure."""
+    parts: list[ModelResponsePart] = []
+    said = False
+    for part in response.parts:
+        if not isinstance(part, TextPart):
+            parts.append(part)
+        elif not said:
+            said = True
+            parts.append(replace(part, content=text))
+    return replace(response, parts=parts)
+
+
+def text_of(response: ModelResponse) -> str:
+    """The words of an answer, without its reasoning. Pure."""
+    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+# -- One turn: answers of the model and calls, until it has nothing more to do, is cancelled, or reaches a limit.
+
 
 log = logging.getLogger(__name__)
 
@@ -129,11 +407,11 @@ class Turn:
             if response is None:
                 return await self._stopped(text)
             text = text_of(response) or text
-            calls = tooling.calls_of(response, self.turn_id)
+            calls = tool_texts.calls_of(response, self.turn_id)
             if not calls:
                 return self._result("completed", text or NOTHING)
-            outcomes = tooling.withheld(response, calls) or await self._called(calls)
-            await self._say([*tooling.returns_of(outcomes, self._around.executor.registry), *self._news()])
+            outcomes = tool_texts.withheld(response, calls) or await self._called(calls)
+            await self._say([*tool_texts.returns_of(outcomes, self._around.executor.registry), *self._news()])
 
     def _over(self) -> str:
         return self._around.over(self._steps)
@@ -168,7 +446,7 @@ class Turn:
             return None
         executor = self._around.executor
         known = [tool.name for tool in executor.registry.list()]
-        response = secretless.without_secret_names(response, executor.services.redactor.text, known)
+        response = cleaning.without_secret_names(response, executor.services.redactor.text, known)
         response = await self._heard_by_hooks(response)
         await self._answered(opened, response, anyio.current_time() - started)
         return response
@@ -178,7 +456,7 @@ class Turn:
         said = text_of(response)
         if not said:
             return response
-        calls = len(tooling.calls_of(response, self.turn_id))
+        calls = len(tool_texts.calls_of(response, self.turn_id))
         answer = await ask_hooks(self._around.executor, "post_message", said, turn=self.turn_id, calls=calls)
         words = answer.message
         if answer.decision == "deny":
@@ -198,8 +476,8 @@ class Turn:
         around = self._around
         messages = history.suited(history.repaired(around.transcript.messages), opened.model)
         messages = situation.with_situation(messages, await around.situation(), opened.model)
-        wanted = Wanted(messages, around.instructions, tooling.definitions(around.executor.registry))
-        started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=tokens.estimate(messages))
+        wanted = Wanted(messages, around.instructions, tool_texts.definitions(around.executor.registry))
+        started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=estimate(messages))
         around.executor.events.publish(started)
         return await self._requester.ask(opened, wanted)
 
@@ -210,7 +488,7 @@ class Turn:
             response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
         await self._around.transcript.append(response)
         redact = self._around.executor.services.redactor.text
-        text, calls = redact(text_of(response)), len(tooling.calls_of(response, self.turn_id))
+        text, calls = redact(text_of(response)), len(tool_texts.calls_of(response, self.turn_id))
         self._around.executor.events.publish(
             AnswerCompleted(turn_id=self.turn_id, text=text, calls=calls, seconds=seconds)
         )
@@ -241,8 +519,8 @@ class Turn:
 
     def _size(self) -> int:
         around = self._around
-        fixed = tokens.overhead(around.instructions, tooling.definitions(around.executor.registry))
-        return fixed + tokens.estimate(around.transcript.messages)
+        fixed = overhead(around.instructions, tool_texts.definitions(around.executor.registry))
+        return fixed + estimate(around.transcript.messages)
 
     def _result(
         self, status: TurnStatus, text: str = "", *, failure: str = "", error: HarnessError | None = None

@@ -138,7 +138,7 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
     """
     from pydantic_ai.messages import ModelResponse
 
-    from .conversation.tokens import estimate
+    from .messages.history import estimate
 
     response = response or ModelResponse(parts=[])
     counted = _sane(response.usage)

@@ -124,9 +124,9 @@ def _request(
     import os
     from dataclasses import replace
 
-    from ..agent.keynames import withhold_keys
     from ..agent.models import load_models
     from ..agent.models.profiles import MODEL_VARIABLE
+    from ..agent.provider_keys import withhold_keys
     from ..agent.settings import load_agent_settings
     from .exec_run import ExecRequest
 
@@ -151,7 +151,7 @@ def _request(
 
 
 def _tools(session: Session, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
-    from ..agent.offering import for_agents
+    from ..agent.opening import for_agents
     from ..toolkit.assembly import load_toolkit_settings
     from ..toolkit.catalogue import load_catalogue
     from .exec_approval import approval_rule, with_rules

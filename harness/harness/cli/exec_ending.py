@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from ..agent.models import ModelFailure
-from ..agent.sessions.ids import is_session_id
+from ..agent.storage.values import is_session_id
 from .exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 
 if TYPE_CHECKING:

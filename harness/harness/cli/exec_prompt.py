@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from ..agent.conversation.marking import marked
+from ..agent.messages.marked_text import marked
 from ..errors import HarnessError
 from .output import read_stdin
 

@@ -38,8 +38,8 @@ from .streams import Interruption, StreamWriter
 if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
-    from ..agent.sessions import SessionSummary
     from ..agent.settings import AgentSettings
+    from ..agent.storage import SessionSummary
     from ..agent.turn import TurnResult
     from ..agent.usage import Spent
     from ..toolkit.permissions.approver import Approver
@@ -120,7 +120,7 @@ async def _opened(
     session: Session, request: ExecRequest, target: ExecutionContext, operator: ExecOperator | None
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
     from ..agent.opening import People
-    from ..agent.sessions import SessionStore
+    from ..agent.storage import SessionStore
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
     store = SessionStore()

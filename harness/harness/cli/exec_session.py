@@ -13,7 +13,7 @@ from .resuming import WHERE, choices_for
 from .streams import Interruption, run_async
 
 if TYPE_CHECKING:
-    from ..agent.sessions import SessionStore, SessionSummary
+    from ..agent.storage import SessionStore, SessionSummary
     from .options import Invocation
 
 __all__ = ["Chosen", "choose_its_target", "session_to_resume"]
@@ -38,7 +38,7 @@ def choose_its_target(invocation: Invocation, session_id: str) -> None:
     Raises:
         HarnessError: there is no such conversation, or its container is gone.
     """
-    from ..agent.sessions import SessionStore
+    from ..agent.storage import SessionStore
 
     if any(getattr(invocation.choices, name) is not None for name in WHERE):
         return

@@ -23,7 +23,7 @@ from .streams import Interruption, run_async
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..agent.sessions import SessionStore, SessionSummary
+    from ..agent.storage import SessionStore, SessionSummary
 
 __all__ = ["resume", "write_new"]
 
@@ -70,7 +70,7 @@ def resume(
     plain: bool,
     session_id: str,
 ) -> int:
-    from ..agent.sessions import SessionStore
+    from ..agent.storage import SessionStore
 
     given = {"--list": listed, "--name": name is not None, "--delete": delete, "--export": export, "--import": import_}
     actions = [option for option, value in given.items() if value]
@@ -204,7 +204,7 @@ async def _rename(store: SessionStore, ctx: click.Context, session_id: str, name
 
 
 async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> int:
-    from ..agent.sessions import SessionDamaged
+    from ..agent.storage import SessionDamaged
 
     try:
         summary = await _chosen(store, ctx, session_id)
@@ -283,7 +283,7 @@ async def _import(store: SessionStore, invocation: Invocation, path: str) -> int
 def _message_check() -> Callable[[str], object] | None:
     """What refuses a message that no model could be given; None without the library that knows them."""
     try:
-        from ..agent.conversation.history import loaded
+        from ..agent.messages.history import loaded
     except ImportError:
         return None
     return loaded

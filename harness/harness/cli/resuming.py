@@ -12,7 +12,7 @@ from ..settings import Choices
 
 if TYPE_CHECKING:
     from ..agent.models import ModelProfile, ModelTable
-    from ..agent.sessions import SessionSummary
+    from ..agent.storage import SessionSummary
     from ..toolkit.values import JsonObject
 
 __all__ = ["check_identity", "check_target", "choices_for", "stored_choices", "stored_model"]

@@ -15,8 +15,7 @@ from .options import invocation_of
 from .output import note, readable, table
 
 if TYPE_CHECKING:
-    from ..agent.trace.reading import Line
-    from ..agent.trace.summary import TraceSummary
+    from ..agent.trace.reading import Line, TraceSummary
 
 __all__ = ["trace"]
 
@@ -28,8 +27,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_context
 def summary(ctx: click.Context, file: Path) -> int:
     """Say in figures what a trace holds: turns, requests, tokens, calls, approvals."""
-    from ..agent.trace.reading import read_trace
-    from ..agent.trace.summary import summary_of
+    from ..agent.trace.reading import read_trace, summary_of
 
     found = summary_of(read_trace(file))
     if invocation_of(ctx).json:
@@ -81,8 +79,7 @@ def _print_summary(found: TraceSummary) -> None:
 @click.pass_context
 def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int:
     """Tell what happened, turn by turn. Nothing is run again."""
-    from ..agent.trace.reading import read_trace, turns_of
-    from ..agent.trace.replay import replayed
+    from ..agent.trace.reading import read_trace, replayed, turns_of
 
     turns = turns_of(read_trace(file))
     if turn is not None and turn > len(turns):
@@ -122,8 +119,7 @@ def _print_context(lines: tuple[Line, ...], request: int) -> int:
 
 
 def _print_steps(lines: tuple[Line, ...], *, as_json_document: bool) -> int:
-    from ..agent.trace.reading import turns_of
-    from ..agent.trace.summary import context_steps
+    from ..agent.trace.reading import context_steps, turns_of
 
     steps = context_steps(lines)
     if as_json_document:

@@ -9,11 +9,11 @@ import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk
 from tests.support.model_server import Answer, Asked, Call, Gate, Reasoning, Text, say
 
-from harness.agent.conversation.history import NO_RESULT
-from harness.agent.conversation.summarizing import HEAD
 from harness.agent.events import AnswerDelta, ConversationCompacted
+from harness.agent.messages.compaction import HEAD
+from harness.agent.messages.history import NO_RESULT
 from harness.agent.opening import Taken
-from harness.agent.sessions import MemoryLog
+from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.values import JsonObject
 

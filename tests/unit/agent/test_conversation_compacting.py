@@ -23,18 +23,21 @@ from tests.support.conversations import conversations, problems, user_texts
 from tests.support.model_server import Answer, Failure, ModelServer, Stop, Text, model_server, say
 
 from harness.agent import turn as turns_of_agents
-from harness.agent.conversation.compacting import Compacted, Compacting, cut_at, needed, trimmed
-from harness.agent.conversation.history import NO_RESULT, dumped, loaded, repaired
-from harness.agent.conversation.summarizing import (
+from harness.agent.messages.compaction import (
     CANCELLED,
     HEAD,
+    Compacted,
+    Compacting,
+    cut_at,
     digest,
     is_prompt,
+    needed,
     shortened,
     shortened_inside,
     transcript,
+    trimmed,
 )
-from harness.agent.conversation.tokens import estimate, overhead
+from harness.agent.messages.history import NO_RESULT, dumped, estimate, loaded, overhead, repaired
 from harness.agent.models import ModelProfile, OpenModel, open_model
 
 LIMIT = 60.0

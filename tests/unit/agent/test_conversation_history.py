@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 )
 from tests.support.conversations import PNG, conversations, problems, user_texts
 
-from harness.agent.conversation.history import NO_BEGINNING, NO_RESULT, dumped, loaded, repaired
+from harness.agent.messages.history import NO_BEGINNING, NO_RESULT, dumped, loaded, repaired
 from harness.toolkit.providers.base import well_formed
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

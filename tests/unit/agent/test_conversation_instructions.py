@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.agent.conversation.instructions import instructions
+from harness.agent.messages.instructions import instructions
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Registry

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
 
-from harness.agent.conversation.situation import (
-    SCREEN,
-    RunningJobs,
-    Seen,
-    described,
-    is_busy,
-    last_lines,
-    with_situation,
-)
+from harness.agent.messages.situation import SCREEN, RunningJobs, Seen, described, is_busy, last_lines, with_situation
 from harness.results import PaneInfo
 from harness.toolkit.events import JobExited, JobStarted
 

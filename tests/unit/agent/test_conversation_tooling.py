@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_ai.messages import BinaryImage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from tests.support.conversations import PNG
 
-from harness.agent.conversation.tooling import calls_of, definitions, returns_of, withheld
+from harness.agent.messages.instructions import calls_of, definitions, returns_of, withheld
 from harness.errors import ToolError
 from harness.toolkit.catalogue import load_catalogue
 from harness.toolkit.context import ToolContext

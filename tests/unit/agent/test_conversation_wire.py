@@ -24,8 +24,8 @@ from tests.support.conversations import PNG, conversations
 from tests.support.examples import few_examples
 from tests.support.model_server import Answer, Call, ModelServer, Reasoning, Text, model_server, say
 
-from harness.agent.conversation.history import answered_by, dumped, loaded, repaired, suited
-from harness.agent.conversation.situation import Seen, described, with_situation
+from harness.agent.messages.history import answered_by, dumped, loaded, repaired, suited
+from harness.agent.messages.situation import Seen, described, with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
 from harness.results import PaneInfo
 

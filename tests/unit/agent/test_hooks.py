@@ -15,7 +15,7 @@ from tests.support.model_server import Answer, Call, Text, call, say
 from harness.agent.agent import Agent
 from harness.agent.events import Notice
 from harness.agent.opening import People
-from harness.agent.sessions import MemoryLog
+from harness.agent.storage import MemoryLog
 from harness.cli.approval import GivenApproval
 from harness.errors import HarnessError
 from harness.toolkit.hooks import Registered, event_named

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from harness import connect, withheld
-from harness.agent.keynames import key_names
+from harness.agent.provider_keys import key_names
 from harness.settings import SettingsTable
 
 

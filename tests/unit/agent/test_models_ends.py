@@ -15,8 +15,8 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
 from harness.agent.models import ModelFailure, ModelProfile, open_model
 from harness.agent.models.failures import unfinished
-from harness.agent.models.streamends import StreamEnd, may_be_cut
-from harness.agent.requesting import Requester, Wanted
+from harness.agent.models.opening import StreamEnd, may_be_cut
+from harness.agent.turn import Requester, Wanted
 from harness.toolkit.events import EventBus
 from harness.toolkit.redaction import PatternRedactor
 

@@ -55,7 +55,7 @@ from harness.agent.models import (
     open_model,
     unfinished,
 )
-from harness.agent.requesting import Requester, Wanted
+from harness.agent.turn import Requester, Wanted
 from harness.errors import ConfigError
 from harness.toolkit.events import EventBus
 from harness.toolkit.redaction import PatternRedactor

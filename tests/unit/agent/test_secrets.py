@@ -13,12 +13,12 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, Thinking
 from tests.support.agent_desk import AgentDesk, agent_desk
 from tests.support.model_server import Answer, Call, Failure, Reasoning, Text, call, say
 
-from harness.agent.conversation.history import dumped
-from harness.agent.conversation.secretless import without_secret_names, without_secrets
 from harness.agent.events import AnswerDelta, ConversationCompacted, Notice, ReasoningDelta
-from harness.agent.sessions import NewSession, SessionStore
-from harness.agent.sessions.log import JOB_LEFT
-from harness.agent.sessions.recovery import in_flight, taken_up
+from harness.agent.messages.cleaning import without_secret_names, without_secrets
+from harness.agent.messages.history import dumped
+from harness.agent.storage import NewSession, SessionStore
+from harness.agent.storage.log import JOB_LEFT
+from harness.agent.storage.recovery import in_flight, taken_up
 from harness.toolkit.events import JobStarted
 from harness.toolkit.redaction import MARK, PatternRedactor
 

@@ -17,18 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.agent.sessions import (
-    MemoryLog,
-    NewSession,
-    SessionInUse,
-    SessionNotFound,
-    SessionRetention,
-    SessionStore,
-)
-from harness.agent.sessions.ids import is_session_id, new_session_id, prefix_of
-from harness.agent.sessions.portable import parsed
-from harness.agent.sessions.rows import title_of
 from harness.agent.settings import AgentSettings, agent_settings_of
+from harness.agent.storage import MemoryLog, NewSession, SessionInUse, SessionNotFound, SessionRetention, SessionStore
+from harness.agent.storage.document import parsed
+from harness.agent.storage.rows import title_of
+from harness.agent.storage.values import is_session_id, new_session_id, prefix_of
 from harness.errors import ConfigError, HarnessError
 from harness.settings import SettingsTable
 
@@ -176,7 +169,7 @@ async def test_a_log_in_memory_keeps_the_same() -> None:
 OTHER = """
 import anyio, sys
 from pathlib import Path
-from harness.agent.sessions import SessionStore
+from harness.agent.storage import SessionStore
 async def main():
     async with SessionStore(Path(sys.argv[1])).writing(sys.argv[2]):
         print("open", flush=True)
@@ -298,7 +291,7 @@ async def test_an_ambiguous_beginning_names_what_it_could_be(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = iter(["aaaa-bbbb-0001", "aaaa-bbbb-0002"])
-    monkeypatch.setattr("harness.agent.sessions.store.new_session_id", lambda: next(ids))
+    monkeypatch.setattr("harness.agent.storage.store.new_session_id", lambda: next(ids))
     await begun(store, "one")
     await begun(store, "two")
     with pytest.raises(SessionNotFound, match=r"'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent.sessions import NewSession, SessionDamaged, SessionRetention, SessionStore
+from harness.agent.storage import NewSession, SessionDamaged, SessionRetention, SessionStore
 
 START = NewSession(target="local:", identity="local:", model="claude", options={})
 

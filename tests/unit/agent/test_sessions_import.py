@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.agent.conversation.history import loaded
-from harness.agent.sessions import InvalidDocument, NewSession, SessionStore
-from harness.agent.sessions.portable import parsed
-from harness.agent.sessions.recovery import jobs_left
-from harness.agent.sessions.values import IMPORTED
-from harness.agent.spending import spent_in
-from harness.agent.subagent_notes import SubagentLog
-from harness.agent.subagents import messages_of
+from harness.agent.messages.history import loaded
+from harness.agent.spending import SubagentLog, spent_in
+from harness.agent.storage import InvalidDocument, NewSession, SessionStore
+from harness.agent.storage.document import parsed
+from harness.agent.storage.recovery import jobs_left
+from harness.agent.storage.values import IMPORTED
+from harness.agent.sub_agents import messages_of
 
 START = NewSession(target="ssh://web1", identity="ssh://web1", tmux="ops", pane="%3", model="claude", name="the disk")
 REQUEST = '{"kind":"request","parts":[{"part_kind":"user-prompt","content":"hi","timestamp":"2026-01-02T03:04:05Z"}]}'

@@ -11,10 +11,9 @@ from tests.support.agent_desk import agent_desk
 from tests.support.model_server import say
 
 from harness.agent.opening import Taken
-from harness.agent.sessions import SessionNote, SessionSummary, StoredConversation, StoredTurn
-from harness.agent.sessions.pending import never_begun, of_the_kill, pending_calls
-from harness.agent.sessions.recovery import InFlight, in_flight
-from harness.agent.sessions.values import IMPORTED
+from harness.agent.storage import SessionNote, SessionSummary, StoredConversation, StoredTurn
+from harness.agent.storage.recovery import InFlight, in_flight, never_begun, of_the_kill, pending_calls
+from harness.agent.storage.values import IMPORTED
 from harness.toolkit.ledger import AuditCall
 from harness.toolkit.seams import CallEntry, Verdict
 from harness.toolkit.values import CallStatus, JsonObject, ToolCall

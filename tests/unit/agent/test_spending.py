@@ -18,12 +18,12 @@ from tests.support.model_server import Answer, Cut, Failure, Gate, Text, Usage, 
 
 from harness.agent.events import AnswerDelta, ModelRetry, Notice
 from harness.agent.models import ModelProfile, Price
+from harness.agent.models.failures import may_cost
 from harness.agent.models.scripted import open_scripted
-from harness.agent.models.sent import may_cost
 from harness.agent.opening import Taken
-from harness.agent.sessions import NewSession, SessionNote, SessionStore, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.settings import AgentSettings
 from harness.agent.spending import SPENT, note_of, spent_in
+from harness.agent.storage import NewSession, SessionNote, SessionStore, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.usage import Spent, over_limit, spent_on
 
 LIMIT = 60.0

@@ -23,14 +23,11 @@ from harness import connect
 from harness.agent.agent import Agent
 from harness.agent.events import AnswerCompleted, TurnCompleted
 from harness.agent.models import ModelTable, Price
-from harness.agent.offering import for_agents
-from harness.agent.opening import People, open_agent
-from harness.agent.sessions import MemoryLog, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from harness.agent.opening import People, for_agents, open_agent
 from harness.agent.settings import AgentSettings
-from harness.agent.spending import spent_in
-from harness.agent.subagent_notes import SubagentLog, texts_of
-from harness.agent.subagents import Subagents, messages_of
-from harness.agent.targets import NamedTargets
+from harness.agent.spending import SubagentLog, spent_in, texts_of
+from harness.agent.storage import MemoryLog, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from harness.agent.sub_agents import NamedTargets, Subagents, messages_of
 from harness.agent.usage import Spent
 from harness.cli.prompt.plain import Plain
 from harness.cli.prompt.view import View

@@ -26,10 +26,17 @@ from harness.agent.models import ModelProfile, OpenModel
 from harness.agent.models.scripted import ScriptedCall, Step, open_scripted
 from harness.agent.opening import open_agent
 from harness.agent.trace import Trace, observed, open_trace, watching
-from harness.agent.trace.lines import event_fields, json_of, line_of, type_of
-from harness.agent.trace.reading import Line, context_of, lines_of, read_trace, turns_of
-from harness.agent.trace.replay import replayed
-from harness.agent.trace.summary import context_steps, summary_of
+from harness.agent.trace.observer import event_fields, json_of, line_of, type_of
+from harness.agent.trace.reading import (
+    Line,
+    context_of,
+    context_steps,
+    lines_of,
+    read_trace,
+    replayed,
+    summary_of,
+    turns_of,
+)
 from harness.context import ExecutionContext
 from harness.errors import HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Text, ToolCall, ToolResult

@@ -25,9 +25,7 @@ from harness.agent.models import ModelProfile, OpenModel
 from harness.agent.models.scripted import ScriptedCall, Step, open_scripted
 from harness.agent.opening import open_agent
 from harness.agent.trace import Observer
-from harness.agent.trace.otel import providers_of
-from harness.agent.trace.otel_cleaning import without_content
-from harness.agent.trace.otel_spans import Telemetry, safe_name
+from harness.agent.trace.open_telemetry import Telemetry, providers_of, safe_name, without_content
 from harness.agent.trace.telemetry import TelemetryOptions, open_telemetry, telemetry_options
 from harness.context import ExecutionContext
 from harness.errors import ConfigError
@@ -276,7 +274,7 @@ async def test_a_collector_gets_spans_and_metrics_over_http(
     with receiver() as server:
         monkeypatch.setenv(ENDPOINT, server.url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
-        monkeypatch.setattr("harness.agent.trace.otel.CLOSE_LIMIT", 60.0)
+        monkeypatch.setattr("harness.agent.trace.open_telemetry.CLOSE_LIMIT", 60.0)
         async with open_telemetry(REDACTOR, about={"service.version": "1"}) as telemetry:
             assert telemetry is not None
             await conversation(here, telemetry)
@@ -309,4 +307,6 @@ def test_without_a_collector_one_line_says_so_and_the_process_ends(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) <= 1
-    assert all(line.startswith("WARNING:harness.agent.trace.otel:telemetry is not delivered:") for line in lines)
+    assert all(
+        line.startswith("WARNING:harness.agent.trace.open_telemetry:telemetry is not delivered:") for line in lines
+    )

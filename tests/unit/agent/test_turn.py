@@ -11,7 +11,6 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Reasoning, Text, call, say
 
-from harness.agent.conversation.secretless import without_secrets
 from harness.agent.events import (
     AnswerDelta,
     ModelRetry,
@@ -24,8 +23,9 @@ from harness.agent.events import (
     TurnStatus,
     UsageChanged,
 )
-from harness.agent.sessions import MemoryLog
+from harness.agent.messages.cleaning import without_secrets
 from harness.agent.settings import AgentSettings
+from harness.agent.storage import MemoryLog
 from harness.errors import HarnessError
 from harness.toolkit.events import JobExited, ToolCallCompleted, ToolCallProgress
 from harness.toolkit.redaction import PatternRedactor

@@ -16,12 +16,12 @@ from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Raw, Re
 from tests.support.model_wire.dialect import Setting
 from tests.support.model_wire.responses import ResponsesDialect
 
-from harness.agent.conversation.history import loaded
 from harness.agent.events import AnswerDelta, ModelRetry
+from harness.agent.messages.history import loaded
 from harness.agent.models import Price
 from harness.agent.opening import People
-from harness.agent.sessions import MemoryLog
 from harness.agent.settings import AgentSettings
+from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
 from harness.toolkit.permissions.answers import Answer as Reply
 from harness.toolkit.permissions.answers import Question, Scope

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.disks import file_limit
 
 from harness.agent.models import ModelProfile, ModelTable
-from harness.agent.sessions import SessionSummary
+from harness.agent.storage import SessionSummary
 from harness.cli.resume import write_new
 from harness.cli.resuming import check_identity, check_target, choices_for, stored_choices, stored_model
 from harness.errors import ConfigError, HarnessError

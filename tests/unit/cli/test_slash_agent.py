@@ -18,7 +18,7 @@ from tests.support.slash import Asked, Desk, Shown
 from harness.agent.events import ConversationCompacted, TurnCompleted
 from harness.agent.models import ModelTable
 from harness.agent.opening import People
-from harness.agent.sessions import NewSession, SessionStore
+from harness.agent.storage import NewSession, SessionStore
 from harness.cli.prompt.commands import parse, run_command
 from harness.cli.prompt.context import PromptContext
 from harness.cli.prompt.deadlines import Deadlines

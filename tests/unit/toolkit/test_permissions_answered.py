@@ -13,7 +13,7 @@ import pytest
 from tests.support.permits import Desk, Says, desk, says
 
 from harness import connect
-from harness.agent.gate import Gate, GatedApprover
+from harness.agent.turn import Gate, GatedApprover
 from harness.toolkit import ToolCall
 from harness.toolkit.context import CallNotes
 from harness.toolkit.permissions.answers import Answer, Question, Scope

@@ -1,18 +1,20 @@
-"""Single messages as every provider takes them: nothing empty, nothing that is no character, no half reasoning."""
+"""Single messages as providers take them, without escape sequences and without secrets."""
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import pydantic_core
 from pydantic_ai.messages import (
     CachePoint,
     CompactionPart,
+    ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
@@ -28,8 +30,126 @@ from pydantic_ai.messages import (
 )
 
 from ...toolkit.providers.base import NO_OUTPUT, well_formed
+from ...toolkit.redaction import redact_object
 
-__all__ = ["cleaned_request", "cleaned_response", "has_ended", "same", "settled_parts"]
+__all__ = [
+    "MARK",
+    "cleaned_request",
+    "cleaned_response",
+    "escaped",
+    "has_ended",
+    "same",
+    "settled_parts",
+    "unescaped",
+    "without_secret_names",
+    "without_secrets",
+]
+
+
+# -- Texts with bytes that were no UTF-8, in a form that JSON can hold, and the way back.
+
+
+MARK = "\ufdd0"
+"""No character, and never will be: it begins the four hexadecimal digits of what it stands for."""
+UNFIT = re.compile(rf"[\ud800-\udfff{MARK}]")
+MARKED = re.compile(rf"{MARK}([0-9a-f]{{4}})")
+T = TypeVar("T")
+
+
+def escaped(value: T) -> T:
+    """A copy of a dataclass in which every text can be written as UTF-8."""
+    found: T = _mapped(value, lambda text: UNFIT.sub(lambda one: f"{MARK}{ord(one[0]):04x}", text))
+    return found
+
+
+def unescaped(value: T) -> T:
+    """What :func:`escaped` made a copy of."""
+    found: T = _mapped(value, lambda text: MARKED.sub(lambda one: chr(int(one[1], 16)), text))
+    return found
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with each text in it changed, at any depth."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [_mapped(one, change) for one in value]
+    if isinstance(value, dict):
+        return {_mapped(name, change): _mapped(one, change) for name, one in value.items()}
+    if not is_dataclass(value):
+        return value
+    found = copy.copy(value)
+    for one in fields(value):
+        object.__setattr__(found, one.name, _mapped(getattr(value, one.name), change))  # some are frozen
+    return found
+
+
+# -- Messages without secrets: as they may be kept, and as notes are made of them.
+
+
+def without_secrets(message: ModelMessage, redact: Callable[[str], str]) -> ModelMessage:
+    """A message as it may be kept. Pure, as far as ``redact`` is.
+
+    Reasoning that holds a secret loses its signature, which was for other words.
+    """
+    if isinstance(message, ModelRequest):
+        return replace(message, parts=[_request_part(part, redact) for part in message.parts])
+    return replace(message, parts=[_response_part(part, redact) for part in _whole(message.parts, redact)])
+
+
+def _whole(parts: Sequence[ModelResponsePart], redact: Callable[[str], str]) -> Sequence[ModelResponsePart]:
+    """The parts; where a secret begins in one text and ends in another, both are one."""
+    texts = [part.content for part in parts if isinstance(part, TextPart)]
+    if len(texts) < 2 or redact("".join(texts)) == "".join(map(redact, texts)):
+        return parts
+    first = next(place for place, part in enumerate(parts) if isinstance(part, TextPart))
+    rest = [part for part in parts[first:] if not isinstance(part, TextPart)]
+    return [*parts[:first], TextPart("".join(texts)), *rest]
+
+
+def _request_part(part: ModelRequestPart, redact: Callable[[str], str]) -> ModelRequestPart:
+    if not isinstance(part, UserPromptPart):
+        return part  # results come redacted
+    if isinstance(part.content, str):
+        return replace(part, content=redact(part.content))
+    return replace(part, content=[redact(one) if isinstance(one, str) else one for one in part.content])
+
+
+def _response_part(part: ModelResponsePart, redact: Callable[[str], str]) -> ModelResponsePart:
+    if isinstance(part, TextPart):
+        return replace(part, content=redact(part.content))
+    if isinstance(part, ThinkingPart):
+        clean = redact(part.content)
+        return part if clean == part.content else replace(part, content=clean, signature=None)
+    if isinstance(part, ToolCallPart):
+        return replace(part, args=_arguments(part.args, redact))
+    return part
+
+
+def _arguments(value: Any, redact: Callable[[str], str]) -> Any:
+    """Arguments, as the text or the object that the provider sent."""
+    if isinstance(value, str):
+        return redact(value)
+    if not isinstance(value, dict):
+        return value
+    return {redact(name): one for name, one in redact_object(value, redact).items()}
+
+
+def without_secret_names(response: ModelResponse, redact: Callable[[str], str], known: Container[str]) -> ModelResponse:
+    """An answer whose calls have no secret for an id, or for the name of a tool that is not ``known``. Pure."""
+
+    def clean(part: ModelResponsePart) -> ModelResponsePart:
+        if not isinstance(part, ToolCallPart):
+            return part
+        part = replace(part, tool_call_id=redact(part.tool_call_id), id=part.id and redact(part.id))
+        name: Any = part.tool_name if part.tool_name in known else redact(part.tool_name)
+        return replace(part, tool_name=name)
+
+    return replace(response, parts=[clean(part) for part in response.parts]) if response.tool_calls else response
+
+
+# -- Single messages as every provider takes them: nothing empty, nothing that is no character, no half reasoning.
+
 
 NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What every provider takes as the name of a tool."""
@@ -43,13 +163,13 @@ FROM_TAGS = "content"
 
 def cleaned_request(request: ModelRequest) -> ModelRequest | None:
     """The request without what no provider takes; None when nothing is left. The same object when that is all of it."""
-    parts = [part for one in request.parts if (part := _request_part(one)) is not None]
+    parts = [part for one in request.parts if (part := _cleaned_request_part(one)) is not None]
     return request if same(parts, request.parts) else replace(request, parts=parts) if parts else None
 
 
 def cleaned_response(response: ModelResponse) -> ModelResponse | None:
     """As :func:`cleaned_request`, for an answer; reasoning is kept only where the provider can have it back."""
-    kept = [part for one in response.parts if (part := _response_part(one, has_ended(response))) is not None]
+    kept = [part for one in response.parts if (part := _cleaned_response_part(one, has_ended(response))) is not None]
     parts = settled_parts(kept, lost_reasoning=_reasoning(kept) != _reasoning(response.parts))
     return response if same(parts, response.parts) else replace(response, parts=parts) if parts else None
 
@@ -79,7 +199,7 @@ def same(some: Sequence[object], others: Sequence[object]) -> bool:
 # -- parts of requests
 
 
-def _request_part(part: ModelRequestPart) -> ModelRequestPart | None:
+def _cleaned_request_part(part: ModelRequestPart) -> ModelRequestPart | None:
     match part:
         case UserPromptPart():
             return _prompt(part)
@@ -136,7 +256,7 @@ def _plain(value: Any) -> Any:
 # -- parts of answers
 
 
-def _response_part(part: ModelResponsePart, ended: bool) -> ModelResponsePart | None:
+def _cleaned_response_part(part: ModelResponsePart, ended: bool) -> ModelResponsePart | None:
     match part:
         case TextPart() if part.content.strip():
             content = well_formed(part.content)
@@ -150,7 +270,7 @@ def _response_part(part: ModelResponsePart, ended: bool) -> ModelResponsePart | 
 
 
 def _call(part: ToolCallPart[Any]) -> ToolCallPart[Any]:
-    name, arguments = _name(part.tool_name), _arguments(part.args)
+    name, arguments = _name(part.tool_name), _cleaned_arguments(part.args)
     if name == part.tool_name and arguments is part.args:
         return part
     return replace(part, tool_name=name, args=arguments)
@@ -177,7 +297,7 @@ def _name(name: str) -> str:
     return (simple if NAMED.match(simple) else f"_{simple}")[:64]
 
 
-def _arguments(arguments: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+def _cleaned_arguments(arguments: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
     """The same object when it can be sent."""
     if isinstance(arguments, dict):
         clean = _plain(arguments)

@@ -26,7 +26,7 @@ from ...toolkit.permissions.rules import Action
 from ...toolkit.providers.base import well_formed
 from ...toolkit.seams import PermissionRequest
 from ...toolkit.values import ToolCall
-from .marking import marked
+from .marked_text import marked
 
 __all__ = ["RunningJobs", "Seen", "described", "situation", "with_situation"]
 

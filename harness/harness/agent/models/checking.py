@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .failures import ModelFailure, model_failure, unfinished
-from .opened import OpenModel
-from .prices import cost_of
+from .model import OpenModel, cost_of
 from .profiles import ModelProfile
 from .ready import open_model
 

@@ -1,14 +1,10 @@
-"""What went wrong with a provider, in words for the operator, and whether it helps to ask again.
-
-The providers' own errors become one class here. No text of it holds a key that this process has read, or anything
-that looks like one: some providers send back what they refuse.
-"""
+"""What goes wrong with a provider, told in one way, and whether the request may have cost something."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from ...errors import HarnessError
 from .keys import known_keys
 from .profiles import ModelProfile
-from .sent import causes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,10 +23,60 @@ __all__ = [
     "FailureKind",
     "ModelFailure",
     "backoff",
+    "causes",
+    "may_cost",
     "model_failure",
     "retry_after_of",
     "unfinished",
 ]
+
+
+# -- Whether a request that failed may have cost something: whoever has sent it, and waits, may pay for it.
+
+
+NEVER_SENT = frozenset(
+    {"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "PoolTimeout", "EndpointConnectionError"}
+)
+"""Errors of the libraries underneath: there was no connection."""
+SENT = frozenset(
+    {
+        *("ReadTimeout", "ReadTimeoutError", "ReadError", "RemoteProtocolError", "ConnectionClosedError"),
+        *("WriteTimeout", "WriteError", "IncompleteRead", "ServerDisconnectedError", "SocketTimeoutError"),
+    }
+)
+"""There was one, and the answer did not come to its beginning."""
+GATEWAY = frozenset({504, 524})
+"""Codes of whoever stands before a provider, and has waited for it in vain."""
+
+
+def may_cost(error: BaseException) -> bool:
+    """Whether the provider may have worked on a request that failed before its answer began. Pure.
+
+    What it refused costs nothing, and neither does what never reached it.
+    """
+    found = tuple(causes(error))
+    codes = {code for one in found if isinstance(code := getattr(one, "status_code", None), int)}
+    if codes:
+        return bool(codes & GATEWAY)
+    names = {type(one).__name__ for one in found}
+    return bool(names & SENT) and not names & NEVER_SENT
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it comes from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            yield from error.exceptions
+        error = error.__cause__ or error.__context__
+
+
+# -- What went wrong with a provider, in words for the operator, and whether it helps to ask again.
+# The providers' own errors become one class here. No text of it holds a key that this process has read, or
+# anything that looks like one: some providers send back what they refuse.
+
 
 FailureKind = Literal[
     "auth", "rate_limit", "overloaded", "context_length", "bad_request", "connection", "refused", "other"

@@ -1,7 +1,8 @@
-"""What a request cost, and how much a model takes: from the profile, else from the list of genai-prices."""
+"""An opened model: what it can do, and what its requests cost."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .profiles import ModelProfile, Price
@@ -9,9 +10,33 @@ from .profiles import ModelProfile, Price
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
     from pydantic_ai.usage import RequestUsage
 
-__all__ = ["context_limit_of", "cost_of"]
+__all__ = [
+    "OpenModel",
+    "context_limit_of",
+    "cost_of",
+]
+
+
+# -- A model that is ready to be asked.
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A profile's model with its HTTP client. ``settings`` go with every request."""
+
+    profile: ModelProfile
+    model: Model = field(repr=False)
+    settings: ModelSettings
+    context_limit: int = 0
+    """Tokens that the model takes: the profile's, or what is known of the model; 0: not known."""
+
+
+# -- What a request cost, and how much a model takes: from the profile, else from the list of genai-prices.
+
 
 MILLION = 1_000_000
 LISTED = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from ...errors import ConfigError
 from ...settings import Choices, SettingsTable, load_tables
 from ...settings_schema import suggest
+from ..provider_keys import KEY_VARIABLES, PROVIDERS
 from .keys import EnvironmentKey, KeySource
-from .providers import KEY_VARIABLES, PROVIDERS
 
 if TYPE_CHECKING:
     from decimal import Decimal

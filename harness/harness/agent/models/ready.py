@@ -12,10 +12,10 @@ import anyio.to_thread
 
 from ...errors import ConfigError
 from ...extras import install_extra
+from ..provider_keys import KEYLESS
 from .keys import EnvironmentKey, KeySource, read_key
-from .opened import OpenModel
+from .model import OpenModel
 from .profiles import ModelProfile
-from .providers import KEYLESS
 
 __all__ = ["open_model"]
 

@@ -12,8 +12,8 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
-from ..models import OpenModel
-from ..models.sent import may_cost
+from . import OpenModel
+from .failures import may_cost
 
 __all__ = ["Counting", "Request"]
 

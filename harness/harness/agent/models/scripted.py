@@ -19,7 +19,7 @@ from pydantic_ai.models.function import (
 from pydantic_ai.settings import ModelSettings
 
 from ...toolkit.values import JsonObject
-from .opened import OpenModel
+from .model import OpenModel
 from .profiles import ModelProfile
 
 __all__ = ["SCRIPTED", "ScriptedCall", "ScriptedModel", "Step", "open_scripted"]

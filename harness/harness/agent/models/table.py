@@ -14,9 +14,9 @@ from ...command import parse_duration
 from ...errors import ConfigError
 from ...settings import SettingsTable
 from ...settings_schema import suggest
+from ..provider_keys import COMPATIBLE, PROVIDERS
 from .keys import CommandKey, EnvironmentKey, FileKey, KeyringKey, KeySource
 from .profiles import RETRIES, TIMEOUT, ModelProfile, Price, Reasoning
-from .providers import COMPATIBLE, PROVIDERS
 
 __all__ = ["profiles_in"]
 

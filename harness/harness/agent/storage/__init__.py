@@ -13,10 +13,8 @@
 
 from __future__ import annotations
 
-from .log import ConversationLog, JobNotes, MemoryLog
-from .retention import SessionRetention
-from .store import SessionStore
-from .stored import StoredLog
+from .log import ConversationLog, JobNotes, MemoryLog, StoredLog
+from .store import SessionRetention, SessionStore
 from .values import (
     InvalidDocument,
     Listed,

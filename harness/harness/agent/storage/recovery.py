@@ -1,23 +1,102 @@
-"""What was running when a harness died, and what became of it, as a person and a model are told."""
+"""What a conversation was doing when its harness ended, and how it goes on."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from ...context import ExecutionContext
 from ...results import Job, Status
 from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.ledger import AuditCall, NoRoomLedger, SqliteLedger
-from ...toolkit.values import JsonObject
+from ...toolkit.values import Json, JsonObject
 from .log import JOB_ENDED, JOB_LEFT, ConversationLog
-from .pending import never_begun, of_the_kill, pending_calls
 from .rows import title_of
 from .values import IMPORTED, SessionNote, StoredConversation
 
-__all__ = ["Fate", "InFlight", "in_flight", "jobs_left", "taken_up"]
+__all__ = [
+    "Fate",
+    "InFlight",
+    "in_flight",
+    "jobs_left",
+    "never_begun",
+    "of_the_kill",
+    "pending_calls",
+    "taken_up",
+]
+
+
+# -- Calls that an answer asks for and that have no result: which of them never ran, as the audit knows it. Pure.
+
+
+OPEN = frozenset({"", "running", "unknown"})
+"""What the audit says of a call whose end nobody has written."""
+
+
+def pending_calls(messages: Sequence[str]) -> tuple[JsonObject, ...]:
+    """The calls of the last message, as ``tool`` and ``arguments``; none when it is a request, or cannot be read."""
+    try:
+        message = json.loads(messages[-1]) if messages else None
+    except ValueError:
+        return ()
+    parts = message.get("parts") if isinstance(message, dict) and message.get("kind") == "response" else None
+    calls = [part for part in _objects(parts) if part.get("part_kind") == "tool-call"]
+    return tuple({"tool": str(call.get("tool_name")), "arguments": _arguments(call.get("args"))} for call in calls)
+
+
+def of_the_kill(calls: Iterable[AuditCall], turn_id: str, changed: float) -> list[AuditCall]:
+    """The calls that were made since the conversation was last written, and those of the turn that have no end.
+
+    The second are the same as the first, but for a clock that was set back meanwhile.
+    """
+    return [call for call in calls if _at(call) >= changed or (_is_of(call, turn_id) and call.status in OPEN)]
+
+
+def never_begun(pending: Sequence[JsonObject], calls: Iterable[AuditCall]) -> list[JsonObject]:
+    """The pending calls that the audit would know if they had begun.
+
+    A call that changes something is in the audit before it runs. Where the audit has a call that is none of the
+    pending ones as they were asked for, it may be any of them in another form: then nothing is said of any.
+    """
+    known = [(call.call.get("tool"), call.call.get("arguments")) for call in calls]
+    left = []
+    for call in pending:
+        one = (call["tool"], call["arguments"])
+        if one in known:
+            known.remove(one)
+        else:
+            left.append(call)
+    return [] if known else left
+
+
+def _at(call: AuditCall) -> float:
+    at = call.call.get("at")
+    return at if isinstance(at, int | float) else 0.0
+
+
+def _is_of(call: AuditCall, turn_id: str) -> bool:
+    return call.call.get("message_id") == turn_id
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _arguments(value: Any) -> dict[str, Json]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = {"text": value}
+    return value if isinstance(value, dict) else {}
+
+
+# -- What was running when a harness died, and what became of it, as a person and a model are told.
+
 
 TELLING = ("command", "cmd", "path", "file_path", "file", "url", "literal_text")
 """Arguments that say what a call is about."""

@@ -1,11 +1,14 @@
-"""The conversations of this machine: one database that all processes of a user share."""
+"""The store of conversations: files, locks between processes, and how long conversations are kept."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import time
@@ -15,18 +18,166 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
+from ...state_home import state_home
+from ...toolkit.database import Content, PrivateDatabase
+from ...toolkit.ledger import this_process
 from . import rows
-from .files import sessions_database
-from .ids import is_session_id, new_session_id, prefix_of
-from .locking import locked
-from .retention import SessionRetention, freed, outdated
-from .stored import CLOSE_LIMIT, StoredLog
-from .values import Listed, NewSession, SessionInUse, SessionNotFound, SessionSummary, StoredConversation
+from .log import CLOSE_LIMIT, StoredLog
+from .rows import SCHEMA, VERSION
+from .values import (
+    Listed,
+    NewSession,
+    SessionInUse,
+    SessionNotFound,
+    SessionSummary,
+    StoredConversation,
+    is_session_id,
+    new_session_id,
+    prefix_of,
+)
 
 if TYPE_CHECKING:
-    from .portable import Imported
+    from .document import Imported
 
-__all__ = ["SessionStore"]
+__all__ = [
+    "SessionRetention",
+    "SessionStore",
+    "freed",
+    "locked",
+    "outdated",
+    "sessions_database",
+    "sessions_directory",
+]
+
+
+# -- Where conversations are kept on this machine.
+
+
+CONTENT = Content(name="the conversations", file="sessions.db", version=VERSION, schema=SCHEMA, looked_through=8 << 20)
+
+
+def sessions_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/harness/sessions``, or ``~/.local/state/harness/sessions``."""
+    return state_home(environ) / "sessions"
+
+
+def sessions_database(directory: Path | None = None) -> PrivateDatabase:
+    """All conversations in a directory; in :func:`sessions_directory` when not given."""
+    return PrivateDatabase(directory or sessions_directory(), CONTENT)
+
+
+# -- Which process goes on with a conversation: a lock that ends with its owner, however that ends. Blocks.
+
+
+LOCKS = "locks"
+"""A directory beside the database, with one file for each conversation that a process writes."""
+HELD = (errno.EAGAIN, errno.EACCES)
+
+
+@contextmanager
+def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
+    """Hold the lock of a conversation.
+
+    Raises:
+        SessionInUse: another process, or another part of this one, holds it.
+        HarnessError: there can be no locks in that directory.
+    """
+    path = database.directory / LOCKS / session_id
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        held = _acquired(path, session_id)
+    except OSError as error:
+        raise database.failure(f"{path.name} cannot be locked: {error.strerror or error}") from error
+    try:
+        _sign(held)
+        yield
+    finally:
+        with suppress(OSError):  # a disk that has become read-only: the lock ends all the same
+            path.unlink()  # before it is let go: whoever has opened it already sees that it is gone
+        os.close(held)
+
+
+def _acquired(path: Path, session_id: str) -> int:
+    while True:
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_there(held, path):
+                return held
+        except OSError as error:
+            owner = os.pread(held, 200, 0).decode("utf-8", "replace").strip()
+            os.close(held)
+            if error.errno in HELD:
+                raise _in_use(session_id, owner) from None
+            raise
+        os.close(held)
+
+
+def _is_there(held: int, path: Path) -> bool:
+    """Whether that is still the file of that name: its last owner may have removed it meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(held), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(held: int) -> None:
+    """Say who holds it, for others to read; a full disk does not keep it from being held."""
+    try:
+        os.ftruncate(held, 0)
+        os.pwrite(held, f"{this_process().owner}\n".encode(), 0)
+    except OSError:
+        pass
+
+
+def _in_use(session_id: str, owner: str) -> SessionInUse:
+    who = f"process {owner.rpartition(':')[2]} ({owner.rpartition(':')[0]})" if ":" in owner else "another process"
+    hint = "end that one, or begin a new conversation"
+    return SessionInUse(f"the conversation {session_id} is open in {who}", hint=hint)
+
+
+# -- How long conversations are kept.
+
+
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRetention:
+    """How much is kept: seconds since the last change, and bytes of all messages.
+
+    One that is open is kept, and so is the newest, however large it is.
+    """
+
+    max_age: float = 366 * DAY
+    max_bytes: int = 1 << 30
+    least: int = 20
+    """So many of the newest stay whatever their age is: a clock may be wrong."""
+
+
+def outdated(db: sqlite3.Connection, limits: SessionRetention, now: float) -> tuple[str, ...]:
+    """The conversations that are to go: those that are too old, and the oldest ones while there is too much."""
+    rows = db.execute(
+        "SELECT session_id, changed, bytes FROM sessions"
+        " WHERE typeof(changed) = 'real' AND typeof(bytes) = 'integer'"  # what is damaged is left for who looks into it
+        " ORDER BY changed DESC, number DESC"
+    )
+    kept, going = 0, []
+    for place, (session_id, changed, size) in enumerate(rows):
+        kept += size
+        is_old = place >= limits.least and changed < now - limits.max_age
+        if is_old or (place and kept > limits.max_bytes):
+            going.append(session_id)
+    return tuple(reversed(going))
+
+
+def freed(db: sqlite3.Connection) -> None:
+    """Give room that nothing needs any more back to the disk."""
+    db.executescript("PRAGMA incremental_vacuum")  # as a script: execute() would free one page only
+
+
+# -- The conversations of this machine: one database that all processes of a user share.
+
 
 SHOWN = 5
 """Conversations that are named when one is asked for that could be any of them."""
@@ -228,7 +379,7 @@ class SessionStore:
 
     async def exported(self, session_id: str) -> str:
         """A conversation as one JSON document. Raises :class:`SessionNotFound`."""
-        from .portable import portable
+        from .document import portable
 
         return portable(await self.load(session_id))
 
@@ -241,7 +392,7 @@ class SessionStore:
         Raises:
             InvalidDocument: it is none of ours, or damaged, or a newer harness made it; nothing is kept.
         """
-        from .portable import parsed  # its models take time to build
+        from .document import parsed  # its models take time to build
 
         given = await to_thread.run_sync(parsed, document, check)
         at = time()

@@ -1,7 +1,8 @@
-"""What is stored of conversations, as values."""
+"""Values of the conversation store, and ids that sort by time."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ...errors import HarnessError
@@ -20,7 +21,48 @@ __all__ = [
     "SessionSummary",
     "StoredConversation",
     "StoredTurn",
+    "is_session_id",
+    "new_session_id",
+    "prefix_of",
 ]
+
+
+# -- Ids of conversations: short enough to be typed, and never alike by chance. Pure, but for the making of new ones.
+
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+"""No i, l, o and u: what is read aloud or copied by hand stays the same."""
+GROUPS, LENGTH = 3, 4
+_ID = re.compile(rf"[{ALPHABET}]{{{LENGTH}}}(?:-[{ALPHABET}]{{{LENGTH}}}){{{GROUPS - 1}}}", re.ASCII)
+_ALIKE = str.maketrans("ilo", "110")
+
+
+def new_session_id() -> str:
+    """A new one: ``k3f9-02mx-7yqa``."""
+    import secrets
+
+    return _grouped("".join(secrets.choice(ALPHABET) for _ in range(GROUPS * LENGTH)))
+
+
+def is_session_id(text: str) -> bool:
+    """Whether that is a whole id, safe as the name of a file."""
+    return _ID.fullmatch(text) is not None
+
+
+def prefix_of(text: str) -> str | None:
+    """The beginning of an id as people write it, with or without its dashes; None when no id begins so."""
+    letters = text.strip().lower().replace("-", "").translate(_ALIKE)
+    if not letters or len(letters) > GROUPS * LENGTH or set(letters) - set(ALPHABET):
+        return None
+    return _grouped(letters)
+
+
+def _grouped(letters: str) -> str:
+    return "-".join(letters[start : start + LENGTH] for start in range(0, len(letters), LENGTH))
+
+
+# -- What is stored of conversations, as values.
+
 
 IMPORTED = "imported"
 """Among the options of a conversation: how many turns and notes came with a document, from another place."""

@@ -1,23 +1,33 @@
-"""Events of a conversation as spans and metrics.
-
-A turn is a span; below it are the requests to the model, which pydantic-ai describes, and the calls of tools; below a
-call are the approval that it waited for, and the turns of its sub-agent. A job is a span of its own, which may outlive
-the turn that began it.
-"""
+"""Events of a conversation as spans and metrics of OpenTelemetry, cleaned, and delivered by the standard exporters."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anyio
+from anyio import to_thread
 from opentelemetry import context, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import Event as SpanEvent
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Span, StatusCode, TracerProvider
+from opentelemetry.trace.status import Status
+from opentelemetry.util.types import AttributeValue
 
 from ...toolkit.events import (
     Event,
@@ -30,27 +40,140 @@ from ...toolkit.events import (
     ToolCallCompleted,
     ToolCallRequested,
 )
-from ...toolkit.values import CallOutcome, CallStatus
-from ..events import (
-    ConversationCompacted,
-    ModelRetry,
-    RequestStarted,
-    TurnCompleted,
-    TurnStarted,
-    UsageChanged,
-)
-from .current import CURRENT
-from .observer import Observer
-from .otel_metrics import Meters
+from ...toolkit.seams import Redactor
+from ...toolkit.values import CallOutcome, CallStatus, JsonObject
+from ..events import ConversationCompacted, ModelRetry, RequestStarted, TurnCompleted, TurnStarted, UsageChanged
+from .observer import CURRENT, Observer, link_news
+from .telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-__all__ = ["Telemetry", "safe_name"]
+__all__ = [
+    "CleanedSpans",
+    "Meters",
+    "Providers",
+    "Telemetry",
+    "cleaned",
+    "open_exporters",
+    "providers_of",
+    "safe_name",
+    "without_content",
+]
+
+
+# -- What leaves this machine in a span: without its content, unless that is switched on, and never with a secret.
+
+
+OURS = "harness."
+CONTENT = "harness.content."
+"""Attributes of ours that hold content."""
+KNOWN = (
+    *("gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name", "gen_ai.tool.name", "gen_ai.tool.call.id"),
+    *("gen_ai.request.", "gen_ai.response.", "gen_ai.usage.", "server.address", "server.port", "error.type"),
+    *("operation.cost", "exception.type"),
+)
+"""Beginnings of other attributes that hold none."""
+
+Attributes = Mapping[str, AttributeValue]
+
+
+def without_content(attributes: Attributes | None) -> dict[str, AttributeValue]:
+    """The attributes that say nothing of what was said. Pure."""
+    return {
+        name: value
+        for name, value in (attributes or {}).items()
+        if (name.startswith(OURS) and not name.startswith(CONTENT)) or name.startswith(KNOWN)
+    }
+
+
+def cleaned(span: ReadableSpan, attributes: Callable[[Attributes | None], Attributes]) -> ReadableSpan:
+    """A span with other attributes, also in its events; links, and the words of its status, are left out. Pure."""
+    events = [SpanEvent(event.name, attributes(event.attributes), event.timestamp) for event in span.events]
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=attributes(span.attributes),
+        events=events,
+        kind=span.kind,
+        status=Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+class CleanedSpans(SpanExporter):
+    """Hands spans on as they may leave.
+
+    Args:
+        redact: None leaves all content out; else what takes secrets out of it.
+    """
+
+    def __init__(self, inner: SpanExporter, redact: Callable[[str], str] | None) -> None:
+        self._inner = inner
+        self._redact = redact
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See :class:`SpanExporter`."""
+        clean = without_content if self._redact is None else self._redacted
+        return self._inner.export([cleaned(span, clean) for span in spans])
+
+    def _redacted(self, attributes: Attributes | None) -> dict[str, AttributeValue]:
+        return {name: self._value(value) for name, value in (attributes or {}).items()}
+
+    def _value(self, value: Any) -> Any:
+        assert self._redact is not None
+        if isinstance(value, str):
+            return self._redact(value)
+        return [self._value(item) for item in value] if isinstance(value, Sequence) else value
+
+    def shutdown(self) -> None:
+        """See :class:`SpanExporter`."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """See :class:`SpanExporter`."""
+        return self._inner.force_flush(timeout_millis)
+
+
+# -- What is measured beside what pydantic-ai measures of requests: ``gen_ai.client.token.usage`` and others.
+
+
+class Meters:
+    """The instruments."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        meter = provider.get_meter("harness.agent")
+        self.turn_seconds = meter.create_histogram("harness.turn.duration", "s", "Turns, by how they ended.")
+        self.call_seconds = meter.create_histogram("harness.tool_call.duration", "s", "Calls of tools.")
+        self.approval_seconds = meter.create_histogram("harness.approval.duration", "s", "Waiting for a person.")
+        self.retries = meter.create_counter("harness.model.retries", "1", "Requests that were made again.")
+        self.reconnects = meter.create_counter("harness.reconnects", "1", "Links that were lost, and are back.")
+        self.compactions = meter.create_counter("harness.compactions", "1", "Conversations made shorter.")
+        self._tokens = meter.create_counter("harness.tokens", "1", "Tokens that models read and wrote.")
+        self._cost = meter.create_counter("harness.cost", "USD", "What models cost, where prices are known.")
+        self._input = self._output = 0
+        self._spent = 0.0
+
+    def used(self, event: UsageChanged) -> None:
+        """A conversation has used more: the event holds its sums."""
+        self._tokens.add(max(0, event.input_tokens - self._input), {"harness.direction": "input"})
+        self._tokens.add(max(0, event.output_tokens - self._output), {"harness.direction": "output"})
+        self._cost.add(max(0.0, (event.cost or 0.0) - self._spent))
+        self._input, self._output, self._spent = event.input_tokens, event.output_tokens, event.cost or 0.0
+
+
+# -- Events of a conversation as spans and metrics.
+# A turn is a span; below it are the requests to the model, which pydantic-ai describes, and the calls of tools;
+# below a call are the approval that it waited for, and the turns of its sub-agent. A job is a span of its own,
+# which may outlive the turn that began it.
+
 
 log = logging.getLogger(__name__)
 
-CONTENT = "harness.content."
 TEXT_LIMIT = 32_000
 """Characters of one attribute."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", re.ASCII)
@@ -101,7 +224,7 @@ class Telemetry(Observer):
 
     def model(self, model: Model) -> Model:
         """See :class:`.Observer`."""
-        from .instrumented import InTurn
+        from .models import InTurn
 
         return InTurn(model, *self._providers, self, content=self._content)
 
@@ -251,3 +374,100 @@ class Telemetry(Observer):
         above = self._above(event)
         if above is not None:
             above.add_event("compaction", {"harness.before": event.before, "harness.after": event.after})
+
+
+# -- Where spans and metrics go: the standard exporters, as the standard variables say, without a word on the screen.
+
+
+CLOSE_LIMIT = 3.0
+"""Seconds in which the last spans and metrics have to be delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """What makes spans and metrics; never the providers of the whole process, which may be another program's."""
+
+    spans: SdkTracerProvider
+    metrics: SdkMeterProvider
+
+    def finish(self) -> None:
+        """Deliver what waits, and end. Blocks; may take long."""
+        for step in (self.spans.force_flush, self.metrics.force_flush, self.spans.shutdown, self.metrics.shutdown):
+            try:
+                step()
+            except Exception as error:  # nobody can do anything about it any more
+                log.debug("the end of the telemetry failed: %s", error)
+
+
+def providers_of(
+    exporter: SpanExporter | None,
+    reader: MetricReader | None,
+    redact: Callable[[str], str] | None,
+    about: JsonObject,
+    *,
+    processor: Callable[[SpanExporter], SpanProcessor] = BatchSpanProcessor,
+) -> Providers:
+    """Providers with these ends; without one, what it would be given goes nowhere.
+
+    Args:
+        redact: None leaves all content out of spans.
+        about: attributes of the program. The standard variables count more.
+    """
+    own = Resource({"service.name": "harness", **{name: str(value) for name, value in about.items()}})
+    resource = own.merge(OTELResourceDetector().detect())
+    spans = SdkTracerProvider(resource=resource, shutdown_on_exit=False)
+    if exporter is not None:
+        spans.add_span_processor(processor(CleanedSpans(exporter, redact)))
+    readers = [reader] if reader is not None else []
+    return Providers(spans, SdkMeterProvider(readers, resource=resource, shutdown_on_exit=False))
+
+
+@asynccontextmanager
+async def open_exporters(options: TelemetryOptions, redactor: Redactor, about: JsonObject) -> AsyncIterator[Telemetry]:
+    """Send what happens inside, as the standard variables say."""
+    _make_quiet()
+    spans = OTLPSpanExporter(timeout=_timeout("TRACES")) if options.spans else None
+    metrics = OTLPMetricExporter(timeout=_timeout("METRICS")) if options.metrics else None
+    reader = PeriodicExportingMetricReader(metrics) if metrics is not None else None
+    made = providers_of(spans, reader, redactor.text if options.content else None, about)
+    telemetry = Telemetry(made.spans, made.metrics, content=options.content)
+    try:
+        with link_news(telemetry.link_back):
+            yield telemetry
+    finally:
+        telemetry.close()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_LIMIT) as late:
+                await to_thread.run_sync(made.finish, abandon_on_cancel=True)
+            if late.cancelled_caught:  # it would try again for long, and the process could not end
+                for exporter in (spans, metrics):
+                    if exporter is not None:
+                        exporter.shutdown()
+
+
+def _timeout(kind: str) -> float | None:
+    """Seconds for one delivery; None where the standard variables say it."""
+    names = ("OTEL_EXPORTER_OTLP_TIMEOUT", f"OTEL_EXPORTER_OTLP_{kind}_TIMEOUT")
+    return None if any(os.environ.get(name) for name in names) else CLOSE_LIMIT
+
+
+class _Once(logging.Handler):
+    """Says in one warning what the library would print again and again, with tracebacks."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = logging.DEBUG if self._said else logging.WARNING
+        self._said = True
+        text = " ".join(record.getMessage().split())[:200]
+        log.log(level, "telemetry is not delivered: %s", text)
+
+
+def _make_quiet() -> None:
+    """For good: the library's threads may still try to deliver when everything else has ended."""
+    library = logging.getLogger("opentelemetry")
+    if not any(isinstance(handler, _Once) for handler in library.handlers):
+        library.addHandler(_Once())
+        library.propagate = False

@@ -23,10 +23,7 @@ from ...toolkit.events import Event
 from ...toolkit.seams import Redactor
 from ...toolkit.values import JsonObject
 from ..events import RequestStarted
-from .current import CURRENT
-from .lines import VERSION, event_fields, is_piece, line_of, type_of
-from .links import link_news
-from .observer import Observer
+from .observer import CURRENT, VERSION, Observer, event_fields, is_piece, line_of, link_news, type_of
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -67,7 +64,7 @@ class Trace(Observer):
 
     def model(self, model: Model) -> Model:
         """See :class:`.Observer`."""
-        from .requests import TracedModel
+        from .models import TracedModel
 
         return TracedModel(model, self)
 

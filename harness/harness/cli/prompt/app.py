@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from ...agent.keynames import withhold_keys
+from ...agent.provider_keys import withhold_keys
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra

@@ -13,7 +13,7 @@ from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, 
 
 if TYPE_CHECKING:
     from ...agent.models import ModelProfile
-    from ...agent.sessions import SessionStore, SessionSummary
+    from ...agent.storage import SessionStore, SessionSummary
     from .context import PromptContext
 
 __all__ = ["Compact", "Model", "SessionCommand", "Theme", "theme_rows"]

@@ -147,7 +147,7 @@ WHAT = {
 
 
 def _parts_rows(agent: Agent) -> list[tuple[str, ...]]:
-    from ...agent.conversation.tokens import estimate
+    from ...agent.messages.history import estimate
 
     def size(part: Any) -> int:
         return estimate(str(getattr(part, "args", "") or "") + str(getattr(part, "content", "") or ""))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelProfile, ModelTable
-    from ...agent.sessions import SessionStore
+    from ...agent.storage import SessionStore
     from ...context import ExecutionContext
     from ...toolkit.assembly import Toolkit
     from ...toolkit.executor import Executor

@@ -18,7 +18,7 @@ from .conversing import Begun, Conversation, open_conversation
 from .view import View
 
 if TYPE_CHECKING:
-    from ...agent.sessions import SessionStore
+    from ...agent.storage import SessionStore
     from ...toolkit.assembly import Toolkit
 
 __all__ = ["Conversations", "joined"]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelProfile, ModelTable
     from ...agent.opening import People
-    from ...agent.sessions import ConversationLog, NewSession, SessionStore, StoredConversation
     from ...agent.settings import AgentSettings
-    from ...agent.subagents import Subagents
+    from ...agent.storage import ConversationLog, NewSession, SessionStore, StoredConversation
+    from ...agent.sub_agents import Subagents
     from ...agent.trace import Observer
     from ...mcp.client.sources import McpSources
     from ...toolkit.assembly import Toolkit
@@ -87,8 +87,8 @@ async def open_conversation(
     from ...agent.models import open_model
     from ...agent.opening import Taken, open_agent
     from ...agent.operators import watched_by_operators
-    from ...agent.sessions import MemoryLog
     from ...agent.spending import spent_in
+    from ...agent.storage import MemoryLog
     from ...agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
@@ -133,8 +133,7 @@ async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagen
     from ...agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
-    from ...agent.subagents import Subagents
-    from ...agent.targets import NamedTargets
+    from ...agent.sub_agents import NamedTargets, Subagents
 
     notes = stored.notes if stored is not None else ()
     return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
@@ -166,7 +165,7 @@ async def _begun(begun: Begun, execution: ExecutionContext, store: SessionStore 
 
 async def _prune(store: SessionStore, settings: AgentSettings) -> None:
     """Remove what is too old or too much; that this cannot be done now stops nobody."""
-    from ...agent.sessions import SessionRetention
+    from ...agent.storage import SessionRetention
 
     try:
         await store.prune(SessionRetention(settings.keep_conversations, settings.conversations_size))
@@ -175,7 +174,7 @@ async def _prune(store: SessionStore, settings: AgentSettings) -> None:
 
 
 def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
-    from ...agent.sessions import NewSession
+    from ...agent.storage import NewSession
 
     return NewSession(
         target=str(execution.target),
@@ -191,8 +190,8 @@ async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
 ) -> tuple[str, Mapping[str, str]]:
     """What the operator is told of what was going on, and the jobs that still run, with their commands."""
-    from ...agent.sessions.recovery import in_flight, taken_up
-    from ...agent.subagent_notes import at_work
+    from ...agent.spending import at_work
+    from ...agent.storage.recovery import in_flight, taken_up
 
     try:
         redact = toolkit.redactor.text

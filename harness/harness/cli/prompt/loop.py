@@ -26,7 +26,7 @@ from .view import View
 if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelTable
-    from ...agent.sessions import SessionStore
+    from ...agent.storage import SessionStore
     from ...toolkit.assembly import Toolkit
     from .conversations import Conversations
     from .deadlines import Deadlines

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ...agent.conversation.marking import marked
+from ...agent.messages.marked_text import marked
 from ...context import ExecutionContext
 from ...toolkit.contract import OutputLimit
 from ...toolkit.events import Event, EventBus, ToolCallProgress

@@ -103,7 +103,7 @@ class Serving:
 
     async def _close(self) -> None:
         """End the conversation in order, and say what lives on."""
-        from ...agent.sessions.ids import is_session_id
+        from ...agent.storage.values import is_session_id
 
         agent = self._loop.agent
         with anyio.move_on_after(CLOSING, shield=True):
@@ -130,8 +130,8 @@ class Serving:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Supplies]:
-        from ...agent.sessions import SessionStore
-        from ...agent.trace.links import link_news
+        from ...agent.storage import SessionStore
+        from ...agent.trace.observer import link_news
         from .conversations import Conversations
         from .deadlines import Deadlines
         from .operators import open_operator
@@ -158,7 +158,7 @@ class Serving:
             )
 
     async def _toolkit(self, stack: AsyncExitStack) -> Toolkit:
-        from ...agent.offering import for_agents
+        from ...agent.opening import for_agents
         from ...toolkit.assembly import load_toolkit_settings, open_toolkit
         from ...toolkit.catalogue import load_catalogue
         from .servertools import server_tools

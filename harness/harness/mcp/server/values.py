@@ -22,6 +22,7 @@ __all__ = [
     "plain",
     "result_of",
     "running_job",
+    "structured",
     "title_of",
     "tool_of",
 ]
