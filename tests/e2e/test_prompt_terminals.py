@@ -192,10 +192,10 @@ import sys
 import anyio
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.history import InMemoryHistory
-from harness.cli.prompt.logins import PromptPrompter
+from harness.cli.prompt.app import PromptPrompter
 from harness.cli.prompt.plain import Plain
 from harness.cli.prompt.screen import Screen
-from harness.cli.prompt.themes import DEFAULT, line
+from harness.cli.prompt.surface import DEFAULT, line
 from harness.login import LoginQuestion
 
 async def main():

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from harness.cli.prompt.commands import parse, run_command
-from harness.cli.prompt.context import Front, Output, PromptContext
-from harness.cli.prompt.deadlines import Deadlines
+from harness.cli.prompt.commands.base import Deadlines, Front, Output, PromptContext
+from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
 from harness.tasks import background_tasks
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit

@@ -1,13 +1,42 @@
-"""How the texts of a question stand on a terminal: every row of them is marked, so that none passes for one of ours."""
+"""Asking the operator at the terminal: whether a call may run, and what a tool wants to know."""
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections.abc import Iterator
 
+from ..login import LoginQuestion, TerminalPrompter
+from ..toolkit.permissions.answers import Answer, Question, Scope
+from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.lookalikes import is_blank
+from ..toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
+from ..toolkit.values import Json, JsonObject
+from .output import readable
 
-__all__ = ["NARROWEST", "SAID", "columns_of", "fitted", "previewed", "quoted", "said", "wrapped"]
+__all__ = [
+    "NARROWEST",
+    "SAID",
+    "GivenApproval",
+    "TerminalApprover",
+    "TerminalQuestioner",
+    "approval_text",
+    "claims_of",
+    "columns_of",
+    "fitted",
+    "parse_answer",
+    "parse_reply",
+    "previewed",
+    "question_text",
+    "quoted",
+    "said",
+    "wrapped",
+]
+
+
+# -- How the texts of a question stand on a terminal: every row of them is marked, so that none passes for one of
+# ours.
+
 
 FIRST, FURTHER = "  | ", "  ¦ "
 """Before a line of somebody else's text, and before each further row of the same line."""
@@ -103,3 +132,197 @@ def _rows(line: str, room: int) -> Iterator[str]:
             row, used = "", 0
         row, used = row + char, used + columns
     yield row
+
+
+# -- What the model says of a call that somebody has to approve, in words.
+
+
+CLAIM_WORDS = {
+    ("mutation", True): "changes something",
+    ("mutation", False): "changes nothing",
+    ("privesc", True): "with the rights of another user",
+    ("privesc", False): "",
+}
+"""What a truth value means; empty is what needs no words."""
+
+
+def claims_of(details: JsonObject) -> tuple[str, ...]:
+    """``risk: low``, ``changes something``: all but the reason, which may be long. It may hold anything. Pure."""
+    return tuple(claim for name, value in details.items() if name != "why" and (claim := _claim(name, value)))
+
+
+def _claim(name: str, value: Json) -> str:
+    if isinstance(value, bool):
+        return CLAIM_WORDS.get((name, value), f"{name}: {'yes' if value else 'no'}")
+    return f"{name}: {value}"
+
+
+# -- Asking the operator at the terminal whether a call may run.
+
+
+LETTERS = {
+    "y": Scope.ONCE,
+    "e": Scope.EXACT,
+    "d": Scope.DIRECTORY,
+    "t": Scope.TOOL,
+    "s": Scope.SESSION,
+    "a": Scope.ALWAYS,
+    "n": Scope.DENY_ONCE,
+    "x": Scope.DENY_SESSION,
+}
+WORDS = {"yes": Scope.ONCE, "no": Scope.DENY_ONCE, "": Scope.DENY_ONCE}
+MEANINGS = {
+    Scope.ONCE: "yes",
+    Scope.ALWAYS: "always this, to the letter",
+    Scope.DENY_ONCE: "no",
+}
+"""The answers that one call from the command line has a use for: its session ends with it."""
+TRIES = 3
+
+
+def parse_answer(text: str, question: Question) -> Scope | None:
+    """What an operator's line means; None when it means nothing here. Nothing at all is no. Pure."""
+    word = text.strip().lower()
+    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in Scope if one == word), None)
+    return scope if scope is None or not scope.allows or scope in question.scopes else None
+
+
+def approval_text(question: Question, width: int = 80) -> str:
+    """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
+    offered = [scope for scope in MEANINGS if scope in question.scopes]
+    letters = {scope: letter for letter, scope in LETTERS.items()}
+    choices = ", ".join(f"{letters[scope]} = {MEANINGS[scope]}" for scope in offered)
+    why = question.details.get("why")
+    claims = [*([f"why: {why}"] if why else []), *claims_of(question.details)]
+    lines = [
+        f"harness: may {readable(question.call.name)} run on {readable(question.target)}?",
+        *quoted(question.what, width),
+        *previewed(question.preview, width),
+        *([f"  asked by the agent {readable(question.call.agent_id)}"] if question.call.agent_id else []),
+        *(f"  {said(claim)}" for claim in claims),
+        *quoted(f"({readable(question.reason)})", width, first="  ", further="  "),
+    ]
+    return "\n".join(lines) + f"\n{choices}: "
+
+
+class TerminalApprover(Approver):
+    """The operator at the controlling terminal; standard input is for the call's own use."""
+
+    def __init__(self, prompter: TerminalPrompter | None = None) -> None:
+        self._prompter = prompter or TerminalPrompter()
+
+    def usable(self) -> bool:
+        """Whether somebody is there."""
+        return self._prompter.usable()
+
+    async def ask(self, question: Question) -> Answer:
+        """Show it and read a line. What was typed before it was shown does not count."""
+        text = approval_text(question, shutil.get_terminal_size().columns)
+        for _ in range(TRIES):
+            line = await self._prompter.answer(LoginQuestion("other", text, False, question.target))
+            scope = Scope.DENY_ONCE if line is None else parse_answer(line, question)
+            if scope is not None:
+                return Answer(scope)
+            text = "harness: answer with one of the letters: "
+        return Answer(Scope.DENY_ONCE, reason="there was no clear answer")
+
+
+class GivenApproval(Approver):
+    """The operator's word, given on the command line for this one call (``--yes``)."""
+
+    @property
+    def by_sight(self) -> bool:
+        """It was given in advance."""
+        return False
+
+    async def ask(self, question: Question) -> Answer:
+        """Yes, once."""
+        return Answer(Scope.ONCE, "operator (--yes)")
+
+
+# -- Asking the operator at the terminal what a tool wants to know.
+
+
+OWN = "="
+"""Before a text that is to be taken as it is, although it looks like numbers of options."""
+
+
+def question_text(question: UserQuestion, number: int, count: int) -> str:
+    """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
+    header = f" ({readable(question.header)})" if question.header else ""
+    counted = f" {number} of {count}" if count > 1 else ""
+    lines = [
+        f"harness: the agent asks{counted}{header}:",
+        *(f"  | {readable(line)}" for line in question.question.splitlines()),
+        *(
+            f"  {place}. {readable(option.label)}"
+            + (f": {readable(option.description)}" if option.description.strip() else "")
+            for place, option in enumerate(question.options, 1)
+        ),
+    ]
+    return "\n".join(lines) + f"\n{_prompt(question)}"
+
+
+def _prompt(question: UserQuestion) -> str:
+    last = len(question.options)
+    numbers = f"numbers from 1 to {last}, with commas" if question.multi_select else f"a number from 1 to {last}"
+    return f"{numbers}, or your own words (Ctrl-C to cancel): "
+
+
+def parse_reply(line: str, question: UserQuestion) -> Reply | str:
+    """What an operator's line means, or what is wrong with it. Pure."""
+    text = line.strip()
+    if text.startswith(OWN):
+        return _fitting(Reply(other=text[len(OWN) :].strip()), question)
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        return _fitting(Reply(other=text), question)
+    return _fitting(Reply(tuple(dict.fromkeys(int(word) - 1 for word in words))), question)
+
+
+def _fitting(reply: Reply, question: UserQuestion) -> Reply | str:
+    try:
+        check_replies([question], [reply])
+    except ValueError as error:
+        problem = str(error).partition(": ")[2]
+        return (
+            f"{problem}; a text of your own that looks like numbers is written after {OWN}" if reply.chosen else problem
+        )
+    return reply
+
+
+class TerminalQuestioner(Questioner):
+    """The operator at the controlling terminal; standard input is for the call's own use."""
+
+    def __init__(self, prompter: TerminalPrompter | None = None) -> None:
+        self._prompter = prompter or TerminalPrompter()
+
+    def present(self) -> bool:
+        """Whether there is a terminal, and this program is in its foreground."""
+        return self._prompter.usable()
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        """Show one question after the other, and read a line for each. An end of file declines all of them."""
+        replies = []
+        for number, question in enumerate(asked.questions, 1):
+            reply = await self._reply(question_text(question, number, len(asked.questions)), question, asked.target)
+            if reply is None:
+                return None
+            replies.append(reply)
+        return tuple(replies)
+
+    async def _reply(self, text: str, question: UserQuestion, target: str) -> Reply | None:
+        for _ in range(TRIES):
+            line = await self._prompter.answer(LoginQuestion("other", text, False, target))
+            if line is None:
+                return None
+            reply = parse_reply(_decoded(line), question)
+            if isinstance(reply, Reply):
+                return reply
+            text = f"harness: {reply}\n{_prompt(question)}"
+        return None
+
+
+def _decoded(line: str) -> str:
+    """What was typed, with U+FFFD for each byte that is not UTF-8."""
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

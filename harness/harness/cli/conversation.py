@@ -1,34 +1,143 @@
-"""A conversation at the prompt: an agent with the operator to answer it, stored as it happens, or taken up again."""
+"""A conversation for an operator: a new one or one taken up again, and which target it goes on with."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
 
-from ...context import ExecutionContext
-from ...errors import HarnessError
-from ...tasks import background_tasks
-from ..resuming import check_identity
+from ..context import ExecutionContext
+from ..errors import ConfigError, HarnessError
+from ..settings import Choices
+from ..tasks import background_tasks
 
 if TYPE_CHECKING:
-    from ...agent.agent import Agent
-    from ...agent.models import ModelProfile, ModelTable
-    from ...agent.opening import People
-    from ...agent.settings import AgentSettings
-    from ...agent.storage import ConversationLog, NewSession, SessionStore, StoredConversation
-    from ...agent.sub_agents import Subagents
-    from ...agent.trace import Observer
-    from ...mcp.client.sources import McpSources
-    from ...toolkit.assembly import Toolkit
-    from ...toolkit.values import JsonObject
+    from ..agent.agent import Agent
+    from ..agent.models import ModelProfile, ModelTable
+    from ..agent.opening import People
+    from ..agent.settings import AgentSettings
+    from ..agent.storage import ConversationLog, NewSession, SessionStore, SessionSummary, StoredConversation
+    from ..agent.sub_agents import Subagents
+    from ..agent.trace import Observer
+    from ..mcp.client.sources import McpSources
+    from ..toolkit.assembly import Toolkit
+    from ..toolkit.values import JsonObject
 
-__all__ = ["Begun", "Conversation", "open_conversation"]
+__all__ = [
+    "Begun",
+    "Conversation",
+    "check_identity",
+    "check_target",
+    "choices_for",
+    "open_conversation",
+    "stored_choices",
+    "stored_model",
+]
+
+
+# -- Which target a stored conversation goes on with: the one it was with, unless the command line insists. Pure.
+
+
+WHERE = ("target", "ssh", "container", "engine", "image")
+PATHS = ("config_file", "identity", "ssh_config")
+SWITCHES = ("tmux", "fresh_connection")
+IMAGE = "image"
+HERE = "leave the target out, or say --here to go on with it on this one"
+
+
+def stored_choices(choices: Choices) -> JsonObject:
+    """What of the command line is kept with a conversation, to reach its target again from any directory."""
+    said = {name: value for name, value in asdict(choices).items() if value not in (None, ())}
+    whole = {name: os.path.abspath(os.path.expanduser(said[name])) for name in PATHS if name in said}
+    lists = {name: list(value) for name, value in said.items() if isinstance(value, tuple)}
+    return {**said, **whole, **lists}
+
+
+def choices_for(summary: SessionSummary, given: Choices, *, here: bool) -> Choices:
+    """What the command line says of a target, with the conversation's own where it says nothing.
+
+    With ``here``, or with a target, only the tmux session is the conversation's.
+
+    Raises:
+        ConfigError: the conversation was in a throw-away container, which is gone.
+    """
+    tmux = given.tmux if given.tmux is not None or given.pane is not None else summary.tmux or False
+    if here or any(getattr(given, name) is not None for name in WHERE):
+        return replace(given, tmux=given.tmux if here else tmux)
+    kept = _kept(summary.options)
+    if kept.get(IMAGE) is not None:
+        raise ConfigError(
+            f"the conversation {summary.session_id} was in a container that is gone",
+            hint="say where to go on with it: its target, and --here",
+        )
+    if not any(name in kept for name in WHERE):
+        kept["target"] = summary.target
+    said = {item.name: value for item in fields(Choices) if (value := getattr(given, item.name)) not in (None, ())}
+    pane = given.pane or (summary.pane or None if tmux is not False else None)
+    return Choices(**{**kept, **said, "tmux": tmux, "pane": pane})
+
+
+def _kept(options: Mapping[str, object]) -> dict[str, Any]:
+    """The stored choices that are of the right kind."""
+    found: dict[str, Any] = {}
+    for item in fields(Choices):
+        value = options.get(item.name)
+        if isinstance(item.default, tuple):
+            if isinstance(value, list) and all(isinstance(one, str) for one in value):
+                found[item.name] = tuple(value)
+        elif isinstance(value, str) or (isinstance(value, bool) and item.name in SWITCHES):
+            found[item.name] = value
+    return found
+
+
+def stored_model(models: ModelTable, summary: SessionSummary) -> tuple[ModelProfile | None, str]:
+    """The model that a conversation was with; else None, and a line that says why when it had one."""
+    if not summary.model:
+        return None, ""
+    try:
+        return models.profile(summary.model), ""
+    except ConfigError:
+        return None, f"the conversation was with the model {summary.model}, which is not configured any more"
+
+
+def check_identity(summary: SessionSummary, identity: str) -> None:
+    """Go on with a conversation only on the very target that it was with, not on another one of the same name.
+
+    Raises:
+        ConfigError: this is another.
+    """
+    if identity != summary.identity:
+        raise ConfigError(
+            f"the conversation {summary.session_id} is with {summary.identity}, and this is {identity}",
+            hint="say --here to go on with it on this one",
+        )
+
+
+def check_target(summary: SessionSummary, target: object, tmux: bool | str, *, here: bool) -> None:
+    """Go on with a conversation where it was only.
+
+    Raises:
+        ConfigError: this is another target, or another tmux session.
+    """
+    if here:
+        return
+    if str(target) != summary.target:
+        raise ConfigError(f"the conversation {summary.session_id} is with {summary.target}, not {target}", hint=HERE)
+    if isinstance(tmux, str) and summary.tmux and tmux != summary.tmux:
+        raise ConfigError(
+            f"the conversation {summary.session_id} is in the tmux session {summary.tmux!r}, not {tmux!r}",
+            hint="leave --tmux out, or say --here",
+        )
+
+
+# -- A conversation at the prompt: an agent with the operator to answer it, stored as it happens, or taken up again.
+
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +193,12 @@ async def open_conversation(
     Raises:
         HarnessError: there is no such conversation, another process goes on with it, or the target is gone.
     """
-    from ...agent.models import open_model
-    from ...agent.opening import Taken, open_agent
-    from ...agent.operators import watched_by_operators
-    from ...agent.spending import spent_in
-    from ...agent.storage import MemoryLog
-    from ...agent.trace import observed, watching
+    from ..agent.models import open_model
+    from ..agent.opening import Taken, open_agent
+    from ..agent.operators import watched_by_operators
+    from ..agent.spending import spent_in
+    from ..agent.storage import MemoryLog
+    from ..agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
         taken, stored = None, None
@@ -130,10 +239,10 @@ async def open_conversation(
 
 
 async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagents:
-    from ...agent.opening import load_agent
+    from ..agent.opening import load_agent
 
     await to_thread.run_sync(load_agent)
-    from ...agent.sub_agents import NamedTargets, Subagents
+    from ..agent.sub_agents import NamedTargets, Subagents
 
     notes = stored.notes if stored is not None else ()
     return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
@@ -165,7 +274,7 @@ async def _begun(begun: Begun, execution: ExecutionContext, store: SessionStore 
 
 async def _prune(store: SessionStore, settings: AgentSettings) -> None:
     """Remove what is too old or too much; that this cannot be done now stops nobody."""
-    from ...agent.storage import SessionRetention
+    from ..agent.storage import SessionRetention
 
     try:
         await store.prune(SessionRetention(settings.keep_conversations, settings.conversations_size))
@@ -174,7 +283,7 @@ async def _prune(store: SessionStore, settings: AgentSettings) -> None:
 
 
 def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
-    from ...agent.storage import NewSession
+    from ..agent.storage import NewSession
 
     return NewSession(
         target=str(execution.target),
@@ -190,8 +299,8 @@ async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
 ) -> tuple[str, Mapping[str, str]]:
     """What the operator is told of what was going on, and the jobs that still run, with their commands."""
-    from ...agent.spending import at_work
-    from ...agent.storage.recovery import in_flight, taken_up
+    from ..agent.spending import at_work
+    from ..agent.storage.recovery import in_flight, taken_up
 
     try:
         redact = toolkit.redactor.text

@@ -13,12 +13,20 @@ from typing import ClassVar, NoReturn
 import click
 
 from ..errors import HarnessError
-from .commands import LazyGroup
-from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
-from .options import Invocation, invocation_of
-from .output import as_json, error_json, note, print_json, report
-from .standard import UNWRITABLE, abandon_stdout, finish_stderr, prepare_streams
+from .options import Invocation, LazyGroup, invocation_of
+from .output import (
+    UNWRITABLE,
+    abandon_stdout,
+    as_json,
+    error_json,
+    finish_stderr,
+    note,
+    prepare_streams,
+    print_json,
+    report,
+)
 from .start import Unwinding
+from .streams import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 
 __all__ = ["cli", "main"]
 
@@ -29,31 +37,43 @@ class Program(LazyGroup):
     """The top level."""
 
     table: ClassVar = {
-        "run": (".run:run", "Run a command; its output and exit code become ours."),
-        "exec": (".exec:exec_", "Let a model work on a prompt on the target, and print its answer."),
-        "resume": (".resume:resume", "Go on with a stored conversation; list, export and import them."),
-        "read": (".files:read", "Print a file of the target."),
-        "write": (".files:write", "Write stdin to a file of the target, atomically."),
-        "capture": (".screen:capture", "Print what is on a pane's screen."),
-        "keys": (".screen:keys", "Type into a pane."),
-        "panes": (".panes:panes", "List, create and end the session's panes."),
-        "sessions": (".panes:sessions", "List, create and end sessions."),
-        "jobs": (".jobs:jobs", "List, show, follow, wait for and end commands on the target."),
-        "attach": (".screen:attach", "Enter the session, to watch or to take over."),
-        "permissions": (".permissions:permissions", "What may run without asking: list, add, remove and test rules."),
-        "disconnect": (".connections:disconnect", "End harness's SSH connections; sessions and jobs live on."),
-        "tools": (".tools:tools", "What models are offered: list the tools, print their schemas, call one."),
-        "models": (".models:models", "The models that the agent can talk to: list them, see whether one answers."),
-        "servers": (".servers:servers", "The MCP servers whose tools are offered: list them, show and accept tools."),
-        "mcp": (".mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
-        "memory": (".memory:memory", "What agents have written down to know it later: list, add, forget."),
-        "audit": (".audit:audit", "Show, verify and export what was run, and what came of it."),
-        "trace": (".trace:trace", "Read what --trace FILE has written: figures, a replay, what models were sent."),
-        "doctor": (".doctor:doctor", "Check target and settings; each finding comes with its fix."),
-        "config": (".config:config", "Show the settings and where each was set."),
-        "init": (".config:init", "Write a commented settings file."),
-        "demo": (".demo:demo", "See it work, on a throw-away SSH server on this machine."),
-        "completion": (".completion:completion", "Print the shell code for completion."),
+        "run": (".commands.run:run", "Run a command; its output and exit code become ours."),
+        "exec": (".exec.command:exec_", "Let a model work on a prompt on the target, and print its answer."),
+        "resume": (".commands.resume:resume", "Go on with a stored conversation; list, export and import them."),
+        "read": (".commands.files:read", "Print a file of the target."),
+        "write": (".commands.files:write", "Write stdin to a file of the target, atomically."),
+        "capture": (".commands.terminal:capture", "Print what is on a pane's screen."),
+        "keys": (".commands.terminal:keys", "Type into a pane."),
+        "panes": (".commands.terminal:panes", "List, create and end the session's panes."),
+        "sessions": (".commands.terminal:sessions", "List, create and end sessions."),
+        "jobs": (".commands.jobs:jobs", "List, show, follow, wait for and end commands on the target."),
+        "attach": (".commands.terminal:attach", "Enter the session, to watch or to take over."),
+        "permissions": (
+            ".commands.permissions:permissions",
+            "What may run without asking: list, add, remove and test rules.",
+        ),
+        "disconnect": (".commands.doctor:disconnect", "End harness's SSH connections; sessions and jobs live on."),
+        "tools": (".commands.tools:tools", "What models are offered: list the tools, print their schemas, call one."),
+        "models": (
+            ".commands.models:models",
+            "The models that the agent can talk to: list them, see whether one answers.",
+        ),
+        "servers": (
+            ".commands.servers:servers",
+            "The MCP servers whose tools are offered: list them, show and accept tools.",
+        ),
+        "mcp": (".commands.mcp:mcp", "Serve the tools to clients of the Model Context Protocol."),
+        "memory": (".commands.memory:memory", "What agents have written down to know it later: list, add, forget."),
+        "audit": (".commands.audit:audit", "Show, verify and export what was run, and what came of it."),
+        "trace": (
+            ".commands.trace:trace",
+            "Read what --trace FILE has written: figures, a replay, what models were sent.",
+        ),
+        "doctor": (".commands.doctor:doctor", "Check target and settings; each finding comes with its fix."),
+        "config": (".commands.setup:config", "Show the settings and where each was set."),
+        "init": (".commands.setup:init", "Write a commented settings file."),
+        "demo": (".commands.setup:demo", "See it work, on a throw-away SSH server on this machine."),
+        "completion": (".commands.setup:completion", "Print the shell code for completion."),
     }
 
 

@@ -1,17 +1,41 @@
-"""The options that every command takes, before or after its name, and how ``--tmux [SESSION]`` finds its value."""
+"""Options that every command takes, their types, and click's command classes with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Final, cast
 
 import click
 from click.core import ParameterSource
 
+from ..command import parse_duration
 from ..settings import Choices
 
-__all__ = ["Invocation", "Spec", "give_tmux_a_value", "invocation_of", "shared_options", "spec_of"]
+__all__ = [
+    "NO_LIMIT",
+    "HarnessCommand",
+    "HarnessGroup",
+    "Invocation",
+    "LazyGroup",
+    "Pause",
+    "Size",
+    "Spec",
+    "TimeLimit",
+    "command",
+    "give_tmux_a_value",
+    "group",
+    "invocation_of",
+    "pause_option",
+    "shared_options",
+    "spec_of",
+    "time_limit_option",
+]
+
+
+# -- The options that every command takes, before or after its name, and how ``--tmux [SESSION]`` finds its value.
+
 
 TMUX = "--tmux"
 TARGET_FIELDS = frozenset(
@@ -252,3 +276,149 @@ def _image_options(option: Callable[..., click.Option]) -> list[click.Option]:
             help="Let it see a directory of the host; repeatable.",
         ),
     ]
+
+
+# -- Click's command classes with the shared options, and a group that imports its commands when they are used.
+
+
+EPILOG = "The options of 'harness --help' (--ssh, --tmux, --json, ...) may stand here too."
+
+
+class HarnessCommand(click.Command):
+    """A command that takes the shared options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("epilog", EPILOG)
+        super().__init__(*args, **kwargs)
+        self.params += shared_options(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, give_tmux_a_value(args, spec_of(self, ctx)))
+
+
+class HarnessGroup(click.Group):
+    """A group that takes the shared options; an unknown command is answered with the nearest name."""
+
+    shared_hidden = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += shared_options(hidden=self.shared_hidden)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, give_tmux_a_value(args, spec_of(self, ctx)))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, self.list_commands(ctx), n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"'{ctx.command_path} --help' lists them"
+            ctx.fail(f"no such command: {name!r}; {advice}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(HarnessGroup):
+    """A group whose commands are named in a table: name → (module:attribute, one line of help)."""
+
+    shared_hidden = False
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.table:
+            return None
+        module, _, attribute = self.table[cmd_name][0].partition(":")
+        return cast(click.Command, getattr(importlib.import_module(module, __package__), attribute))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Declare a command. Its function returns the exit code; None is 0."""
+    return click.command(name, cls=HarnessCommand, **settings)
+
+
+def group(name: str, default: str, commands: Sequence[click.Command], text: str) -> click.Group:
+    """A group of commands that runs ``default`` when no command is named."""
+
+    def run_default(ctx: click.Context) -> int | None:
+        if ctx.invoked_subcommand is not None:
+            return None
+        chosen = next(item for item in commands if item.name == default)
+        return cast("int | None", ctx.invoke(chosen))
+
+    made = HarnessGroup(name, callback=click.pass_context(run_default), invoke_without_command=True, help=text)
+    for item in commands:
+        made.add_command(item)
+    return made
+
+
+# -- Kinds of values that options take: times and sizes.
+
+
+NO_LIMIT: Final = 366 * 86400.0
+"""What ``none`` means, in seconds; a longer time is refused."""
+
+_Function = Callable[..., int | None]
+
+
+class Pause(click.ParamType[float]):
+    """Seconds, or ``500ms``, ``30s``, ``10m``, ``1h``, from 0 on."""
+
+    name = "duration"
+    forms = "write 0, 90, 500ms, 30s, 10m, 1h"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = parse_duration(cast("str | float", value))
+        except ValueError:
+            self.fail(f"{value!r} is not a duration: {self.forms}", param, ctx)
+        if seconds > NO_LIMIT:
+            self.fail(f"{value!r} is more than a year: {self.forms}", param, ctx)
+        return seconds
+
+
+class TimeLimit(Pause):
+    """As :class:`Pause`, but never 0; ``none`` for no limit."""
+
+    forms = "write 90, 500ms, 30s, 10m, 1h, or none for no limit"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if value == "none":
+            return NO_LIMIT
+        seconds = super().convert(value, param, ctx)
+        if seconds == 0:
+            self.fail(f"{value!r} leaves no time: {self.forms}", param, ctx)
+        return seconds
+
+
+class Size(click.ParamType[int]):
+    """Bytes, or ``64k``, ``1M``, ``2G``."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from ..settings_schema import parse_size
+
+        try:
+            return min(parse_size(cast("str | int", value)), 1 << 40)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def time_limit_option(*names: str, **settings: object) -> Callable[[_Function], _Function]:
+    """An option that takes a :class:`TimeLimit`."""
+    return click.option(*names, type=TimeLimit(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through
+
+
+def pause_option(*names: str, **settings: object) -> Callable[[_Function], _Function]:
+    """An option that takes a :class:`Pause`."""
+    return click.option(*names, type=Pause(), metavar="TIME", **settings)  # type: ignore[arg-type]  # passed through

@@ -1,15 +1,19 @@
-"""From options to an open target: settings, logging, the connection."""
+"""From options to an open target: settings, logs without secrets, observers, the connection."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from anyio import to_thread
 
 from ..context import ExecutionContext, connect
 from ..discovery import open_target
@@ -19,7 +23,62 @@ from .options import Invocation, invocation_of
 from .output import warn
 from .streams import Interruption, run_async
 
-__all__ = ["LOOKS", "PLAIN", "Needs", "Session", "on_target", "session_of"]
+if TYPE_CHECKING:
+    from ..agent.settings import AgentSettings
+    from ..agent.trace import Observer
+    from ..toolkit.seams import Redactor
+    from ..toolkit.values import JsonObject
+
+__all__ = [
+    "LOOKS",
+    "PLAIN",
+    "Needs",
+    "Session",
+    "logs_cleaned",
+    "logs_shown",
+    "observers_of",
+    "on_target",
+    "session_of",
+]
+
+
+# -- What is logged, without secrets: with ``-vvv`` the libraries of providers log whole requests.
+
+
+_tracebacks = logging.Formatter()
+
+
+@contextmanager
+def logs_cleaned(redact: Callable[[str], str]) -> Iterator[None]:
+    """Redact every record that is made inside, by any thread, for any handler. One without secrets stays as it is."""
+    before = logging.getLogRecordFactory()
+
+    def made(*args: Any, **named: Any) -> logging.LogRecord:
+        record = before(*args, **named)
+        _clean(record, redact)
+        return record
+
+    logging.setLogRecordFactory(made)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(before)
+
+
+def _clean(record: logging.LogRecord, redact: Callable[[str], str]) -> None:
+    try:
+        text = record.getMessage()
+    except Exception:  # the words do not fit their arguments: logging itself tells who wrote them
+        return
+    clean = redact(text)
+    if clean != text:
+        record.msg, record.args = clean, ()
+    if record.exc_info and record.exc_info[0] is not None:
+        record.exc_text = redact(_tracebacks.formatException(record.exc_info))
+
+
+# -- From options to an open target: settings, logging, the connection.
+
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -120,3 +179,81 @@ def _set_up_logging(verbose: int) -> None:
     logging.getLogger("py.warnings").setLevel(logging.WARNING if verbose else logging.ERROR)
     if verbose >= 3:
         logging.getLogger().setLevel(logging.DEBUG)
+
+
+# -- Who watches the agent of a run: a trace, where ``--trace`` asks for one, and telemetry, where it is switched on.
+
+
+@asynccontextmanager
+async def observers_of(
+    session: Session, settings: AgentSettings | None, redactor: Redactor, target: ExecutionContext
+) -> AsyncIterator[Sequence[Observer]]:
+    """Open them, for ``open_agent(observers=...)``; leave the agent before them. What is logged meanwhile is redacted.
+
+    Raises:
+        HarnessError: the trace cannot be written, or telemetry is switched on and cannot be sent.
+    """
+    from ..agent.trace import open_trace
+    from ..agent.trace.telemetry import open_telemetry
+
+    version = await to_thread.run_sync(_version)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(logs_cleaned(redactor.text))
+        found: list[Observer] = []
+        if session.invocation.trace:
+            about: JsonObject = {"harness": version, "target": str(target.target)}
+            trace = open_trace(Path(session.invocation.trace), redactor, about)
+            found.append(await stack.enter_async_context(trace))
+        telemetry = await stack.enter_async_context(
+            open_telemetry(
+                redactor,
+                wanted=settings is not None and settings.telemetry,
+                content=settings is not None and settings.telemetry_content,
+                about={"service.version": version, "harness.target": str(target.target)},
+            )
+        )
+        yield (*found, telemetry) if telemetry is not None else tuple(found)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("harness-ops")
+
+
+# -- Warnings of the log while the prompt is there: lines above it, instead of text across it.
+
+
+class _Shown(logging.Handler):
+    """Hands records to the thread that draws; those of other threads wait for its next one, or for :meth:`flush`."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+        self._waiting: deque[str] = deque(maxlen=100)
+        self._thread = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._waiting.append(self.format(record))
+        self.flush()
+
+    def flush(self) -> None:
+        while self._waiting and threading.get_ident() == self._thread:
+            self._show(self._waiting.popleft())
+
+
+@contextmanager
+def logs_shown(show: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Call ``show`` with what is logged inside, by the thread that entered. Yields what shows what still waits."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    handler = _Shown(show)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    root.handlers[:] = [handler]
+    logging.captureWarnings(True)
+    try:
+        yield handler.flush
+    finally:
+        logging.captureWarnings(False)
+        handler.flush()
+        root.handlers[:] = before

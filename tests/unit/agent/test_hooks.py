@@ -16,7 +16,7 @@ from harness.agent.agent import Agent
 from harness.agent.events import Notice
 from harness.agent.opening import People
 from harness.agent.storage import MemoryLog
-from harness.cli.approval import GivenApproval
+from harness.cli.asking import GivenApproval
 from harness.errors import HarnessError
 from harness.toolkit.hooks import Registered, event_named
 from harness.toolkit.hooks_command import CommandHook

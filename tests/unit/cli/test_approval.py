@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.cli.approval import TerminalApprover, parse_answer, question_text
+from harness.cli.asking import TerminalApprover, approval_text, parse_answer
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.toolkit import ToolCall
 from harness.toolkit.permissions.answers import Question, Scope
@@ -43,7 +43,7 @@ def test_a_line_means_what_it_says_and_nothing_more(line: str, scopes: tuple[Sco
 
 
 def test_the_question_shows_the_exact_text_and_obeys_none_of_it() -> None:
-    text = question_text(question("echo a\nrm \x1b[2Kb \u202e"))
+    text = approval_text(question("echo a\nrm \x1b[2Kb \u202e"))
     assert text.splitlines() == [
         "harness: may run_shell run on ssh://web1?",
         "  | echo a",
@@ -53,11 +53,11 @@ def test_the_question_shows_the_exact_text_and_obeys_none_of_it() -> None:
         "  (it changes something)",
         "y = yes, a = always this, to the letter, n = no: ",
     ]
-    assert question_text(question(scopes=ONLY_ONCE)).endswith("y = yes, n = no: ")
+    assert approval_text(question(scopes=ONLY_ONCE)).endswith("y = yes, n = no: ")
 
 
 def test_what_would_be_written_is_shown_below_what_is_asked() -> None:
-    text = question_text(replace(question("write /srv/a"), preview="content, 6 bytes:\n| hello\nand so on"))
+    text = approval_text(replace(question("write /srv/a"), preview="content, 6 bytes:\n| hello\nand so on"))
     assert text.splitlines()[1:5] == [
         "  | write /srv/a",
         "  content, 6 bytes:",

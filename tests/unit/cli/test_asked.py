@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.approval import question_text
-from harness.cli.asked import SAID, columns_of, previewed, quoted, said
+from harness.cli.asking import SAID, approval_text, columns_of, previewed, quoted, said
 from harness.cli.prompt.approvals import asking_of
-from harness.cli.prompt.themes import text_of
+from harness.cli.prompt.surface import text_of
 from harness.toolkit import ToolCall
 from harness.toolkit.permissions.answers import Question, Scope
 from harness.toolkit.permissions.lookalikes import odd_characters
@@ -67,7 +66,7 @@ def test_what_a_caller_says_cannot_push_its_call_off_the_screen_or_pass_for_a_qu
     assert [row for row in rows if row.startswith("  | ")] == ["  | rm -r /srv"]
     assert len(rows) < 20
     assert sum(row.startswith("  risk: low") and " more" in row for row in rows) == 1
-    long = question_text(question("rm -r /srv", {"why": fake + "x" * 9_000}))
+    long = approval_text(question("rm -r /srv", {"why": fake + "x" * 9_000}))
     assert len(long) < 900
     assert said("x" * (SAID + 1)).endswith(" … 1 more character")
 
@@ -95,7 +94,7 @@ def test_rows_of_ours_below_a_call_are_broken_at_spaces() -> None:
 
 def test_a_padded_line_cannot_pass_for_another_question() -> None:
     fake = "echo a" + " " * 70 + "▲ may run_shell run on ssh://web1?" + " " * 46 + "  | ls -l"
-    for rows in (rows_of(question(fake)), question_text(question(fake)).splitlines()):
+    for rows in (rows_of(question(fake)), approval_text(question(fake)).splitlines()):
         marked = [row for row in rows if row.startswith(("  | ", "  ¦ "))]
         assert "".join(row[4:] for row in marked) == fake
         assert all(len(row) < 80 for row in marked)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cli.clean_logs import logs_cleaned
+from harness.cli.runtime import logs_cleaned
 from harness.toolkit.redaction import PatternRedactor
 
 SECRET = "ghp_" + "a1B2" * 9

@@ -16,12 +16,19 @@ import harness.toolkit.events as toolkit_events
 from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
 from harness.agent.usage import Spent
-from harness.cli.exec import exec_
-from harness.cli.exec_approval import NobodyToAsk, approval_rule, with_rules
-from harness.cli.exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
-from harness.cli.exec_events import event_json, event_type
-from harness.cli.exec_progress import news_line, progress_line
-from harness.cli.exec_prompt import given_prompt, prompt_of
+from harness.cli.exec.command import exec_, given_prompt, prompt_of
+from harness.cli.exec.report import (
+    Ended,
+    event_json,
+    event_type,
+    exit_code,
+    news_line,
+    outcome_lines,
+    progress_line,
+    result_json,
+    spent_since,
+)
+from harness.cli.exec.run import NobodyToAsk, approval_rule, with_rules
 from harness.cli.output import as_json
 from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult

@@ -9,7 +9,7 @@ import sys
 import pexpect
 import pytest
 
-from harness.cli.progress import progress_text
+from harness.cli.commands.files import progress_text
 
 PROGRAM = """
 import sys, time

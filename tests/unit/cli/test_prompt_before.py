@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.prompt.logs import logs_shown
-from harness.cli.prompt.typedbefore import TypedBefore, typed_before
+from harness.cli.prompt.screen import TypedBefore, typed_before
+from harness.cli.runtime import logs_shown
 
 
 @pytest.mark.parametrize(

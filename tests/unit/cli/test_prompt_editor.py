@@ -12,10 +12,8 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from harness.cli.prompt.editor import Editor
-from harness.cli.prompt.keyboard import Keyboard
-from harness.cli.prompt.surface import Asking, Choice, Entered, Input, Interrupted
-from harness.cli.prompt.themes import NONE
+from harness.cli.prompt.editor import Editor, Keyboard
+from harness.cli.prompt.surface import NONE, Asking, Choice, Entered, Input, Interrupted
 
 PASSWORD = Asking((), "Password:", secret=True, kind="login")
 

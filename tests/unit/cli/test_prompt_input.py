@@ -14,17 +14,14 @@ from prompt_toolkit.completion import Completion, get_common_complete_suffix
 from prompt_toolkit.document import Document
 
 from harness.agent.events import AnswerDelta, ReasoningDelta
-from harness.cli.asked import wrapped
+from harness.cli.asking import wrapped
 from harness.cli.prompt.approvals import Change, Reason, Unclear, asking_of, editable, parse_approval
-from harness.cli.prompt.completing import MOST, named, path_word
 from harness.cli.prompt.conversations import joined
-from harness.cli.prompt.editor import _continues
-from harness.cli.prompt.history import KEPT, READ, EnteredBefore
-from harness.cli.prompt.keyboard import Keyboard
+from harness.cli.prompt.editor import MOST, Keyboard, _continues, named, path_word
+from harness.cli.prompt.facing import KEPT, READ, EnteredBefore
 from harness.cli.prompt.operators import Written, ending, told
 from harness.cli.prompt.plain import entries_of
-from harness.cli.prompt.surface import choice_lines
-from harness.cli.prompt.themes import text_of
+from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.answers import Answer, Question, Scope

@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.layout import BufferControl
 from prompt_toolkit.layout.processors import TransformationInput
 
-from harness.cli.prompt.spelling import SpelledOut, spelled
+from harness.cli.prompt.editor import SpelledOut, spelled
 
 
 @pytest.mark.parametrize(

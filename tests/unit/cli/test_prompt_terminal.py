@@ -10,10 +10,8 @@ from contextlib import contextmanager, suppress
 import anyio
 import pytest
 
-from harness.cli.prompt import terminal as terminals
-from harness.cli.prompt.inputs import Inputs
-from harness.cli.prompt.surface import Ended, Entered, Input, Interrupted
-from harness.cli.prompt.terminal import Terminal
+from harness.cli.prompt import surface as terminals
+from harness.cli.prompt.surface import Ended, Entered, Input, Inputs, Interrupted, Terminal
 
 FLOOD = "".join(f"line {number} 広\n" for number in range(50_000))
 

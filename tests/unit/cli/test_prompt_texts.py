@@ -8,13 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.asked import columns_of
-from harness.cli.claims import claims_of
-from harness.cli.prompt.callview import SHOWN_LINE, Marks, Output, RunningCall, completed, subject_of
+from harness.cli.asking import claims_of, columns_of
+from harness.cli.prompt.facing import Standing, status_line
 from harness.cli.prompt.markdown import Blocks, Piece, drawn
-from harness.cli.prompt.printable import one_line, output_lines, printable
-from harness.cli.prompt.statusline import Standing, status_line
-from harness.cli.prompt.themes import DEFAULT, NONE, THEMES, Span, Theme, folded, line, painted, text_of, theme_for
+from harness.cli.prompt.surface import (
+    DEFAULT,
+    NONE,
+    THEMES,
+    Span,
+    Theme,
+    folded,
+    line,
+    one_line,
+    output_lines,
+    painted,
+    printable,
+    text_of,
+    theme_for,
+)
+from harness.cli.prompt.view import SHOWN_LINE, Marks, Output, RunningCall, completed, subject_of
 from harness.toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall, ToolResult
 
 STYLES = re.compile(r"\x1b\[[0-9;]+m")

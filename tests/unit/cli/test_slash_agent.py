@@ -19,9 +19,8 @@ from harness.agent.events import ConversationCompacted, TurnCompleted
 from harness.agent.models import ModelTable
 from harness.agent.opening import People
 from harness.agent.storage import NewSession, SessionStore
-from harness.cli.prompt.commands import parse, run_command
-from harness.cli.prompt.context import PromptContext
-from harness.cli.prompt.deadlines import Deadlines
+from harness.cli.prompt.commands.base import Deadlines, PromptContext
+from harness.cli.prompt.commands.table import parse, run_command
 from harness.tasks import background_tasks
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.timed import TimedApproval

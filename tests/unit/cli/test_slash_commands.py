@@ -11,11 +11,10 @@ import pytest
 from tests.support.own_home import here  # noqa: F401  # a fixture
 from tests.support.slash import Desk, slash_desk
 
-from harness.cli.prompt.commands import COMMANDS, Mistake, Parsed, completions, is_command, parse
-from harness.cli.prompt.commands_base import BadArguments, brief, duration
-from harness.cli.prompt.commands_state import tokens
-from harness.cli.prompt.commands_work import Victim, Wanted, parse_timeout, parse_victims
-from harness.cli.prompt.deadlines import Deadlines
+from harness.cli.prompt.commands.base import BadArguments, Deadlines, brief, duration
+from harness.cli.prompt.commands.state import tokens
+from harness.cli.prompt.commands.table import COMMANDS, Mistake, Parsed, completions, is_command, parse
+from harness.cli.prompt.commands.work import Victim, Wanted, parse_timeout, parse_victims
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.tasks import background_tasks

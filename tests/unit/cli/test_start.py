@@ -41,7 +41,16 @@ def entry_point() -> str:
 
 @pytest.mark.parametrize(
     "moment",
-    ["harness.cli.main", "harness.errors", "click", "harness.cli.run", "harness.context", "anyio", "asyncio", "exit"],
+    [
+        "harness.cli.main",
+        "harness.errors",
+        "click",
+        "harness.cli.commands.run",
+        "harness.context",
+        "anyio",
+        "asyncio",
+        "exit",
+    ],
 )
 def test_an_interrupt_at_any_moment_ends_the_program_silently(tmp_path: Path, moment: str) -> None:
     script = PROGRAM.format(entry=entry_point())

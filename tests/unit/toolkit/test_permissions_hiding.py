@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.support.permits import Desk, desk, says
 
-from harness.cli.approval import GivenApproval
-from harness.cli.exec_approval import AutoApproval, NobodyToAsk
+from harness.cli.asking import GivenApproval
+from harness.cli.exec.run import AutoApproval, NobodyToAsk
 from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.settings import Mode

@@ -14,7 +14,7 @@ import pytest
 from tests.support.toolbox import ALLOWED, toolbox
 
 from harness import ExecutionContext, connect
-from harness.cli.approval import question_text
+from harness.cli.asking import approval_text
 from harness.errors import ConnectionLost
 from harness.testing.agents import Script, ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
@@ -437,8 +437,8 @@ async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionCo
         ("task", "", "s1"),
         ("run_shell", agent, facts(outcome)["session_id"]),
     ]
-    assert f"asked by the agent {agent}" in question_text(person.questions[1])
-    assert "asked by" not in question_text(person.questions[0])
+    assert f"asked by the agent {agent}" in approval_text(person.questions[1])
+    assert "asked by" not in approval_text(person.questions[0])
     asked = [event for event in seen if isinstance(event, PermissionAsked)]
     assert [bool(event.parent_call) for event in asked] == [False, True]
     assert [(one.session_id, one.agent_id) for one in occasions] == [("s1", agent)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.mcp_session import connected
 from tests.support.toolbox import toolbox
 
-from harness.cli.questioning import TerminalQuestioner, parse_reply, question_text
+from harness.cli.asking import TerminalQuestioner, parse_reply, question_text
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.mcp.server.elicitation import ClientApprover, ClientQuestioner, question_form, question_message, replies_of
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall

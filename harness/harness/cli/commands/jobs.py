@@ -3,24 +3,78 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import click
 
-from ..context import ExecutionContext
-from ..discovery import open_target
-from ..errors import OutputDropped
-from ..joblists import asked_for
-from ..results import Job, Status
-from .commands import command, group
-from .exits import exit_code_of
-from .output import note, print_json, readable, result_json, table
+from ...context import ExecutionContext
+from ...discovery import open_target
+from ...errors import OutputDropped
+from ...joblists import asked_for
+from ...results import Job, Status
+from ..options import command, group, pause_option, time_limit_option
+from ..output import as_json, note, print_json, readable, result_json, table, with_base64
+from ..runtime import PLAIN, on_target, session_of
+from ..streams import Interruption, StreamWriter, exit_code_of, run_async
 from .run import brief, explain
-from .runtime import PLAIN, on_target, session_of
-from .streams import Interruption, StreamWriter, run_async
-from .tailing import JsonLines
-from .values import pause_option, time_limit_option
 
-__all__ = ["jobs"]
+__all__ = [
+    "JsonLines",
+    "jobs",
+    "whole_characters",
+]
+
+
+# -- A job's output as JSON, one object in each line.
+
+
+def whole_characters(data: bytes) -> int:
+    """How many bytes come before a UTF-8 character that is cut at the end."""
+    for back, byte in enumerate(reversed(data[-3:]), 1):
+        if byte & 0xC0 != 0x80:
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if length > back else len(data)
+    return len(data)
+
+
+class JsonLines:
+    """Turns output, from byte ``offset`` on, into ``{"offset": N, "text": "..."}``, and ends with the job's status."""
+
+    def __init__(self, write: Callable[[bytes], None], offset: int) -> None:
+        self._write = write
+        self._offset = offset
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        """The next bytes; a character that they cut waits for its other half."""
+        data = self._rest + data
+        cut = whole_characters(data)
+        self._rest = data[cut:]
+        self._piece(data[:cut])
+
+    def skip_to(self, offset: int) -> None:
+        """What comes next begins at this byte: those before it were not kept."""
+        self._piece(self._rest)
+        self._rest = b""
+        self._offset = offset
+
+    def finish(self, job: Job) -> None:
+        """There is no more for now."""
+        self._piece(self._rest)
+        self._rest = b""
+        self._line({"offset": self._offset, "status": job.status.value, "exit_code": job.exit_code})
+
+    def _piece(self, data: bytes) -> None:
+        if data:
+            self._line({"offset": self._offset, **with_base64("text", data)})
+            self._offset += len(data)
+
+    def _line(self, value: object) -> None:
+        self._write(as_json(value).encode() + b"\n")
+
+
+# -- ``harness jobs``: commands on the target, also those of other harness processes and of the past.
+
 
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "STOP", "CONT")
 WHOLE = 1 << 30

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING
 import click
 from anyio import to_thread
 
-from ..context import ExecutionContext
-from ..errors import ConfigError
-from ..extras import install_extra
-from .commands import command
-from .exits import SIGNALLED
-from .output import note, print_json, warn
-from .runtime import Needs, Session, on_target, session_of
+from ...context import ExecutionContext
+from ...errors import ConfigError
+from ...extras import install_extra
+from ..options import command
+from ..output import note, print_json, warn
+from ..runtime import Needs, Session, on_target, session_of
+from ..streams import SIGNALLED, Interruption
 from .servers import servers_of, with_servers
-from .streams import Interruption
 
 if TYPE_CHECKING:
-    from ..mcp.server.http import Address, Token
-    from ..mcp.server.main import ToolServer
+    from ...mcp.server.http import Address, Token
+    from ...mcp.server.main import ToolServer
 
 __all__ = ["mcp"]
 
@@ -75,7 +74,7 @@ _Opened = Callable[..., Awaitable["ToolServer"]]
 
 
 def _stdio(session: Session, opened: _Opened) -> int:
-    from ..mcp.server.stdio import claimed_stdio
+    from ...mcp.server.stdio import claimed_stdio
 
     with claimed_stdio() as wire:
 
@@ -95,7 +94,7 @@ def _http(
     names: tuple[str, ...],
     allow_remote: bool,
 ) -> int:
-    from ..mcp.server.http import VARIABLE, check_address, check_names, deny_token_file, find_token, parse_address
+    from ...mcp.server.http import VARIABLE, check_address, check_names, deny_token_file, find_token, parse_address
 
     address = parse_address(text)
     check_address(address, allow_remote=allow_remote)
@@ -132,10 +131,10 @@ async def _open(
 ) -> ToolServer:
     from importlib.metadata import version
 
-    from ..mcp.server.main import ToolServer, server_settings_of
-    from ..settings import load_tables
-    from ..toolkit import Registry
-    from ..toolkit.assembly import load_toolkit_settings, open_toolkit
+    from ...mcp.server.main import ToolServer, server_settings_of
+    from ...settings import load_tables
+    from ...toolkit import Registry
+    from ...toolkit.assembly import load_toolkit_settings, open_toolkit
 
     choices = session.invocation.choices
     settings = server_settings_of(load_tables("mcp", choices))

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..context import ExecutionContext
-from ..errors import HarnessError
-from .commands import command, group
-from .output import note, print_json, readable, table
-from .runtime import PLAIN, Session, on_target, session_of
-from .streams import Interruption, run_async
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ..options import command, group
+from ..output import note, print_json, readable, table
+from ..runtime import PLAIN, Session, on_target, session_of
+from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..toolkit.notebook import Memory, Place
-    from ..toolkit.seams import Redactor
+    from ...toolkit.notebook import Memory, Place
+    from ...toolkit.seams import Redactor
 
 __all__ = ["memory"]
 
@@ -38,7 +38,7 @@ NONE = "nothing is written down"
 @click.pass_context
 def list_memories(ctx: click.Context, scope: str | None) -> int:
     """List what is written down, the oldest first. The target options choose what is about that target."""
-    from ..toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.notebook_sqlite import SqliteNotebook
 
     session = session_of(ctx)
     redact = _redactor(session).text
@@ -60,7 +60,7 @@ def _is_about(session: Session, memory: Memory) -> bool:
 
 
 def _show(session: Session, memories: Sequence[Memory]) -> None:
-    from ..toolkit.notebook import memory_json
+    from ...toolkit.notebook import memory_json
 
     if session.json:
         print_json([memory_json(one) for one in memories])
@@ -93,7 +93,7 @@ def _row(memory: Memory) -> tuple[str, ...]:
 @click.pass_context
 def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
     """Write TEXT down, for agents to know. A text that holds what looks like a secret is refused."""
-    from ..toolkit.notebook import MemoryScope, Place, place_at
+    from ...toolkit.notebook import MemoryScope, Place, place_at
 
     if cwd is not None and scope != "project":
         ctx.fail("--cwd goes with --scope project")
@@ -116,7 +116,7 @@ def _checked(session: Session, text: str) -> str:
     Raises:
         HarnessError: it may not.
     """
-    from ..toolkit.notebook import memory_text
+    from ...toolkit.notebook import memory_text
 
     try:
         content = memory_text(text)
@@ -128,9 +128,9 @@ def _checked(session: Session, text: str) -> str:
 
 
 def _redactor(session: Session) -> Redactor:
-    from ..settings import load_tables
-    from ..toolkit.redaction import PatternRedactor
-    from ..toolkit.toolsettings import tool_settings_of
+    from ...settings import load_tables
+    from ...toolkit.redaction import PatternRedactor
+    from ...toolkit.toolsettings import tool_settings_of
 
     settings = tool_settings_of(load_tables("tools", session.invocation.choices))
     variables = {**os.environ, **dict(session.settings.config.env)}
@@ -138,8 +138,8 @@ def _redactor(session: Session) -> Redactor:
 
 
 async def _add(session: Session, place: Place, content: str) -> None:
-    from ..toolkit.notebook import memory_json
-    from ..toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.notebook import memory_json
+    from ...toolkit.notebook_sqlite import SqliteNotebook
 
     kept = await SqliteNotebook().remember(place, content)
     print_json({"added": memory_json(kept)}) if session.json else click.echo(kept.memory_id)
@@ -150,8 +150,8 @@ async def _add(session: Session, place: Place, content: str) -> None:
 @click.pass_context
 def forget(ctx: click.Context, memory_id: str) -> int:
     """Remove what is written down, by the ID that 'list' shows, whatever scope it has."""
-    from ..toolkit.notebook import memory_json, memory_number
-    from ..toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.notebook import memory_json, memory_number
+    from ...toolkit.notebook_sqlite import SqliteNotebook
 
     session = session_of(ctx)
     redact = _redactor(session).text

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import ConfigError
-from .commands import command, group
-from .exits import FAILED
-from .output import note, print_json, readable, table
-from .runtime import session_of
-from .streams import Interruption, run_async
+from ...errors import ConfigError
+from ..options import command, group
+from ..output import note, print_json, readable, table
+from ..runtime import session_of
+from ..streams import FAILED, Interruption, run_async
 
 if TYPE_CHECKING:
-    from ..agent.models import ModelProfile, ModelTable, Price
-    from ..agent.models.checking import ModelCheck
+    from ...agent.models import ModelProfile, ModelTable, Price
+    from ...agent.models.checking import ModelCheck
 
 __all__ = ["models"]
 
@@ -26,7 +25,7 @@ __all__ = ["models"]
 @click.pass_context
 def list_models(ctx: click.Context) -> None:
     """List the models of the settings; '*' marks the one that conversations begin with. No key is read."""
-    from ..agent.models import load_models
+    from ...agent.models import load_models
 
     session = session_of(ctx)
     found = load_models(session.invocation.choices)
@@ -71,7 +70,7 @@ def _document(profile: ModelProfile) -> dict[str, object]:
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    from ..agent.models import load_models
+    from ...agent.models import load_models
 
     try:
         profiles = load_models().profiles
@@ -85,13 +84,13 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.pass_context
 def check(ctx: click.Context, name: str) -> int:
     """Send one short request to a model: NAME, or provider:model, or the default. The exit code is 1 when it fails."""
-    from ..agent.models import load_models
+    from ...agent.models import load_models
 
     session = session_of(ctx)
     profile = load_models(session.invocation.choices).profile(name)
 
     async def main(interruption: Interruption) -> int:
-        from ..agent.models.checking import check_model
+        from ...agent.models.checking import check_model
 
         with interruption.reaches():
             result = await check_model(profile)

@@ -2,30 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
 import click
 
-from ..context import ExecutionContext
-from ..errors import ConfigError, HarnessError
-from .commands import command, group
-from .exits import FAILED, REFUSED
-from .output import note, print_json, readable, table
-from .runtime import PLAIN, Session, on_target, session_of
+from ...context import ExecutionContext
+from ...errors import ConfigError, HarnessError
+from ..options import command, group
+from ..output import note, print_json, readable, table
+from ..runtime import PLAIN, Session, on_target, session_of
+from ..streams import FAILED, REFUSED, Interruption
 from .servers import recorded_tools, servers_of, with_recorded
-from .streams import Interruption
 
 if TYPE_CHECKING:
-    from ..toolkit import Registry, ToolContext
-    from ..toolkit.permissions.decide import Decision
-    from ..toolkit.permissions.policy import RulePolicy
-    from ..toolkit.permissions.rules import Action, Rule
-    from ..toolkit.permissions.settings import PermissionSettings
-    from ..toolkit.seams import PermissionRequest
-    from ..toolkit.values import SubjectKind
+    from ...toolkit import Registry, ToolContext
+    from ...toolkit.permissions.decide import Decision
+    from ...toolkit.permissions.policy import RulePolicy
+    from ...toolkit.permissions.rules import Action, Rule
+    from ...toolkit.permissions.settings import PermissionSettings
+    from ...toolkit.seams import PermissionRequest
+    from ...toolkit.values import SubjectKind
 
-__all__ = ["permissions"]
+__all__ = [
+    "PermissionCase",
+    "permissions",
+    "read_cases",
+]
+
+
+# -- The commands that ``harness permissions test -`` reads from standard input, one JSON value a line.
+
+
+MAX_LINE_BYTES = 1 << 20
+_HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""A surrogate that does not stand for a byte, as those of ``surrogateescape`` do."""
+DECISIONS = ("allow", "ask", "deny")
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionCase:
+    """One command, and the decision that is expected of it; empty is any."""
+
+    command: str
+    expected: str = ""
+
+
+async def read_cases() -> AsyncIterator[PermissionCase]:
+    """Read cases until the end of standard input, each as soon as its line is there.
+
+    Raises:
+        HarnessError: standard input is closed, or a line is not a case.
+    """
+    if sys.stdin is None:
+        raise HarnessError("standard input is closed", hint="give it a file or a pipe")
+    number = 0
+    async for line in _lines(sys.stdin.fileno()):
+        number += 1
+        if line.strip():
+            yield _case(line, number)
+
+
+async def _lines(descriptor: int) -> AsyncIterator[bytes]:
+    held = b""
+    while data := await _read(descriptor):
+        *lines, held = (held + data).split(b"\n")
+        for line in lines:
+            yield line
+        if len(held) > MAX_LINE_BYTES:
+            raise HarnessError(f"a line of standard input is longer than {MAX_LINE_BYTES} bytes")
+    if held:
+        yield held
+
+
+async def _read(descriptor: int) -> bytes:
+    with suppress(PermissionError):  # files cannot be waited for, and are always ready
+        await anyio.wait_readable(descriptor)
+    return os.read(descriptor, 1 << 16)
+
+
+def _case(line: bytes, number: int) -> PermissionCase:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _not_a_case(number, "is not JSON") from None
+    command = value.get("command") if isinstance(value, dict) else value
+    if isinstance(command, str) and _HALF_CHARACTER.search(command):
+        raise _not_a_case(number, "holds half of a character, which no command can have")
+    if isinstance(value, str):
+        return PermissionCase(value)
+    if not isinstance(value, dict) or not isinstance(command, str):
+        raise _not_a_case(number, "is neither a JSON string nor an object with a 'command'")
+    expected = value.get("decision", "")
+    if expected and expected not in DECISIONS:
+        raise _not_a_case(number, f"expects a decision that is none of {', '.join(DECISIONS)}")
+    return PermissionCase(command, expected)
+
+
+def _not_a_case(number: int, problem: str) -> HarnessError:
+    return HarnessError(f"line {number} of standard input {problem}", hint='one JSON string a line: "df -h"')
+
+
+# -- ``harness permissions``: which rules there are, and which of them would decide about a command.
+
 
 # -- list
 
@@ -34,7 +120,7 @@ __all__ = ["permissions"]
 @click.pass_context
 def list_rules(ctx: click.Context) -> None:
     """List the rules that hold, in the order in which they count, and the mode."""
-    from ..toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
     settings = _settings(session)
@@ -74,8 +160,8 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 
 def _settings(session: Session) -> PermissionSettings:
-    from ..settings import load_tables
-    from ..toolkit.permissions.settings import settings_of
+    from ...settings import load_tables
+    from ...toolkit.permissions.settings import settings_of
 
     return settings_of(load_tables("permissions", session.invocation.choices))
 
@@ -106,8 +192,8 @@ def add_rule(
     **actions: bool,
 ) -> None:
     """Add a rule of your own: ARGUMENT is the command, the path or the URL, to the letter."""
-    from ..toolkit.permissions.rules import Action, Match, Rule
-    from ..toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.rules import Action, Match, Rule
+    from ...toolkit.permissions.store import RuleFile, rule_file_path
 
     action = _one_of(ctx, actions)
     if action is None:
@@ -132,8 +218,8 @@ def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
 
 def _registry(session: Session) -> Registry:
     """The tools that are here, without those of MCP servers."""
-    from ..toolkit.assembly import load_toolkit_settings
-    from ..toolkit.catalogue import load_catalogue
+    from ...toolkit.assembly import load_toolkit_settings
+    from ...toolkit.catalogue import load_catalogue
 
     return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).known
 
@@ -144,7 +230,7 @@ def _own_name(session: Session, name: str) -> str:
     Raises:
         HarnessError: no tool has the name, or fits the pattern, and none of a server may.
     """
-    from ..toolkit.permissions.globs import has_wildcard, matches
+    from ...toolkit.permissions.globs import has_wildcard, matches
 
     try:
         registry = _registry(session)
@@ -167,7 +253,7 @@ def _may_be_a_servers(session: Session, name: str) -> bool:
 
 def _tool_of(registry: Registry, name: str) -> str:
     """Our name of a tool that is here; empty when there is none."""
-    from ..toolkit.profiles import face_names
+    from ...toolkit.profiles import face_names
 
     known = registry.get(name)
     if known is not None:
@@ -181,7 +267,7 @@ def _tool_of(registry: Registry, name: str) -> str:
 @click.pass_context
 def remove_rule(ctx: click.Context, rule_id: str) -> None:
     """Remove a rule of your own, by the ID that 'list' shows. Those of settings files are removed there."""
-    from ..toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
     rule = RuleFile(rule_file_path()).remove(rule_id)
@@ -246,15 +332,14 @@ def _kind(name: str | None) -> SubjectKind:
 
 
 def _policy(session: Session) -> RulePolicy:
-    from ..toolkit.permissions.policy import RulePolicy
-    from ..toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.policy import RulePolicy
+    from ...toolkit.permissions.store import RuleFile, rule_file_path
 
     return RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
 
 
 async def _decide_each(decided: Callable[[str], Awaitable[Decision]]) -> int:
     """Print one JSON line for each case of standard input; 1 when one is not decided as it expects."""
-    from .permission_cases import read_cases
 
     code = 0
     async for case in read_cases():
@@ -269,9 +354,9 @@ def _request(
     kind: SubjectKind, tool: str | None, subject: str, cwd: str | None, execution: ExecutionContext
 ) -> PermissionRequest:
     """The call that a tool of that kind would make."""
-    from ..toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
-    from ..toolkit.seams import PermissionRequest
-    from ..toolkit.values import Subject, ToolCall
+    from ...toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
+    from ...toolkit.seams import PermissionRequest
+    from ...toolkit.values import Subject, ToolCall
 
     names = {"read": "read_file", "write": "write_file", "url": "fetch_url"}
     categories = {"read": Category.FILE_READ, "write": Category.FILE_WRITE, "url": Category.NETWORK}
@@ -287,10 +372,10 @@ def _request(
 
 
 def _context(execution: ExecutionContext, registry: Registry) -> ToolContext:
-    from ..toolkit import ToolContext
-    from ..toolkit.events import EventBus
-    from ..toolkit.reads import ReadTracker
-    from ..toolkit.redaction import PatternRedactor
+    from ...toolkit import ToolContext
+    from ...toolkit.events import EventBus
+    from ...toolkit.reads import ReadTracker
+    from ...toolkit.redaction import PatternRedactor
 
     return ToolContext(execution, registry, EventBus(), ReadTracker().of("", execution), PatternRedactor())
 

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import ConfigError, HarnessError
-from .commands import command
-from .options import Invocation, invocation_of
-from .output import note, print_json, read_stdin, readable, table, warn
-from .runtime import Session, session_of
-from .streams import Interruption, run_async
+from ...errors import ConfigError, HarnessError
+from ..options import Invocation, command, invocation_of
+from ..output import note, print_json, read_stdin, readable, table, warn
+from ..runtime import Session, session_of
+from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..agent.storage import SessionStore, SessionSummary
+    from ...agent.storage import SessionStore, SessionSummary
 
 __all__ = ["resume", "write_new"]
 
@@ -70,7 +69,7 @@ def resume(
     plain: bool,
     session_id: str,
 ) -> int:
-    from ..agent.storage import SessionStore
+    from ...agent.storage import SessionStore
 
     given = {"--list": listed, "--name": name is not None, "--delete": delete, "--export": export, "--import": import_}
     actions = [option for option, value in given.items() if value]
@@ -123,8 +122,8 @@ def _target(ctx: click.Context) -> str:
 
 
 def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str, *, here: bool, plain: bool) -> int:
-    from .prompt.app import Wanted, run_prompt
-    from .resuming import check_target, choices_for
+    from ..conversation import check_target, choices_for
+    from ..prompt.app import Wanted, run_prompt
 
     found: list[SessionSummary] = []
 
@@ -159,8 +158,8 @@ def _session_for(ctx: click.Context, summary: SessionSummary) -> Session:
 
 def _model_of(session: Session, summary: SessionSummary) -> str:
     """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
-    from ..agent.models import load_models
-    from .resuming import stored_model
+    from ...agent.models import load_models
+    from ..conversation import stored_model
 
     if os.environ.get("HARNESS_MODEL") or not summary.model:
         return ""
@@ -204,7 +203,7 @@ async def _rename(store: SessionStore, ctx: click.Context, session_id: str, name
 
 
 async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> int:
-    from ..agent.storage import SessionDamaged
+    from ...agent.storage import SessionDamaged
 
     try:
         summary = await _chosen(store, ctx, session_id)
@@ -283,7 +282,7 @@ async def _import(store: SessionStore, invocation: Invocation, path: str) -> int
 def _message_check() -> Callable[[str], object] | None:
     """What refuses a message that no model could be given; None without the library that knows them."""
     try:
-        from ..agent.messages.history import loaded
+        from ...agent.messages.history import loaded
     except ImportError:
         return None
     return loaded

@@ -1,23 +1,92 @@
-"""``harness run``: one command, whose output and exit code become ours."""
+"""``harness run``: one command, whose output and exit code become ours, and standard input for it."""
 
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 
 import click
 
-from ..command import OnTimeout
-from ..context import ExecutionContext
-from ..results import ShellResult, Status
-from .commands import command
-from .exits import exit_code_of
-from .output import note, print_json, result_json
-from .runtime import Needs, Session, on_target, session_of
-from .spool import given_input
-from .streams import Interruption, StreamWriter
-from .values import NO_LIMIT, Size, time_limit_option
+from ...command import OnTimeout
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...results import ShellResult, Status
+from ..options import NO_LIMIT, Size, command, time_limit_option
+from ..output import note, print_json, result_json
+from ..runtime import Needs, Session, on_target, session_of
+from ..streams import Interruption, StreamWriter, exit_code_of
 
-__all__ = ["brief", "command_text", "explain", "outcome_sentence", "run"]
+__all__ = [
+    "MOST_HELD",
+    "brief",
+    "command_text",
+    "explain",
+    "given_input",
+    "outcome_sentence",
+    "run",
+]
+
+
+# -- Our standard input for a command: in memory while it is small, else in a file that nobody can name.
+
+
+MOST_HELD = 1 << 20
+"""Bytes that are held in memory."""
+CHUNK = 1 << 18
+
+
+@contextmanager
+def given_input(*, read: bool) -> Iterator[bytes | Path | None]:
+    """All of our standard input, read to its end; None when it is not to be read. A path is good inside only.
+
+    The file has no name in any directory: nothing is left of it, however this process ends.
+
+    Raises:
+        HarnessError: the input is closed, which must not pass for empty, or there is no space for it.
+    """
+    if not read:
+        yield None
+        return
+    if sys.stdin is None:
+        raise HarnessError("standard input is closed", hint="give it a file, a pipe or /dev/null")
+    source = sys.stdin.buffer
+    head = source.read(MOST_HELD + 1)
+    if len(head) <= MOST_HELD:
+        yield head
+        return
+    import tempfile  # slow to load, as start-up goes, and seldom needed
+
+    with tempfile.TemporaryFile(buffering=0) as file:
+        _fill(file, head, source)
+        yield Path(f"/dev/fd/{file.fileno()}")
+
+
+def _fill(file: BinaryIO, data: bytes, source: BinaryIO) -> None:
+    while data:
+        _put(file, data)
+        data = source.read(CHUNK)
+    file.seek(0)
+
+
+def _put(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        why = (error.strerror or "error").lower()
+        raise HarnessError(
+            f"the standard input could not be stored on this machine: {why}",
+            hint="free some space, or set TMPDIR to a directory that has it",
+        ) from error
+
+
+# -- ``harness run``: one command, whose output and exit code become ours.
+
 
 SHOWN_LINES = 4
 """Lines of a screen that a notice shows."""

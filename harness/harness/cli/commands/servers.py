@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import ConfigError, HarnessError
-from .commands import command, group
-from .exits import FAILED
-from .output import note, print_json, readable, table, warn
-from .runtime import Session, session_of
-from .streams import Interruption, run_async
+from ...errors import ConfigError, HarnessError
+from ..options import command, group
+from ..output import note, print_json, readable, table, warn
+from ..runtime import Session, session_of
+from ..streams import FAILED, Interruption, run_async
 
 if TYPE_CHECKING:
-    from ..mcp.client.configuration import ServerConfig
-    from ..mcp.client.definitions import Known
-    from ..mcp.client.sources import McpSources
-    from ..toolkit import Registry
+    from ...mcp.client.configuration import ServerConfig
+    from ...mcp.client.definitions import Known
+    from ...mcp.client.sources import McpSources
+    from ...toolkit import Registry
 
 __all__ = ["recorded_tools", "servers", "servers_of", "with_recorded", "with_servers"]
 
@@ -37,7 +36,7 @@ def servers_of(session: Session, tool: str = "") -> tuple[ServerConfig, ...]:
     Raises:
         ConfigError: the settings are wrong.
     """
-    from ..mcp.client.configuration import load_servers
+    from ...mcp.client.configuration import load_servers
 
     found = load_servers(session.invocation.choices)
     for text in found.refused:
@@ -65,7 +64,7 @@ async def with_servers(
         yield None
         return
     configs = tuple(replace(server, lazy=server.lazy and not fresh) for server in configs)
-    from ..mcp.client.sources import open_sources
+    from ...mcp.client.sources import open_sources
 
     _quiet(session)
     async with open_sources(
@@ -86,13 +85,13 @@ def recorded_tools(session: Session) -> tuple[Registry, tuple[str, ...]]:
     Raises:
         ConfigError: the settings are wrong.
     """
-    from ..toolkit import Registry
+    from ...toolkit import Registry
 
     configs = servers_of(session)
     if not configs:
         return Registry(), ()
-    from ..mcp.client.definitions import DefinitionStore, state_directory
-    from ..mcp.client.sources import open_sources
+    from ...mcp.client.definitions import DefinitionStore, state_directory
+    from ...mcp.client.sources import open_sources
 
     store, registry, found = DefinitionStore(state_directory(os.environ)), Registry(), list[Registry]()
     recorded = tuple(replace(server, lazy=True) for server in configs if store.load(server).definitions)
@@ -131,7 +130,7 @@ def _quiet(session: Session) -> None:
 
 def _with_one(session: Session, name: str, work: Callable[[McpSources], Coroutine[Any, Any, int]]) -> int:
     """Start one server and do something with it."""
-    from ..toolkit import Registry
+    from ...toolkit import Registry
 
     configs = servers_of(session)
     chosen = tuple(server for server in configs if server.name == name)
@@ -158,9 +157,9 @@ def _with_one(session: Session, name: str, work: Callable[[McpSources], Coroutin
 @click.pass_context
 def list_servers(ctx: click.Context, check: bool) -> int:
     """List the servers and what is known of them; nothing is started without --check."""
-    from ..mcp.client.configuration import load_servers
-    from ..mcp.client.definitions import DefinitionStore, state_directory
-    from ..toolkit import Registry
+    from ...mcp.client.configuration import load_servers
+    from ...mcp.client.definitions import DefinitionStore, state_directory
+    from ...toolkit import Registry
 
     session = session_of(ctx)
     configs = load_servers(session.invocation.choices).servers
@@ -187,8 +186,8 @@ def _state(state: str, reason: str) -> str:
 
 
 def _facts(server: ServerConfig, known: Known, state: str | None, names: tuple[str, ...]) -> dict[str, Any]:
-    from ..mcp.client.configuration import StdioLaunch
-    from ..mcp.client.definitions import changed_tools, local_name
+    from ...mcp.client.configuration import StdioLaunch
+    from ...mcp.client.definitions import changed_tools, local_name
 
     reach = server.reach
     how = reach.command[0].text if isinstance(reach, StdioLaunch) else reach.url.text.partition("?")[0]

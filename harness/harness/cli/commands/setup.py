@@ -1,4 +1,4 @@
-"""``harness config`` and ``harness init``: settings, shown and written."""
+"""``harness init``, ``config``, ``completion`` and ``demo``: settings shown and written, and a first look."""
 
 from __future__ import annotations
 
@@ -8,16 +8,76 @@ from pathlib import Path
 
 import click
 
-from ..config import Config
-from ..errors import ConfigError
-from ..local_directories import make_directories
-from ..settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
-from ..settings_limits import UNITS, with_unit
-from .commands import command, group
-from .output import print_json, table
-from .runtime import session_of
+from ...config import Config
+from ...errors import ConfigError
+from ...local_directories import make_directories
+from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
+from ...settings_limits import UNITS, with_unit
+from ..options import command, group, invocation_of
+from ..output import print_json, table
+from ..prompt.surface import printable
+from ..runtime import session_of
+from ..streams import Interruption, run_async
 
-__all__ = ["config", "init"]
+__all__ = [
+    "completion",
+    "config",
+    "demo",
+    "init",
+]
+
+
+# -- ``harness completion``: the code that a shell's start-up file evaluates.
+
+
+VARIABLE = "_HARNESS_COMPLETE"
+
+
+@command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the code for completion in SHELL.
+
+    bash: eval "$(harness completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: harness completion fish |
+    source in config.fish.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    code = kind(ctx.find_root().command, {}, "harness", VARIABLE).source()
+    print_json({"shell": shell, "code": code}) if invocation_of(ctx).json else click.echo(code)
+
+
+# -- ``harness demo``.
+
+
+@command("demo")
+@click.option("--keep", is_flag=True, help="Leave the session running, to attach to.")
+@click.option("--agent", is_flag=True, help="With an agent, whose model plays a script; no model is needed.")
+@click.pass_context
+def demo(ctx: click.Context, keep: bool, agent: bool) -> int:
+    """See it work: a throw-away SSH server on this machine, a tmux session, a small task."""
+    if invocation_of(ctx).json:
+        raise click.UsageError("what demo prints is for people, so it takes no --json")
+
+    async def main(interruption: Interruption) -> int:
+        if agent:
+            from ...operate.demo_agent import run_agent_demo
+
+            await run_agent_demo(keep=keep, say=lambda line: click.echo(printable(line)))
+        else:
+            from ...operate.demo import run_demo
+
+            await run_demo(keep=keep, say=click.echo)
+        return 0
+
+    return run_async(main)
+
+
+# -- ``harness config`` and ``harness init``: settings, shown and written.
+
 
 HIDDEN = "***"
 AGENT_DEPTH = "tools.max_agent_depth"
@@ -66,8 +126,8 @@ def _agent_depth(choices: Choices) -> tuple[int, str]:
     Raises:
         ConfigError: the ``[tools]`` table is wrong, or its profile does not exist.
     """
-    from ..toolkit.catalogue import agent_depth
-    from ..toolkit.toolsettings import MAX_AGENT_DEPTH, tool_settings_of
+    from ...toolkit.catalogue import agent_depth
+    from ...toolkit.toolsettings import MAX_AGENT_DEPTH, tool_settings_of
 
     tables = load_tables("tools", choices)
     settings = tool_settings_of(tables)
@@ -83,7 +143,7 @@ def _cache_limits(choices: Choices) -> dict[str, tuple[object, str]]:
     Raises:
         ConfigError: the ``[tools]`` table is wrong.
     """
-    from ..toolkit.toolsettings import tool_settings_of
+    from ...toolkit.toolsettings import tool_settings_of
 
     tables = load_tables("tools", choices)
     settings = tool_settings_of(tables)
@@ -123,7 +183,7 @@ def init(ctx: click.Context, project: bool, force: bool) -> None:
 
     An existing file is kept unless --force is given.
     """
-    from ..operate.template import settings_template
+    from ...operate.template import settings_template
 
     path = Path.cwd() / PROJECT_FILE if project else user_config_path()
     _write_new(path, settings_template(project=project), replace=force)

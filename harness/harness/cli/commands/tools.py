@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..context import ExecutionContext
-from ..errors import HarnessError
-from ..extras import install_command
-from .commands import command, group
-from .exits import FAILED, HARNESS_FAILED, REFUSED
-from .output import note, print_json, read_stdin, readable, report, table, warn
-from .runtime import Needs, Session, on_target, session_of
+from ...context import ExecutionContext
+from ...errors import HarnessError
+from ...extras import install_command
+from ..options import command, group
+from ..output import note, print_json, read_stdin, readable, report, table, warn
+from ..runtime import Needs, Session, on_target, session_of
+from ..streams import FAILED, HARNESS_FAILED, REFUSED, Interruption, StreamWriter
 from .servers import recorded_tools, servers_of, with_recorded, with_servers
-from .streams import Interruption, StreamWriter
 
 if TYPE_CHECKING:
-    from ..toolkit import CallOutcome, Registry, Tool
-    from ..toolkit.assembly import ToolkitSettings
-    from ..toolkit.catalogue import Catalogue
-    from ..toolkit.permissions.approver import Approver
-    from ..toolkit.questions import Questioner
+    from ...toolkit import CallOutcome, Registry, Tool
+    from ...toolkit.assembly import ToolkitSettings
+    from ...toolkit.catalogue import Catalogue
+    from ...toolkit.permissions.approver import Approver
+    from ...toolkit.questions import Questioner
 
 __all__ = ["tools"]
 
@@ -37,7 +36,7 @@ class ProviderName(click.ParamType[str]):
     name = "provider"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from ..toolkit.providers import PROVIDERS
+        from ...toolkit.providers import PROVIDERS
 
         if value not in PROVIDERS:
             self.fail(f"{value!r} is none of {', '.join(PROVIDERS)}", param, ctx)
@@ -45,8 +44,8 @@ class ProviderName(click.ParamType[str]):
 
 
 def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
-    from ..toolkit.assembly import load_toolkit_settings
-    from ..toolkit.catalogue import load_catalogue
+    from ...toolkit.assembly import load_toolkit_settings
+    from ...toolkit.catalogue import load_catalogue
 
     settings = load_toolkit_settings(session.invocation.choices)
     catalogue = load_catalogue(settings.tools)
@@ -57,8 +56,8 @@ def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
 
 def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
     """The tools that can be called: all that are known, or those of the profile."""
-    from ..toolkit.catalogue import offered
-    from ..toolkit.toolsettings import NO_PROFILE
+    from ...toolkit.catalogue import offered
+    from ...toolkit.toolsettings import NO_PROFILE
 
     name = settings.tools.profile if profile is None else profile
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
@@ -121,7 +120,7 @@ def _listed(
     every: bool,
     read_only: bool,
 ) -> _Listed:
-    from ..toolkit.catalogue import offered as offered_of
+    from ...toolkit.catalogue import offered as offered_of
 
     shown = catalogue.registry if profile is None else offered_of(settings.tools, catalogue.known, profile)
     faced = shown.own is not shown and not every
@@ -155,8 +154,8 @@ def _with_servers_tools(session: Session, listed: _Listed, *, read_only: bool) -
 
 def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
     """What would be offered if everything were installed."""
-    from ..toolkit.profiles import load_profile
-    from ..toolkit.toolsettings import NO_PROFILE
+    from ...toolkit.profiles import load_profile
+    from ...toolkit.toolsettings import NO_PROFILE
 
     name = settings.tools.profile if profile is None else profile
     none = name in ("", NO_PROFILE)
@@ -184,7 +183,7 @@ def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | Non
 
 def _not_installed(wanted: Registry) -> tuple[str, ...]:
     """One sentence for each extra that some of these tools wait for."""
-    from ..toolkit.presets import missing_libraries
+    from ...toolkit.presets import missing_libraries
 
     waiting: dict[str, dict[str, tuple[str, ...]]] = {}
     for tool in wanted.list():
@@ -218,7 +217,7 @@ def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None)
 
 
 def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
-    from ..toolkit.presets import missing_libraries
+    from ...toolkit.presets import missing_libraries
 
     traits = tool.traits
     facts = {
@@ -249,7 +248,7 @@ def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] |
 @click.pass_context
 def schema(ctx: click.Context, provider: str | None, profile: str | None, name: str) -> int:
     """Print what a model is told of a tool, or of all that are offered, as JSON."""
-    from ..toolkit.catalogue import offered
+    from ...toolkit.catalogue import offered
 
     session = session_of(ctx)
     settings, catalogue = _catalogue(session)
@@ -261,7 +260,7 @@ def schema(ctx: click.Context, provider: str | None, profile: str | None, name: 
     if provider is None:
         definitions: list[Any] = list(chosen.definitions())
     else:
-        from ..toolkit.providers import provider as provider_of
+        from ...toolkit.providers import provider as provider_of
 
         definitions = list(provider_of(provider).definitions(chosen.list()))
     print_json(definitions if name == "all" or len(definitions) != 1 else definitions[0])
@@ -295,9 +294,9 @@ refused. Ctrl-C cancels the call.
 @click.argument("arguments", metavar="[ARGUMENTS]", default="{}")
 @click.pass_context
 def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | None, name: str, arguments: str) -> int:
-    from ..toolkit import ToolCall
-    from ..toolkit.assembly import open_toolkit
-    from ..toolkit.events import Failure
+    from ...toolkit import ToolCall
+    from ...toolkit.assembly import open_toolkit
+    from ...toolkit.events import Failure
 
     session = session_of(ctx)
     session.invocation.passes_codes = True
@@ -336,7 +335,7 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
 
 
 def _approver(session: Session, *, yes: bool) -> Approver | None:
-    from .approval import GivenApproval, TerminalApprover
+    from ..asking import GivenApproval, TerminalApprover
 
     if yes:
         return GivenApproval()
@@ -345,7 +344,7 @@ def _approver(session: Session, *, yes: bool) -> Approver | None:
 
 
 def _questioner(session: Session) -> Questioner | None:
-    from .questioning import TerminalQuestioner
+    from ..asking import TerminalQuestioner
 
     return None if session.invocation.batch else TerminalQuestioner()
 
@@ -357,7 +356,7 @@ async def _need(registry: Registry, target: ExecutionContext) -> None:
 
 
 def _code(outcome: CallOutcome) -> int:
-    from ..toolkit import CallStatus
+    from ...toolkit import CallStatus
 
     if outcome.status is CallStatus.DENIED:
         return REFUSED
@@ -384,7 +383,7 @@ def _finish(session: Session, outcome: CallOutcome, target: str, interruption: I
 
 
 def _text(outcome: CallOutcome) -> str:
-    from ..toolkit import Text
+    from ...toolkit import Text
 
     blocks = outcome.result.content
     return "\n".join(

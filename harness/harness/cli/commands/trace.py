@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import HarnessError
-from .commands import HarnessGroup, command
-from .options import invocation_of
-from .output import note, readable, table
+from ...errors import HarnessError
+from ..options import HarnessGroup, command, invocation_of
+from ..output import note, readable, table
 
 if TYPE_CHECKING:
-    from ..agent.trace.reading import Line, TraceSummary
+    from ...agent.trace.reading import Line, TraceSummary
 
 __all__ = ["trace"]
 
@@ -27,7 +26,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_context
 def summary(ctx: click.Context, file: Path) -> int:
     """Say in figures what a trace holds: turns, requests, tokens, calls, approvals."""
-    from ..agent.trace.reading import read_trace, summary_of
+    from ...agent.trace.reading import read_trace, summary_of
 
     found = summary_of(read_trace(file))
     if invocation_of(ctx).json:
@@ -79,7 +78,7 @@ def _print_summary(found: TraceSummary) -> None:
 @click.pass_context
 def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int:
     """Tell what happened, turn by turn. Nothing is run again."""
-    from ..agent.trace.reading import read_trace, replayed, turns_of
+    from ...agent.trace.reading import read_trace, replayed, turns_of
 
     turns = turns_of(read_trace(file))
     if turn is not None and turn > len(turns):
@@ -100,7 +99,7 @@ def replay(ctx: click.Context, turn: int | None, whole: bool, file: Path) -> int
 @click.pass_context
 def context(ctx: click.Context, request: int | None, file: Path) -> int:
     """Show how what the model was sent grew and shrank, request by request."""
-    from ..agent.trace.reading import read_trace
+    from ...agent.trace.reading import read_trace
 
     lines = read_trace(file)
     if request is not None:
@@ -109,7 +108,7 @@ def context(ctx: click.Context, request: int | None, file: Path) -> int:
 
 
 def _print_context(lines: tuple[Line, ...], request: int) -> int:
-    from ..agent.trace.reading import context_of
+    from ...agent.trace.reading import context_of
 
     messages = context_of(lines, request)
     if messages is None:
@@ -119,7 +118,7 @@ def _print_context(lines: tuple[Line, ...], request: int) -> int:
 
 
 def _print_steps(lines: tuple[Line, ...], *, as_json_document: bool) -> int:
-    from ..agent.trace.reading import context_steps, turns_of
+    from ...agent.trace.reading import context_steps, turns_of
 
     steps = context_steps(lines)
     if as_json_document:

@@ -1,50 +1,303 @@
-"""The work of ``harness exec``: an agent for one turn, from the settings to its end."""
+"""The work of ``harness exec``: an agent for one turn, its conversation, and who approves its calls."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
+import click
 from anyio import to_thread
 
-from ..context import ExecutionContext
-from ..errors import ConfigError
-from ..tasks import background_tasks
-from ..toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
-from ..toolkit.catalogue import Catalogue
-from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
-from ..toolkit.values import ToolCall
-from .exec_approval import AutoApproval, NobodyToAsk
-from .exec_asking import ExecOperator, operator_of
-from .exec_ending import Ended, exit_code, outcome_lines, result_json, spent_since
-from .exec_events import VERSION, event_json
-from .exec_progress import news_line, progress_line
-from .exec_session import Chosen, session_to_resume
-from .exec_stream import JsonStream
-from .observing import observers_of
-from .output import note, readable, warn
-from .prompt.approvals import change_notice
-from .prompt.conversing import Begun, open_conversation
-from .resuming import stored_choices, stored_model
-from .runtime import Session
-from .servers import servers_of, with_servers
-from .streams import Interruption, StreamWriter
+from ...context import ExecutionContext
+from ...errors import ConfigError, HarnessError
+from ...login import LoginQuestion, TerminalPrompter
+from ...tasks import background_tasks
+from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
+from ...toolkit.catalogue import Catalogue
+from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
+from ...toolkit.permissions.answers import Answer, Question, Scope
+from ...toolkit.permissions.approver import Approver
+from ...toolkit.permissions.asking import no_approver
+from ...toolkit.permissions.rules import Action, Match, Rule
+from ...toolkit.registry import Registry
+from ...toolkit.values import ToolCall
+from ..commands.servers import servers_of, with_servers
+from ..conversation import WHERE, Begun, choices_for, open_conversation, stored_choices, stored_model
+from ..output import note, readable, warn
+from ..prompt.approvals import PromptApprover, PromptQuestioner, change_notice
+from ..prompt.plain import asked_text
+from ..prompt.surface import NONE, Asking, Line, QuestionSurface, Theme, line, painted, theme_for
+from ..runtime import Session, observers_of
+from ..streams import Interruption, StreamWriter, run_async
+from .report import (
+    VERSION,
+    Ended,
+    JsonStream,
+    event_json,
+    exit_code,
+    news_line,
+    outcome_lines,
+    progress_line,
+    result_json,
+    spent_since,
+)
 
 if TYPE_CHECKING:
-    from ..agent.agent import Agent
-    from ..agent.models import ModelProfile, ModelTable
-    from ..agent.settings import AgentSettings
-    from ..agent.storage import SessionSummary
-    from ..agent.turn import TurnResult
-    from ..agent.usage import Spent
-    from ..toolkit.permissions.approver import Approver
+    from ...agent.agent import Agent
+    from ...agent.models import ModelProfile, ModelTable
+    from ...agent.opening import People
+    from ...agent.settings import AgentSettings
+    from ...agent.storage import SessionStore, SessionSummary
+    from ...agent.turn import TurnResult
+    from ...agent.usage import Spent
+    from ..options import Invocation
 
-__all__ = ["ExecRequest", "limited", "run_exec"]
+__all__ = [
+    "AUTO_APPROVE",
+    "AutoApproval",
+    "Chosen",
+    "ExecOperator",
+    "ExecRequest",
+    "NobodyToAsk",
+    "TerminalSurface",
+    "approval_rule",
+    "choose_its_target",
+    "limited",
+    "operator_of",
+    "run_exec",
+    "session_to_resume",
+    "with_rules",
+]
+
+
+# -- Who answers for ``harness exec`` without a terminal: nobody, or what the command line said in advance.
+
+
+AUTO_APPROVE = "--dangerously-auto-approve"
+OPTION = "--approve"
+
+
+class NobodyToAsk(Approver):
+    """Denies every question."""
+
+    @property
+    def by_sight(self) -> bool:
+        """Nobody is shown anything."""
+        return False
+
+    async def ask(self, question: Question) -> Answer:
+        """No, once."""
+        advice = no_approver(question.scopes, broken=question.broken)
+        return Answer(Scope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})")
+
+
+class AutoApproval(Approver):
+    """The operator's word for everything that would be asked (``--dangerously-auto-approve``).
+
+    What is denied without a question stays denied.
+    """
+
+    @property
+    def by_sight(self) -> bool:
+        """It was given in advance."""
+        return False
+
+    async def ask(self, question: Question) -> Answer:
+        """Yes, once."""
+        return Answer(Scope.ONCE, f"operator ({AUTO_APPROVE})")
+
+
+def approval_rule(text: str, registry: Registry, target: str) -> Rule:
+    """The rule that an ``--approve`` stands for, for one target: ``systemctl status *``, or ``write_file:/etc/app/*``.
+
+    What stands before the first colon is a tool when there is one of that name; else all of it is a command. Pure.
+
+    Raises:
+        ValueError: it is empty, or allows every command.
+    """
+    name, colon, rest = text.partition(":")
+    tool = registry.get(name.strip()) if colon else None
+    argument = (rest if tool is not None else text).strip()
+    if not argument:
+        raise ValueError(f"{text!r} approves nothing: write a command, or TOOL:ARGUMENT")
+    if not argument.strip("*? "):
+        raise ValueError(f"{text!r} would approve everything: that is {AUTO_APPROVE}")
+    own = tool.own.name if tool is not None else "run_shell"
+    return Rule(Action.ALLOW, target, own, argument, Match.GLOB, origin=OPTION)
+
+
+def with_rules(settings: ToolkitSettings, rules: Iterable[Rule]) -> ToolkitSettings:
+    """The settings with rules that count before their own; one that denies counts all the same. Pure."""
+    permissions = settings.permissions
+    return replace(settings, permissions=replace(permissions, rules=(*rules, *permissions.rules)))
+
+
+# -- The operator at the terminal of ``harness exec``: approvals and questions, asked as the prompt asks them.
+# They go to the controlling terminal, so that standard input and output stay those of a pipe.
+
+
+DUMB = frozenset({"", "dumb", "unknown"})
+FOREGROUND_INTERVAL = 0.5
+"""Seconds between two looks whether a program in the background is in the foreground again."""
+
+
+class TerminalSurface(QuestionSurface):
+    """The controlling terminal, one line for each answer. ``asking`` is held while a question is shown."""
+
+    def __init__(self, theme: Theme = NONE, prompter: TerminalPrompter | None = None) -> None:
+        self._theme = theme
+        self._prompter = prompter or TerminalPrompter()
+        self.asking = anyio.Lock()
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return shutil.get_terminal_size().columns
+
+    def show(self, *lines: Line) -> None:
+        """Lines that stay."""
+        self._prompter.show(painted(lines, self._theme))
+
+    async def ask(self, asking: Asking) -> str | None:
+        """Ask until the answer is a clear one; None at an end of file (Ctrl-D)."""
+        async with self.asking:
+            text = asked_text(asking, self.width, self._theme)
+            while True:
+                await self._in_foreground()
+                question = LoginQuestion("other", f"{text}{asking.label} ", asking.secret, "")
+                answer = await self._prompter.answer(question)
+                if answer is None:
+                    return None
+                answer = answer.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+                complaint = asking.check(answer)
+                if not complaint:
+                    return answer
+                text = painted([line(f"  {complaint}")], self._theme)
+
+    async def _in_foreground(self) -> None:
+        """Wait while a shell has this program in the background, where reading the terminal would stop it."""
+        while not self._prompter.usable():  # noqa: ASYNC110  # no signal says that it is back in the foreground
+            await anyio.sleep(FOREGROUND_INTERVAL)
+
+
+class ExecOperator:
+    """Who is asked during one run. ``surface`` is the terminal."""
+
+    def __init__(self, surface: TerminalSurface) -> None:
+        self.surface = surface
+        self._catch_up: Callable[[], None] | None = None
+        self._changed: Callable[[ToolCall], None] | None = None
+
+    def serve(self, catch_up: Callable[[], None], changed: Callable[[ToolCall], None]) -> None:
+        """Report to a run, now that it has its agent.
+
+        Args:
+            catch_up: shows what has happened before a question.
+            changed: is called with a call as the operator changed it.
+        """
+        self._catch_up, self._changed = catch_up, changed
+
+    @property
+    def people(self) -> People:
+        """The approver and the questioner of the prompt, at this terminal."""
+        from ...agent.opening import People
+
+        approver = PromptApprover(self.surface, self._report_change, self._show_events)
+        return People(approver, PromptQuestioner(self.surface, self._show_events))
+
+    def _report_change(self, call: ToolCall) -> None:
+        if self._changed is not None:
+            self._changed(call)
+
+    def _show_events(self) -> None:
+        if self._catch_up is not None:
+            self._catch_up()
+
+
+def operator_of(session: Session, theme: str) -> ExecOperator | None:
+    """The operator who can be asked.
+
+    Returns:
+        None with ``--batch``, when neither standard input nor standard error is a terminal, and in the background.
+    """
+    if session.invocation.batch or not any(stream and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return None
+    prompter = TerminalPrompter()
+    if not prompter.usable():
+        return None
+    plain = os.environ.get("TERM", "") in DUMB
+    drawn = NONE if plain else theme_for(theme, color=session.invocation.color is not False)
+    return ExecOperator(TerminalSurface(drawn, prompter))
+
+
+# -- Which conversation ``harness exec`` is a part of: a new one, or a stored one that goes on.
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the command line says: an id, the last one, or neither for a new one."""
+
+    session: str = ""
+    last: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Neither is said."""
+        return not (self.session or self.last)
+
+
+def choose_its_target(invocation: Invocation, session_id: str) -> None:
+    """Let the conversation say where the run goes to, when the command line does not. Blocks.
+
+    Raises:
+        HarnessError: there is no such conversation, or its container is gone.
+    """
+    from ...agent.storage import SessionStore
+
+    if any(getattr(invocation.choices, name) is not None for name in WHERE):
+        return
+    found: list[SessionSummary] = []
+
+    async def find(interruption: Interruption) -> int:
+        found.append(await SessionStore().find(session_id))
+        return 0
+
+    if code := run_async(find):
+        raise click.exceptions.Exit(code)  # interrupted
+    invocation.choices = choices_for(found[0], invocation.choices, here=False)
+
+
+async def session_to_resume(store: SessionStore, chosen: Chosen, target: ExecutionContext) -> SessionSummary | None:
+    """The conversation that goes on; None for a new one.
+
+    Raises:
+        HarnessError: there is none.
+        ConfigError: it is with another target.
+    """
+    if chosen.session:
+        summary = await store.find(chosen.session)
+        if summary.identity != target.identity:
+            raise ConfigError(
+                f"session {summary.session_id} is with {summary.target}, and this is {target.target}",
+                hint="choose its target, or leave --session out",
+            )
+        return summary
+    if not chosen.last:
+        return None
+    last = await store.last(target.identity)
+    if last is None:
+        raise HarnessError(f"there is no conversation with {target.target} yet", hint="leave --last out")
+    return last
+
+
+# -- The work of ``harness exec``: an agent for one turn, from the settings to its end.
+
 
 CANCEL_LIMIT = 30.0
 """Seconds that a turn has to end in order when it is cancelled."""
@@ -119,8 +372,8 @@ def _print_answer(text: str, interruption: Interruption) -> None:
 async def _opened(
     session: Session, request: ExecRequest, target: ExecutionContext, operator: ExecOperator | None
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
-    from ..agent.opening import People
-    from ..agent.storage import SessionStore
+    from ...agent.opening import People
+    from ...agent.storage import SessionStore
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
     store = SessionStore()
@@ -183,7 +436,7 @@ def _check_price(profile: ModelProfile) -> None:
     """
     from pydantic_ai.usage import RequestUsage
 
-    from ..agent.models import cost_of
+    from ...agent.models import cost_of
 
     if cost_of(RequestUsage(), profile) is None:
         raise ConfigError(
@@ -235,7 +488,7 @@ class _Run:
 
     async def to_its_end(self) -> Ended:
         """Work on the prompt; a signal and the time limit cancel it in order."""
-        from ..agent.turn import TurnResult
+        from ...agent.turn import TurnResult
 
         started, before = anyio.current_time(), self._agent.state.spent
         result = TurnResult("cancelled", failure="the turn did not end in time after it was cancelled")
@@ -291,7 +544,7 @@ class _Run:
         self._hard.cancel()
 
     async def _show(self, events: Subscription) -> None:
-        from ..agent.events import TurnCompleted
+        from ...agent.events import TurnCompleted
 
         async for event in events:
             await self._tell(event)

@@ -1,4 +1,4 @@
-"""Approvals at the prompt: what will run, where, why, which rule asked; and what the operator may answer."""
+"""Approvals and questions at the prompt: what will run, where, why, and what the operator may answer."""
 
 from __future__ import annotations
 
@@ -8,17 +8,65 @@ from typing import Final
 
 from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
+from ...toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion
 from ...toolkit.redaction import MARK
 from ...toolkit.values import Json, ToolCall
-from ..asked import NARROWEST, fitted, previewed, quoted, wrapped
-from ..claims import claims_of
+from ..asking import NARROWEST, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable
-from .callview import subject_of
-from .commands_base import duration
-from .surface import Asking, Choice, QuestionSurface
-from .themes import Line, Span, folded, line
+from .commands.base import duration
+from .surface import Asking, Choice, Line, QuestionSurface, Span, folded, line
+from .view import subject_of
 
-__all__ = ["Change", "PromptApprover", "Unclear", "asking_of", "change_notice", "parse_approval"]
+__all__ = [
+    "Change",
+    "PromptApprover",
+    "PromptQuestioner",
+    "Unclear",
+    "asking_of",
+    "change_notice",
+    "parse_approval",
+]
+
+
+# -- Questions of a tool to the operator, at the prompt.
+
+
+class PromptQuestioner(Questioner):
+    """The operator at the prompt. ``catch_up`` shows what has happened before the question."""
+
+    def __init__(self, surface: QuestionSurface, catch_up: Callable[[], None]) -> None:
+        self._surface = surface
+        self._catch_up = catch_up
+
+    async def ask(self, asked: Asked) -> Replies | None:
+        """One question after the other; Ctrl-C or Ctrl-D declines all of them."""
+        self._catch_up()
+        replies = []
+        for number, question in enumerate(asked.questions, 1):
+            lines = _lines(question, number, len(asked.questions))
+            reply = await self._reply(question, lines, follows=number > 1)
+            if reply is None:
+                return None
+            replies.append(reply)
+        return tuple(replies)
+
+    async def _reply(self, question: UserQuestion, lines: tuple[Line, ...], *, follows: bool) -> Reply | None:
+        def complaint(text: str) -> str:
+            reply = parse_reply(text, question)
+            return "" if isinstance(reply, Reply) else reply
+
+        text = await self._surface.ask(Asking(lines, "answer:", check=complaint, follows=follows))
+        reply = parse_reply(text, question) if text is not None else None
+        return reply if isinstance(reply, Reply) else None
+
+
+def _lines(question: UserQuestion, number: int, count: int) -> tuple[Line, ...]:
+    first, *rest = question_text(question, number, count).split("\n")
+    return (line(Span(first.removeprefix("harness: "), "warn")), *(line(one.removesuffix(": ")) for one in rest))
+
+
+# -- Approvals at the prompt: what will run, where, why, which rule asked; and what the operator may answer.
+
 
 LETTERS: Final = {
     "y": Scope.ONCE,

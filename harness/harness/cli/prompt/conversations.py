@@ -14,7 +14,7 @@ from ...agent.events import AnswerDelta, ReasoningDelta
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.events import Event, Subscription
-from .conversing import Begun, Conversation, open_conversation
+from ..conversation import Begun, Conversation, open_conversation
 from .view import View
 
 if TYPE_CHECKING:

@@ -15,12 +15,10 @@ from anyio.abc import TaskGroup
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...toolkit.permissions.timed import TimedApproval
-from .commandoutput import SurfaceOutput
-from .commands import Parsed, changes_conversation, is_command, parse, run_command
-from .context import Front, PromptContext
-from .printable import one_line
-from .statusline import Standing, status_line
-from .surface import Ended, Entered, Input, Interrupted, Opened, Surface
+from .commands.base import Front, PromptContext, SurfaceOutput
+from .commands.table import Parsed, changes_conversation, is_command, parse, run_command
+from .facing import Standing, status_line
+from .surface import Ended, Entered, Input, Interrupted, Opened, Surface, one_line
 from .view import View
 
 if TYPE_CHECKING:
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from ...agent.models import ModelTable
     from ...agent.storage import SessionStore
     from ...toolkit.assembly import Toolkit
+    from .commands.base import Deadlines
     from .conversations import Conversations
-    from .deadlines import Deadlines
     from .operators import Operator
 
 __all__ = ["Loop", "Supplies"]

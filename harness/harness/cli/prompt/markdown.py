@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..asked import wrapped
-from .printable import printable
-from .themes import Span, Theme, painted
+from ..asking import wrapped
+from .surface import Span, Theme, painted, printable
 
 __all__ = ["LIBRARIES", "Blocks", "Piece", "drawn"]
 

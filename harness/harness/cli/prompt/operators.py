@@ -20,9 +20,8 @@ from ...toolkit.limits import cut
 from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
-from .callview import Output
-from .surface import Surface
-from .themes import Line, Role, Span, folded, line
+from .surface import Line, Role, Span, Surface, folded, line
+from .view import Output
 
 if TYPE_CHECKING:
     from ...toolkit.assembly import Toolkit

@@ -16,11 +16,24 @@ from typing import Final
 import anyio
 
 from ...continued import when_continued
-from .inputs import Inputs
-from .printable import printable
-from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface, choice_lines
-from .terminal import Terminal
-from .themes import NONE, Line, Theme, line, painted
+from .surface import (
+    NONE,
+    Asking,
+    Ended,
+    Entered,
+    Input,
+    Inputs,
+    Interrupted,
+    Line,
+    Opened,
+    Surface,
+    Terminal,
+    Theme,
+    choice_lines,
+    line,
+    painted,
+    printable,
+)
 
 __all__ = ["Plain", "asked_text", "entries_of"]
 

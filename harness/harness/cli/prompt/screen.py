@@ -23,18 +23,69 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...continued import when_continued
-from ..asked import wrapped
-from .editor import MARK, Editor
-from .inputs import Inputs
-from .keyboard import Keyboard
+from ..asking import wrapped
+from .editor import MARK, Editor, Keyboard
 from .markdown import Blocks, Piece, drawn
-from .printable import printable
-from .surface import Asking, Ended, Entered, Input, Interrupted, Opened, Surface
-from .terminal import Terminal
-from .themes import Line, Span, Theme, folded, line, painted
-from .typedbefore import typed_before
+from .plain import entries_of
+from .surface import (
+    Asking,
+    Ended,
+    Entered,
+    Input,
+    Inputs,
+    Interrupted,
+    Line,
+    Opened,
+    Span,
+    Surface,
+    Terminal,
+    Theme,
+    folded,
+    line,
+    painted,
+    printable,
+)
 
-__all__ = ["Screen"]
+__all__ = [
+    "Screen",
+    "TypedBefore",
+    "typed_before",
+]
+
+
+# -- What was typed before the prompt was drawn, as the terminal's own line editing has kept it. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBefore:
+    """``entered`` is a whole prompt; ``keys`` are to be typed into the line, where they wait for an Enter."""
+
+    entered: str = ""
+    keys: str = ""
+
+
+def typed_before(data: bytes) -> TypedBefore:
+    """What an operator meant who could not see the prompt yet.
+
+    Lines with an Enter are one prompt for the model. Nothing that was typed blind runs: a command waits in the line,
+    where it can be seen, and so does whatever has other keys in it.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    whole, ended, rest = text.rpartition("\n")
+    if not ended or not whole.strip():
+        return TypedBefore(keys=rest)
+    lines = whole.split("\n")
+    if any(one.lstrip().startswith(("!", "/")) for one in lines) or not all(map(_is_text, lines)):
+        return TypedBefore(keys=f"{whole}\n{rest}" if rest else whole)
+    return TypedBefore("\n".join(entries_of(lines)), rest)
+
+
+def _is_text(line: str) -> bool:
+    return line.replace("\t", " ").isprintable()
+
+
+# -- The prompt on a terminal that can move its cursor: what stays scrolls up, the editor is below it.
+
 
 TAIL = 6
 """Lines of an answer that are shown before they are whole."""

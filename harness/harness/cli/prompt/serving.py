@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -17,17 +20,15 @@ from ...tasks import background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.timed import TimedApproval
 from ...toolkit.values import ToolCall
-from ..resuming import stored_choices
-from ..runtime import Session
-from .commands import completions
-from .completing import Suggested
-from .conversing import Begun, Conversation
+from ..conversation import Begun, Conversation, stored_choices
+from ..runtime import Session, logs_shown
+from .commands.base import Front
+from .commands.table import completions
+from .editor import Suggested
 from .facing import Facing
-from .front import PromptFront
-from .logs import logs_shown
 from .loop import Loop, Supplies
 from .markdown import LIBRARIES
-from .themes import theme_for
+from .surface import THEMES, Surface, theme_for
 from .view import View
 
 if TYPE_CHECKING:
@@ -35,10 +36,138 @@ if TYPE_CHECKING:
     from ...agent.settings import AgentSettings
     from ...agent.trace import Observer
     from ...mcp.client.sources import McpSources
+    from ...settings import Choices
     from ...toolkit.assembly import Toolkit
+    from ...toolkit.registry import Registry
     from .app import Wanted
 
-__all__ = ["Serving"]
+__all__ = [
+    "PromptFront",
+    "Serving",
+    "server_tools",
+]
+
+
+# -- What the prompt does for slash commands: another conversation, model or theme, the terminal lent, the end.
+
+
+class PromptFront(Front):
+    """See the module.
+
+    Args:
+        begun: what a conversation with a model begins with; without a model, with the one that is configured.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        surface: Surface,
+        execution: ExecutionContext,
+        begun: Callable[[ModelProfile | None], Begun],
+        opened: Callable[[Conversation], None],
+        *,
+        color: bool,
+    ) -> None:
+        self._loop = loop
+        self._surface = surface
+        self._execution = execution
+        self._begun = begun
+        self._opened = opened
+        self._color = color
+        self._theme = surface.theme.name
+
+    def leave(self) -> None:
+        """See :class:`Front`."""
+        self._loop.leave()
+
+    async def open_session(self, session_id: str | None) -> None:
+        """See :class:`Front`."""
+        agent = self._loop.agent
+        begun = self._begun(agent.profile if agent is not None else None)
+        await self._open(replace(begun, session_id=session_id or "", here=False))
+
+    async def use_model(self, profile: ModelProfile) -> None:
+        """See :class:`Front`."""
+        await self._open(self._begun(profile))
+
+    async def _open(self, begun: Begun) -> None:
+        self._opened(await self._loop.supplies.conversations.open(begun))
+        self._loop.answers()
+
+    async def attach(self, *, read_only: bool = False) -> None:
+        """See :class:`Front`."""
+        words = self._execution.attach_command_read_only if read_only else self._execution.attach_command
+        failures: list[OSError] = []
+
+        async def work() -> None:
+            try:
+                await _become(words)
+            except OSError as error:
+                failures.append(error)
+
+        await self._surface.lend(work)
+        if failures:
+            raise HarnessError(f"{words[0]}: {(failures[0].strerror or 'cannot be started').lower()}")
+
+    @property
+    def themes(self) -> tuple[str, ...]:
+        """See :class:`Front`."""
+        return tuple(THEMES)
+
+    @property
+    def theme(self) -> str:
+        """See :class:`Front`."""
+        return self._theme
+
+    def set_theme(self, name: str) -> None:
+        """See :class:`Front`."""
+        self._theme = name
+        self._surface.restyle(theme_for(name, color=self._color))
+
+
+async def _become(words: list[str]) -> None:
+    """Run a program that has our terminal until it ends."""
+    environment = {name: value for name, value in os.environ.items() if name != "TMUX"}  # or tmux refuses to nest
+
+    async with await anyio.open_process(words, stdin=None, stdout=None, stderr=None, env=environment) as process:
+        await process.wait()
+
+
+# -- Tools of MCP servers, for the agent at the prompt.
+
+
+MARGIN = 5.0
+
+
+@asynccontextmanager
+async def server_tools(
+    choices: Choices, registry: Registry, say: Callable[[str], None]
+) -> AsyncIterator[McpSources | None]:
+    """Start the servers of the settings and put their tools into a registry, as far as they list them in time.
+
+    Raises:
+        ConfigError: the settings are wrong.
+    """
+    from ...mcp.client.configuration import load_servers
+
+    found = await to_thread.run_sync(load_servers, choices)
+    for text in found.refused:
+        say(text)
+    configs = tuple(server for server in found.servers if not server.disabled)
+    if not configs:
+        yield None
+        return
+    from ...mcp.client.sources import open_sources
+
+    for name in ("client", "mcp.client", "mcp.shared"):  # they log tracebacks for what a server does wrong
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    async with open_sources(registry, configs, notice=say) as sources:
+        await sources.wait_listed(max(server.start_timeout + server.timeout for server in configs) + MARGIN)
+        yield sources
+
+
+# -- The prompt on an open target: what is opened behind its surface.
+
 
 NO_MODEL = "nobody answers here yet, but !COMMAND and /help work. To configure a model: "
 CLOSING = 10.0
@@ -132,8 +261,8 @@ class Serving:
     async def _opened(self) -> AsyncIterator[Supplies]:
         from ...agent.storage import SessionStore
         from ...agent.trace.observer import link_news
+        from .commands.base import Deadlines
         from .conversations import Conversations
-        from .deadlines import Deadlines
         from .operators import open_operator
 
         async with AsyncExitStack() as stack:
@@ -161,7 +290,6 @@ class Serving:
         from ...agent.opening import for_agents
         from ...toolkit.assembly import load_toolkit_settings, open_toolkit
         from ...toolkit.catalogue import load_catalogue
-        from .servertools import server_tools
 
         choices, variables = self._session.invocation.choices, dict(self._session.settings.config.env)
         settings = for_agents(await to_thread.run_sync(load_toolkit_settings, choices))
@@ -174,7 +302,7 @@ class Serving:
 
     async def _watching(self, stack: AsyncExitStack, toolkit: Toolkit) -> Sequence[Observer]:
         """Whoever watches beside the operator; without models there is nothing to watch."""
-        from ..observing import observers_of
+        from ..runtime import observers_of
 
         if self._settings is None:
             return ()
@@ -249,8 +377,7 @@ class Serving:
     def _begun(self, profile: ModelProfile | None) -> Begun:
         from ...agent.opening import People
         from ...agent.settings import AgentSettings
-        from .approvals import PromptApprover
-        from .questions import PromptQuestioner
+        from .approvals import PromptApprover, PromptQuestioner
 
         chosen = profile or self._profile()
         if chosen is None:

@@ -1,24 +1,41 @@
-"""What a slash command is, and how its arguments are read."""
+"""What a slash command is, what it works with, how its arguments are read, and where it prints."""
 
 from __future__ import annotations
 
+import logging
+import textwrap
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...errors import HarnessError
-from ...results import Job
+import anyio
+
+from ....errors import HarnessError
+from ....results import Job
+from ....tasks import BackgroundTasks
+from ..surface import Span, Surface, folded, line, one_line, printable
 
 if TYPE_CHECKING:
-    from ...agent.agent import Agent
-    from .context import PromptContext
+    from ....agent.agent import Agent
+    from ....agent.models import ModelProfile, ModelTable
+    from ....agent.storage import SessionStore
+    from ....context import ExecutionContext
+    from ....toolkit.assembly import Toolkit
+    from ....toolkit.executor import Executor
+    from ....toolkit.permissions.timed import TimedApproval
 
 __all__ = [
     "BadArguments",
     "Choice",
+    "Deadline",
+    "Deadlines",
+    "Front",
+    "Output",
+    "PromptContext",
     "SlashCommand",
+    "SurfaceOutput",
     "agent_of",
     "brief",
     "duration",
@@ -27,6 +44,193 @@ __all__ = [
     "no_arguments",
     "one_of",
 ]
+
+
+# -- What slash commands work with: the session at the prompt, and the seams to whoever shows it.
+
+
+class Output(ABC):
+    """Where commands print. It makes texts printable: commands hand them over as they are."""
+
+    @abstractmethod
+    def say(self, *lines: str) -> None:
+        """Lines of a result."""
+
+    @abstractmethod
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; one without rows is its headers alone."""
+
+    @abstractmethod
+    def warn(self, text: str) -> None:
+        """One line that says what is wrong, and what to do."""
+
+
+class Front(ABC):
+    """What the loop at the prompt does for commands."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """End the prompt, in order, when the command is done."""
+
+    @abstractmethod
+    async def open_session(self, session_id: str | None) -> None:
+        """Go on with a stored conversation, or with None begin a new one; the one that was open is closed first.
+
+        Raises:
+            HarnessError: it cannot be opened; the one that was open goes on.
+        """
+
+    @abstractmethod
+    async def use_model(self, profile: ModelProfile) -> None:
+        """Begin a conversation with a model, where there was none to talk to.
+
+        Raises:
+            HarnessError: it cannot be opened.
+        """
+
+    @abstractmethod
+    async def attach(self, *, read_only: bool = False) -> None:
+        """Give the terminal to a client of the tmux session until it detaches.
+
+        Raises:
+            UnsupportedOperation: there is no tmux session, or no terminal to give.
+        """
+
+    @property
+    @abstractmethod
+    def themes(self) -> tuple[str, ...]:
+        """The names of the themes that there are."""
+
+    @property
+    @abstractmethod
+    def theme(self) -> str:
+        """The theme that is used."""
+
+    @abstractmethod
+    def set_theme(self, name: str) -> None:
+        """Use another theme: one of :attr:`themes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """The session at the prompt, as it is when a command begins. The loop makes one for each command.
+
+    Without a model ``agent`` is None; ``executor`` is then that of the operator's own commands.
+    """
+
+    execution: ExecutionContext
+    toolkit: Toolkit
+    executor: Executor
+    timed: TimedApproval
+    output: Output
+    front: Front
+    deadlines: Deadlines
+    """One for the life of the prompt."""
+    agent: Agent | None = None
+    models: ModelTable | None = None
+    """None when the settings of models are wrong."""
+    store: SessionStore | None = None
+    """None when conversations are not stored."""
+
+
+# -- Where slash commands print: on the surface of the prompt.
+
+
+GAP = 2
+NARROW = 20
+"""Columns below which nothing is put into lines of its own."""
+
+
+class SurfaceOutput(Output):
+    """See the module. Texts may be anything; what a terminal would obey is spelled out."""
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+
+    def say(self, *lines: str) -> None:
+        """Lines of a result."""
+        parts = (line(part) for one in lines for part in printable(one).split("\n"))
+        self._surface.show(*(row for part in parts for row in folded(part, self._surface.width - 1)))
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table in aligned columns; the last one goes on below itself where the terminal ends."""
+        cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(headers) - 1)]
+        head, *below = (_row(row, widths, self._surface.width) for row in cells)
+        self._surface.show(*(line(Span(one, "title")) for one in head), *(line(one) for row in below for one in row))
+
+    def warn(self, text: str) -> None:
+        """One line that says what is wrong, and what to do."""
+        self._surface.show(*folded(line(Span(one_line(text), "warn")), self._surface.width - 1))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
+    """One row as lines. Pure."""
+    before = "".join(cell.ljust(room + GAP) for cell, room in zip(cells, widths, strict=False))
+    room = width - len(before)
+    if room < NARROW or len(cells[-1]) <= room:
+        return [f"{before}{cells[-1]}".rstrip()]
+    first, *more = textwrap.wrap(cells[-1], room)
+    return [f"{before}{first}", *(f"{' ' * len(before)}{one}" for one in more)]
+
+
+# -- ``/timeout``: things that are ended when their time is over.
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Something that is to end at ``at``, on the clock of :func:`anyio.current_time`."""
+
+    what: str
+    at: float
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class Deadlines:
+    """One for each thing at most; a later one replaces it. They live as long as the prompt."""
+
+    def __init__(self, tasks: BackgroundTasks) -> None:
+        self._tasks = tasks
+        self._set: dict[str, Deadline] = {}
+
+    def set(self, what: str, seconds: float, end: Callable[[], Awaitable[None]]) -> None:
+        """Call ``end`` after so many seconds, unless it is dropped before."""
+        self.drop(what)
+        deadline = self._set[what] = Deadline(what, anyio.current_time() + seconds)
+        self._tasks.start_soon(self._wait, deadline, end)
+
+    def drop(self, what: str) -> bool:
+        """Take it back; whether there was one."""
+        known = self._set.pop(what, None)
+        if known is not None:
+            known.scope.cancel()
+        return known is not None
+
+    @property
+    def all(self) -> tuple[Deadline, ...]:
+        """Those that are set, the nearest first."""
+        return tuple(sorted(self._set.values(), key=lambda one: one.at))
+
+    async def _wait(self, deadline: Deadline, end: Callable[[], Awaitable[None]]) -> None:
+        with deadline.scope:
+            await anyio.sleep_until(deadline.at)
+            if self._set.get(deadline.what) is deadline:
+                del self._set[deadline.what]
+                with anyio.CancelScope(shield=True):  # what is begun is done, also when it is replaced meanwhile
+                    await self._end(deadline, end)
+
+    async def _end(self, deadline: Deadline, end: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await end()
+        except Exception as error:  # the prompt is worth more than one of its deadlines
+            log.warning("%s could not be ended: %s", deadline.what, error)
+
+
+# -- What a slash command is, and how its arguments are read.
+
 
 COMMAND_SHOWN = 60
 """Characters of a command in a list."""

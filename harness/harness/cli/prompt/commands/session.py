@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from ...account import expand_home
-from ...errors import HarnessError
-from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, no_arguments, one_of
+from ....account import expand_home
+from ....errors import HarnessError
+from .base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, no_arguments, one_of
 
 if TYPE_CHECKING:
-    from ...agent.models import ModelProfile
-    from ...agent.storage import SessionStore, SessionSummary
-    from .context import PromptContext
+    from ....agent.models import ModelProfile
+    from ....agent.storage import SessionStore, SessionSummary
+    from .base import PromptContext
 
 __all__ = ["Compact", "Model", "SessionCommand", "Theme", "theme_rows"]
 
@@ -99,7 +99,7 @@ class SessionCommand(SlashCommand):
         context.output.say(f"session {summary.session_id} is called {name!r}" if name else "the name is gone")
 
     async def _export(self, context: PromptContext, path: str) -> None:
-        from ..resume import write_new
+        from ...commands.resume import write_new
 
         if not path:
             raise BadArguments("say which file on this machine")

@@ -1,4 +1,4 @@
-"""Slash commands that say how things are: the session, what the model has been told, and what it may call."""
+"""Slash commands for state and safety: the session, notes, rules, approvals in advance."""
 
 from __future__ import annotations
 
@@ -7,20 +7,295 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...joblists import asked_for
-from ...results import Status as JobStatus
-from .commands_base import Choice, SlashCommand, agent_of, no_arguments, one_of
-from .commands_safety import approval_state
+from anyio import to_thread
+
+from ....errors import HarnessError
+from ....joblists import asked_for
+from ....results import Status as JobStatus
+from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
 
 if TYPE_CHECKING:
-    from ...agent.agent import Agent, AgentState
-    from ...toolkit import Tool
-    from ...toolkit.assembly import Toolkit
-    from .context import PromptContext
+    from ....agent.agent import Agent, AgentState
+    from ....toolkit import Tool
+    from ....toolkit.assembly import Toolkit
+    from ....toolkit.notebook import Memory as Kept
+    from ....toolkit.notebook import Notebook, Place
+    from ....toolkit.permissions.rules import Rule
+    from ....toolkit.permissions.timed import TimedApproval
+    from .base import PromptContext
 
-__all__ = ["Context", "Status", "Tools", "percent", "tokens"]
+__all__ = [
+    "Approve",
+    "Context",
+    "Memory",
+    "Pause",
+    "Permissions",
+    "Resume",
+    "Status",
+    "Todos",
+    "Tools",
+    "approval_state",
+    "percent",
+    "tokens",
+]
 
-SHOWN = 70
+
+# -- Slash commands for what is written down: the list of things to do, and memories.
+
+
+SHOWN_OF_NOTE = 200
+"""Characters of a memory in the list."""
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+
+
+class Todos(SlashCommand):
+    """``/todos``."""
+
+    name = "todos"
+    about = "Show what the agent has to do, and how far it is."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Print the list of the session."""
+        no_arguments(args)
+        todos = await _notebook(context).todos(context.executor.session_id)
+        if not todos:
+            context.output.say("nothing is on the list")
+            return
+        redact = context.toolkit.redactor.text
+        context.output.say(*(f"{MARKS[one.status.value]} {redact(one.content)}" for one in todos))
+
+
+def _notebook(context: PromptContext) -> Notebook:
+    if context.toolkit.notebook is None:
+        raise HarnessError("nothing is written down here")
+    return context.toolkit.notebook
+
+
+class Memory(SlashCommand):
+    """``/memory``."""
+
+    name = "memory"
+    usage = "[add TEXT|forget ID]"
+    about = "Show what agents know of this target, write something down for them, or forget it."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """List, add or forget."""
+        verb, _, rest = args.partition(" ")
+        if not verb:
+            await self._list(context)
+        elif verb == "add":
+            await self._add(context, rest.strip())
+        elif verb == "forget":
+            await self._forget(context, rest.strip())
+        else:
+            raise BadArguments(f"{verb!r} is neither add nor forget")
+
+    async def _list(self, context: PromptContext) -> None:
+        found = await _notebook(context).memories(_places(context))
+        if not found:
+            context.output.say("nothing is written down; /memory add TEXT writes something down for this target")
+            return
+        redact = context.toolkit.redactor.text
+        context.output.table(("ID", "SCOPE", "TEXT"), [_memory_row(one, redact(one.content)) for one in found])
+
+    async def _add(self, context: PromptContext, text: str) -> None:
+        from ....toolkit.notebook import MemoryScope, memory_text, place_at
+
+        try:
+            content = memory_text(text)
+        except ValueError as error:
+            raise BadArguments(f"it cannot be kept: {error}") from None
+        if context.toolkit.redactor.text(content) != content:
+            raise HarnessError("it holds what looks like a secret; write down where that is kept instead")
+        execution = context.execution
+        place = place_at(MemoryScope.HOST, execution.identity, execution.capabilities.home, None)
+        kept = await _notebook(context).remember(place, content)
+        context.output.say(f"{kept.memory_id} is written down for {execution.target}")
+
+    async def _forget(self, context: PromptContext, memory_id: str) -> None:
+        from ....toolkit.notebook import memory_number
+
+        number = memory_number(memory_id)
+        if number is None:
+            raise BadArguments(f"{memory_id!r} is no memory's ID, such as m12" if memory_id else "say which: its ID")
+        known = {one.number for one in await _notebook(context).memories(_places(context))}
+        gone = await _notebook(context).forget(number) if number in known else None
+        if gone is None:
+            raise HarnessError(f"there is no memory {memory_id!r} here; /memory lists them")
+        context.output.say(f"forgotten: {context.toolkit.redactor.text(gone.content)}")
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """What can be done."""
+        return () if words else (Choice("add", "for this target"), Choice("forget"))
+
+
+def _places(context: PromptContext) -> tuple[Place, ...]:
+    """Where what is written down holds here."""
+    from ....toolkit.notebook import MemoryScope, Place, place_at
+
+    execution, cwd = context.execution, context.executor.cwd
+    identity, home = execution.identity, execution.capabilities.home
+    lasting = (MemoryScope.PROJECT, MemoryScope.HOST, MemoryScope.GLOBAL)
+    own = Place(MemoryScope.SESSION, session_id=context.executor.session_id)
+    return (own, *(place_at(scope, identity, home, cwd) for scope in lasting))
+
+
+def _memory_row(memory: Kept, text: str) -> tuple[str, ...]:
+    line = " ".join(text.split())
+    return (
+        memory.memory_id,
+        memory.place.scope.value,
+        line if len(line) <= SHOWN_OF_NOTE else f"{line[: SHOWN_OF_NOTE - 3]}...",
+    )
+
+
+# -- Slash commands for what may run: approvals in advance, the rules, and holding the agent.
+
+
+LASTING = 50
+"""Rules that are listed."""
+MODES = {
+    "ask": "read-only things run, everything else asks",
+    "auto": "everything runs but what must be asked each time",
+    "deny": "nothing runs",
+    "strict": "everything asks",
+}
+
+
+def approval_state(timed: TimedApproval) -> str:
+    """What happens to what would be asked, in a few words."""
+    remaining = timed.remaining
+    if timed.state == "all":
+        return "all approved" if remaining is None else f"all approved for {duration(remaining)}"
+    return "none approved" if timed.state == "none" else "ask"
+
+
+class Approve(SlashCommand):
+    """``/approve``."""
+
+    name = "approve"
+    usage = "[ask|all|none|TIME]"
+    about = "Ask about each call, approve or refuse all that would be asked, or approve all for TIME (15m)."
+    details = ("  What is denied stays denied, and what must be asked each time is asked.",)
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Show or set it."""
+        if args:
+            try:
+                context.timed.set(args.lower(), context.execution.identity)
+            except ValueError as error:
+                raise BadArguments(str(error)) from None
+        target = context.execution.target
+        context.output.say(_SENTENCES[context.timed.state].format(target=target) + _until(context.timed))
+
+    def choices(self, context: PromptContext, words: Sequence[str]) -> Iterable[Choice]:
+        """The states, and usual times."""
+        if words:
+            return ()
+        return (
+            Choice("ask", "ask about each call"),
+            Choice("all", "approve what would be asked, until this is changed"),
+            Choice("none", "refuse what would be asked"),
+            Choice("15m", "approve what would be asked, for so long"),
+        )
+
+
+_SENTENCES = {
+    "ask": "approvals: you are asked",
+    "all": "approvals: everything that would be asked runs unasked on {target}",
+    "none": "approvals: everything that would be asked is refused",
+}
+
+
+def _until(timed: TimedApproval) -> str:
+    remaining = timed.remaining
+    if timed.state != "all":
+        return ""
+    return " until you say /approve ask" if remaining is None else f" for {duration(remaining)}; then you are asked"
+
+
+class Permissions(SlashCommand):
+    """``/permissions``."""
+
+    name = "permissions"
+    about = "Show the mode and the rules: what runs, what asks, what is denied."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Print them, those that count first first."""
+        no_arguments(args)
+        settings = context.toolkit.settings.permissions
+        stored = await to_thread.run_sync(context.toolkit.rules.load)
+        output = context.output
+        output.say(f"mode: {settings.mode.value} ({MODES[settings.mode.value]})")
+        if settings.only:
+            output.say(f"only these tools: {', '.join(settings.only)}")
+        output.say(f"approvals: {approval_state(context.timed)}")
+        if stored.failure:
+            output.warn(f"everything asks: {stored.failure}")
+        rules = (*_answered(context), *stored.rules, *settings.rules)
+        if not rules:
+            output.say("no rules; an answer 'always', or harness permissions add, makes one")
+            return
+        redact = context.toolkit.redactor.text
+        rows = [tuple(redact(cell) for cell in _rule_row(rule)) for rule in rules[:LASTING]]
+        output.table(("ID", "ACTION", "TARGET", "TOOL", "ARGUMENT", "FROM"), rows)
+        if len(rules) > LASTING:
+            output.say(f"and {len(rules) - LASTING} more: harness permissions list")
+
+
+def _answered(context: PromptContext) -> tuple[Rule, ...]:
+    """What was answered in this session."""
+    from ....toolkit.permissions.policy import RulePolicy
+
+    policy = context.executor.services.policy
+    return policy.session_rules(context.executor.session_id) if isinstance(policy, RulePolicy) else ()
+
+
+def _rule_row(rule: Rule) -> tuple[str, ...]:
+    argument = "(any)" if rule.argument is None else rule.argument
+    kind = {"glob": " (pattern)", "below": " (and below)"}.get(rule.match, "") if rule.argument is not None else ""
+    where = f" (in {rule.cwd})" if rule.cwd else ""
+    return rule.rule_id, rule.action.value, rule.target, rule.tool, f"{argument}{kind}{where}", rule.origin
+
+
+class Pause(SlashCommand):
+    """``/pause``."""
+
+    name = "pause"
+    usage = "[REASON]"
+    about = "Let the agent begin nothing until /resume; what runs goes on."
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Hold it."""
+        agent = agent_of(context)
+        if agent.state.doing == "paused":
+            context.output.say("it is paused already; /resume lets it go on")
+            return
+        agent.pause("operator", args)
+
+
+class Resume(SlashCommand):
+    """``/resume``."""
+
+    name = "resume"
+    about = "Let the agent go on; it is told what you ran meanwhile."
+    details = ("  To go on with another conversation: /session resume ID.",)
+
+    async def run(self, context: PromptContext, args: str) -> None:
+        """Let it go on."""
+        if args:
+            raise BadArguments("it lets a paused agent go on; /session resume ID goes on with a conversation")
+        agent = agent_of(context)
+        if agent.state.doing != "paused":
+            context.output.say("it is not paused")
+            return
+        agent.resume("operator")
+
+
+# -- Slash commands that say how things are: the session, what the model has been told, and what it may call.
+
+
+SHOWN_OF_TEXT = 70
 """Characters of a tool's description in the list."""
 
 
@@ -147,7 +422,7 @@ WHAT = {
 
 
 def _parts_rows(agent: Agent) -> list[tuple[str, ...]]:
-    from ...agent.messages.history import estimate
+    from ....agent.messages.history import estimate
 
     def size(part: Any) -> int:
         return estimate(str(getattr(part, "args", "") or "") + str(getattr(part, "content", "") or ""))
@@ -189,7 +464,7 @@ class Tools(SlashCommand):
 
 def _short(tool: Tool[Any]) -> str:
     first = " ".join(tool.description.partition(". ")[0].split())
-    return first if len(first) <= SHOWN else f"{first[: SHOWN - 3]}..."
+    return first if len(first) <= SHOWN_OF_TEXT else f"{first[: SHOWN_OF_TEXT - 3]}..."
 
 
 def tool_lines(tool: Tool[Any]) -> list[str]:

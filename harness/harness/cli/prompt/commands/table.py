@@ -15,16 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import HarnessError
-from .commands_base import BadArguments, Choice, SlashCommand, no_arguments, one_of
-from .commands_notes import Memory, Todos
-from .commands_safety import Approve, Pause, Permissions, Resume
-from .commands_session import Compact, Model, SessionCommand, Theme
-from .commands_state import Context, Status, Tools
-from .commands_work import Attach, Jobs, Kill, Ps, Timeout
+from ....errors import HarnessError
+from .base import BadArguments, Choice, SlashCommand, no_arguments, one_of
+from .session import Compact, Model, SessionCommand, Theme
+from .state import Approve, Context, Memory, Pause, Permissions, Resume, Status, Todos, Tools
+from .work import Attach, Jobs, Kill, Ps, Timeout
 
 if TYPE_CHECKING:
-    from .context import PromptContext
+    from .base import PromptContext
 
 __all__ = [
     "COMMANDS",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from ...command import parse_duration
-from ...errors import HarnessError, JobNotFound
-from ...joblists import asked_for
-from ...results import Job, Status
-from .commands_base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
+from ....command import parse_duration
+from ....errors import HarnessError, JobNotFound
+from ....joblists import asked_for
+from ....results import Job, Status
+from .base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
 
 if TYPE_CHECKING:
-    from .context import PromptContext
+    from .base import PromptContext
 
 __all__ = ["Attach", "Jobs", "Kill", "Ps", "Timeout", "Victim", "parse_timeout", "parse_victims"]
 

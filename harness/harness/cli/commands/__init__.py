@@ -1,0 +1,1 @@
+"""The commands of the program: one module for each group of them, imported when it is used."""

@@ -1,0 +1,1 @@
+"""``harness exec``: one prompt for an agent, without a conversation on the screen."""
