@@ -96,13 +96,13 @@ async def _executor(home: Path) -> AsyncIterator[Any]:
     from harness.testing.agents import ScriptedSpawner
     from harness.toolkit import ToolCall
     from harness.toolkit.assembly import ToolkitSettings, open_toolkit
+    from harness.toolkit.catalog import ToolSettings
     from harness.toolkit.compaction import Compaction, Compactor
-    from harness.toolkit.permissions.answers import Answer, Question, Scope
+    from harness.toolkit.delegation import SpawnRequest, SpawnResult
     from harness.toolkit.permissions.approver import Approver
-    from harness.toolkit.questions import Asked, Questioner, Replies, Reply
-    from harness.toolkit.spawning import SpawnRequest, SpawnResult
-    from harness.toolkit.toolsettings import ToolSettings
-    from harness.toolkit.websettings import SearchSettings, WebSettings
+    from harness.toolkit.permissions.questions import Answer, Question, Scope
+    from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
+    from harness.toolkit.web_settings import SearchSettings, WebSettings
 
     class Yes(Approver):
         async def ask(self, question: Question) -> Answer:

@@ -7,8 +7,7 @@ import anyio
 import harness
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import open_executor
-from harness.toolkit.hooks import Answer, Hooks, Occasion
-from harness.toolkit.hooks_match import Matcher
+from harness.toolkit.hooks.dispatch import Answer, Hooks, Matcher, Occasion
 
 
 # --8<-- [start:hooks]

@@ -9,7 +9,7 @@ import anyio
 import harness
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import open_toolkit
-from harness.toolkit.notebook import Memory, Place, Todo
+from harness.toolkit.session.notebook import Memory, Place, Todo
 
 
 # --8<-- [start:stores]

@@ -6,7 +6,7 @@ import anyio
 from pydantic import Field
 
 from harness.toolkit import Arguments, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 
 class Open(Arguments):

@@ -10,9 +10,9 @@ import harness
 from harness.results import FileContent
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import open_executor
-from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.reads import Written, guarded_edit
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.session.file_versions import Written, guarded_edit
 
 
 # --8<-- [start:tool]

@@ -22,7 +22,7 @@ from harness.agent.agent import Agent
 from harness.agent.opening import open_agent
 from harness.agent.storage import NewSession, SessionStore
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 from .model import Line, Row, at_most, median_of
 from .timing import run_program

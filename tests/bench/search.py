@@ -12,8 +12,8 @@ from pathlib import Path
 from harness import connect
 from harness.toolkit import Executor, Registry, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.toolsettings import ToolSettings
+from harness.toolkit.catalog import ToolSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.search import tools
 
 from .model import Check, Line, Row, at_most, median_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from harness.toolkit import CallStatus, ToolCall
-from harness.toolkit.ledger import (
+from harness.toolkit.audit import (
     Filters,
     Place,
     SqliteLedger,
@@ -23,9 +23,9 @@ from harness.toolkit.ledger import (
     this_process,
     verify,
 )
-from harness.toolkit.ledger.records import intent_fields, outcome_fields
-from harness.toolkit.ledger.store import Item
-from harness.toolkit.seams import CallEntry, Verdict
+from harness.toolkit.audit.records import intent_fields, outcome_fields
+from harness.toolkit.audit.store import Item
+from harness.toolkit.interfaces import CallEntry, Verdict
 
 from .model import Line, Row, at_most, median_of
 from .timing import Action, take_turns

@@ -6,7 +6,7 @@ from functools import partial
 
 from tests.support.permits import desk
 
-from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 
 from .model import Line, Row, at_most
 from .timing import take_turns

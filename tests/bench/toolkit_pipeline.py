@@ -11,7 +11,7 @@ from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Arguments, Category, FunctionTool, Registry, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 from .model import Line, Row, at_most, median_of
 from .timing import Action, program, run_program, take_turns
@@ -22,14 +22,14 @@ __all__ = ["toolkit_pipeline_row"]
 LOOK, CHANGE = "a call that only reads", "a call that changes something"
 BY_HAND = "the tool by hand"
 IMPORT, ONE_TOOL = "import harness.toolkit with all its names", "import what declares a tool"
-PYDANTIC, LEDGER = "import pydantic and declare one model", "import harness.toolkit.ledger"
+PYDANTIC, LEDGER = "import pydantic and declare one model", "import harness.toolkit.audit"
 ALL, PYTHON = "load every tool, as harness tools list does", "python -c pass"
 PROGRAMS = {
     IMPORT: "from harness.toolkit import *",
     ONE_TOOL: "from harness.toolkit import Arguments, Category, ToolContext, ToolResult, tool",
     PYDANTIC: "import pydantic\nclass A(pydantic.BaseModel, defer_build=True): x: int = 1",
-    LEDGER: "import harness.toolkit.ledger",
-    ALL: "from harness.toolkit.catalogue import load_catalogue; load_catalogue()",
+    LEDGER: "import harness.toolkit.audit",
+    ALL: "from harness.toolkit.catalog import load_catalogue; load_catalogue()",
     PYTHON: "pass",
 }
 REASON = "most of it is pydantic: see the line for one model"

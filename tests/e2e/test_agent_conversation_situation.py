@@ -18,7 +18,7 @@ from harness.agent.storage import MemoryLog
 from harness.toolkit import Executor
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.values import ToolCall
 
 __all__ = ["desk", "open_desk"]

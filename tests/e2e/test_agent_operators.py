@@ -18,10 +18,10 @@ from harness.agent.opening import People, open_agent
 from harness.agent.operators import after_last_job, told, watched_by_operators
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
-from harness.toolkit.permissions.answers import Answer as Reply
-from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.approver import EventApprover
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.questions import Answer as Reply
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 __all__ = ["desk", "open_desk"]
 

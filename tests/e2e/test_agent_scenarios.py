@@ -24,9 +24,9 @@ from harness.agent.opening import People, open_agent
 from harness.agent.operators import watched_by_operators
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
-from harness.toolkit.permissions.answers import Answer as Reply
-from harness.toolkit.permissions.answers import Question, Scope
 from harness.toolkit.permissions.approver import Approver
+from harness.toolkit.permissions.questions import Answer as Reply
+from harness.toolkit.permissions.questions import Question, Scope
 
 __all__ = ["desk", "open_desk"]
 

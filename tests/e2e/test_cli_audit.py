@@ -15,7 +15,7 @@ from tests.support.audits import STARTED, ended_process, entry, tamper, write_as
 from tests.support.program import Program
 
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import Place, this_process
+from harness.toolkit.audit import Place, this_process
 
 CHECKER = Path(__file__).parents[2] / "docs" / "examples" / "check_export.py"
 

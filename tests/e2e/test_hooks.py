@@ -10,7 +10,7 @@ from tests.e2e.test_exec import configure, shell
 from tests.support.model_server import Answer, Call, Text, call, model_server, say
 from tests.support.program import Program
 
-from harness.toolkit.hooks import HookEvent
+from harness.toolkit.hooks.dispatch import HookEvent
 
 EVENTS = get_args(HookEvent)
 

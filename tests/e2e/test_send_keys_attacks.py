@@ -16,11 +16,11 @@ from tests.support.permits import Says, says
 from tests.support.toolbox import LedgerOf, Toolbox, toolbox
 
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
-from harness.toolkit.permissions.answers import Answer, Scope
+from harness.toolkit.interfaces import CallEntry
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.shellkeys import has_empty_prompt
-from harness.toolkit.seams import CallEntry
+from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.shell.keys import has_empty_prompt
 from harness_tools.core import tools as core_tools
 
 __all__ = ["open_desk"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/tool_reference.py"

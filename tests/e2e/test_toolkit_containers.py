@@ -10,11 +10,11 @@ from tests.support.contained import MakeWay, make_way
 from tests.support.engines import container
 from tests.support.permits import desk, says
 
-from harness.toolkit.permissions import belowsearch
-from harness.toolkit.permissions.answers import Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.store import RuleFile
+from harness.toolkit.permissions.paths import hard_denials
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.rules.store import RuleFile
 
 __all__ = ["make_way"]
 
@@ -50,7 +50,7 @@ async def test_an_old_grant_is_nothing_to_a_container_that_was_made_anew(
 async def test_what_is_kept_back_below_a_directory_is_found_there(
     make_way: MakeWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(belowsearch, "SECONDS", 100.0)  # a machine that does much else may be slow
+    monkeypatch.setattr(hard_denials, "SECONDS", 100.0)  # a machine that does much else may be slow
     way = make_way("podman")
     with container(way.engine) as one:
         async with way.connect(one) as ctx:

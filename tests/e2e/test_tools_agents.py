@@ -11,7 +11,7 @@ from tests.support.toolbox import toolbox
 
 from harness.testing.agents import ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.spawning import SpawnRequest, SpawnResult
+from harness.toolkit.delegation import SpawnRequest, SpawnResult
 from harness_tools import agents, core
 
 __all__ = ["desk", "open_desk"]

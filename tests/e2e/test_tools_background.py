@@ -15,7 +15,7 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.events import JobExited
-from harness.toolkit.jobwatch import watched_jobs
+from harness.toolkit.session.job_watch import watched_jobs
 from harness_tools.background import tools
 from harness_tools.shell import RunShell
 

@@ -16,9 +16,9 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, Status, connect
 from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
-from harness.toolkit.permissions.answers import Scope
+from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.seams import PermissionRequest, Verdict
+from harness.toolkit.permissions.questions import Scope
 from harness_tools import background, terminal
 from harness_tools.core import tools as core_tools
 

@@ -14,7 +14,7 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools import core
 from harness_tools.dev import tools
 

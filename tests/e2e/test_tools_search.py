@@ -21,9 +21,9 @@ from tests.support.toolbox import toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, Executor, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.rules import Action, Rule
-from harness.toolkit.permissions.settings import PermissionSettings
-from harness.toolkit.results_cache import ResultCache
+from harness.toolkit.permissions.rules.rule import Action, Rule
+from harness.toolkit.permissions.rules.settings import PermissionSettings
+from harness.toolkit.result_cache import ResultCache
 from harness_tools.dev.replace import RepFor
 from harness_tools.search import grep_search, tools
 

@@ -24,8 +24,8 @@ from harness.toolkit import (
     ToolResult,
 )
 from harness.toolkit import tool as make_tool
+from harness.toolkit.audit import open_ledger
 from harness.toolkit.events import EventBus
-from harness.toolkit.ledger import open_ledger
 
 
 class Leave(MutatingArguments):

@@ -14,7 +14,7 @@ from harness import connect
 from harness.agent.storage import JobNotes, SessionStore
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 
 async def main(directory: str, session_id: str, *commands: str) -> None:

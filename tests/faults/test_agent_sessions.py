@@ -26,7 +26,7 @@ from harness.agent.storage.store import sessions_directory
 from harness.errors import HarnessError
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited, Subscription
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -16,7 +16,7 @@ from harness.agent.trace import open_trace
 from harness.agent.trace.observer import LOGGER, link_news
 from harness.agent.trace.open_telemetry import Telemetry, providers_of
 from harness.agent.trace.reading import read_trace, summary_of
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 
 @pytest.mark.usefixtures("needs_tmux")

@@ -24,7 +24,7 @@ from harness import connect
 from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor
-from harness.toolkit.ledger import (
+from harness.toolkit.audit import (
     AuditCall,
     Filters,
     Place,
@@ -35,7 +35,7 @@ from harness.toolkit.ledger import (
     records,
     this_process,
 )
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

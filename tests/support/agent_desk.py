@@ -28,8 +28,8 @@ from harness.agent.storage import ConversationLog, MemoryLog
 from harness.context import ExecutionContext
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event
-from harness.toolkit.hooks import Registered
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.hooks.dispatch import Registered
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 __all__ = ["AgentDesk", "agent_desk", "profile_for"]
 

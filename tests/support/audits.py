@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.toolkit import CallStatus, ToolCall
-from harness.toolkit.ledger import Place, Report, open_store, this_process, verify
+from harness.toolkit.audit import Place, Report, open_store, this_process, verify
+from harness.toolkit.audit.records import intent_fields, outcome_fields
+from harness.toolkit.audit.store import Item
+from harness.toolkit.interfaces import CallEntry, Verdict
 from harness.toolkit.ledger.process import ProcessId
-from harness.toolkit.ledger.records import intent_fields, outcome_fields
-from harness.toolkit.ledger.store import Item
-from harness.toolkit.seams import CallEntry, Verdict
 from harness.toolkit.values import JsonObject
 
 STARTED = float(int(time.time()))

@@ -12,15 +12,15 @@ from harness.command import Command
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Category, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.context import CallNotes
+from harness.toolkit.contract import CallNotes
 from harness.toolkit.events import EventBus
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.permissions.store import RuleFile
-from harness.toolkit.permissions.timed import TimedApproval
-from harness.toolkit.seams import PermissionRequest, Verdict
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.remembered_answers import TimedApproval
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.rules.store import RuleFile
 from harness.toolkit.values import Subject, SubjectKind
 
 

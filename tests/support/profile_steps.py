@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from harness import ExecutionContext
 from harness.toolkit import Executor, JsonObject, ToolCall
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
-from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.values import Json
 
 __all__ = ["WAIT", "Agreeing", "Step", "differences", "open_unasking", "step"]

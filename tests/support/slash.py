@@ -14,7 +14,7 @@ from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
 from harness.tasks import background_tasks
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
-from harness.toolkit.permissions.timed import TimedApproval
+from harness.toolkit.permissions.remembered_answers import TimedApproval
 
 if TYPE_CHECKING:
     from harness.agent.models import ModelProfile

@@ -10,7 +10,7 @@ from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Executor, Registry, Services, Tool, ToolContext, ToolResult
 from harness.toolkit.events import EventBus
-from harness.toolkit.seams import (
+from harness.toolkit.interfaces import (
     CallEntry,
     FileVersions,
     Hook,

@@ -63,6 +63,7 @@ LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "continued", "login", "tasks", "operators", "withheld"),
         "local_directories",
+        "moved_modules",
         *("account", "state_home", "joblists", "extras"),
     ),
     ("transport", "terminal", "settings_limits", "settings_schema", "settings"),

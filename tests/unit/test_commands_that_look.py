@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.permits import Desk, desk
 
-from harness.toolkit.permissions.awk_script import awk_program_only_prints
-from harness.toolkit.permissions.decide import Step
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shelljudge import judge_command
+from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.special_programs import awk_program_only_prints
+from harness.toolkit.permissions.shell.verdict import judge_command
 
 DATA = Path(__file__).parents[1] / "data"
 MAX_FALSE_ALARMS = 0.03

@@ -24,13 +24,12 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.agent_files import AgentTypeFiles, type_key
 from harness.toolkit.arguments import with_choices
-from harness.toolkit.limits import fit_items
+from harness.toolkit.delegation import AgentType, AgentTypeFiles, SpawnRequest, SpawnTool, run_agent, type_key
 from harness.toolkit.plugins import TOOLS, find, load_tools
-from harness.toolkit.profiles import face_names
 from harness.toolkit.registry import is_builtin
-from harness.toolkit.spawning import AgentType, SpawnRequest, SpawnTool, run_agent
+from harness.toolkit.results import fit_items
+from harness.toolkit.tool_profiles import face_names
 
 from .texts import Line
 

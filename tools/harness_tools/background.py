@@ -23,7 +23,7 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.limits import fit_items
+from harness.toolkit.results import fit_items
 from harness.toolkit.values import Advice
 
 from .job_output import Asked, BadPattern, Piece, ReadingPlaces, line_matcher, parse_position, read_on

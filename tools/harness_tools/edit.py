@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.reads import Written, guarded_edit
+from harness.toolkit.session.file_versions import Written, guarded_edit
 from harness.toolkit.values import Advice
 
 from .file_lines import wide_bom

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, BeforeValidator
 
 from harness.results import FileContent, Status
 from harness.toolkit import ToolContext, ToolResult
-from harness.toolkit.reads import target_path
+from harness.toolkit.session.file_versions import target_path
 from harness.toolkit.values import Advice
 
 __all__ = [

@@ -20,8 +20,8 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.reads import Written, guarded_write, target_path
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.session.file_versions import Written, guarded_write, target_path
 from harness.toolkit.values import Advice, ShownForm
 
 from .file_lines import WIDE, Encoding, Found, Lines, binary, decode_part, decode_text, find_lines, take_lines

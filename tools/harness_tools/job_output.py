@@ -14,7 +14,7 @@ import anyio
 from harness.extras import install_extra
 from harness.results import Job, JobOutput, OutputPart, Status
 from harness.toolkit import OutputLimit, ToolContext
-from harness.toolkit.limits import cut
+from harness.toolkit.results import cut
 
 __all__ = [
     "PAGE",

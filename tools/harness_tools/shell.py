@@ -11,9 +11,9 @@ from pydantic import AliasChoices, BeforeValidator, Field, field_validator, mode
 from harness.command import DEFAULT_TIMEOUT, check_text
 from harness.results import ShellResult
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.permissions.targetpaths import at_home
-from harness.toolkit.reads import target_path
-from harness.toolkit.shellresults import note_job, progress_of, shell_result_for
+from harness.toolkit.permissions.paths.target_paths import at_home
+from harness.toolkit.results import note_job, progress_of, shell_result_for
+from harness.toolkit.session.file_versions import target_path
 from harness.toolkit.values import Advice
 
 from .texts import Content, Duration, Line, seconds_of
@@ -191,7 +191,7 @@ class RunShell(Tool[_Arguments]):
 
     def private_arguments(self, args: _Arguments) -> frozenset[str]:
         """The standard input, unless it is commands, which the audit has to tell."""
-        from harness.toolkit.secrets_commands import reads_secret
+        from harness.toolkit.redaction.commands import reads_secret
 
         runs_it = _SHELL.search(args.command) and not reads_secret(args.command)
         return frozenset() if runs_it else frozenset({"stdin"})

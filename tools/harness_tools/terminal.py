@@ -21,9 +21,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.jobpanes import pane_of_job
-from harness.toolkit.reads import target_path
-from harness.toolkit.shellresults import note_job, shell_result
+from harness.toolkit.results import note_job, shell_result
+from harness.toolkit.session.file_versions import target_path
+from harness.toolkit.session.job_watch import pane_of_job
 from harness.toolkit.values import Advice
 
 from .background import JobId

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from harness.command import check_text, parse_duration
 from harness.toolkit import Json, OutputLimit
-from harness.toolkit.limits import fit_items
+from harness.toolkit.results import fit_items
 
 __all__ = [
     "REPORT",

@@ -27,7 +27,7 @@ from ..toolkit.events import (
     QuestionAsked,
 )
 from ..toolkit.executor import Executor
-from ..toolkit.hooks_session import ask_hooks, tell_hooks
+from ..toolkit.hooks.dispatch import ask_hooks, tell_hooks
 from .events import (
     AgentPaused,
     AgentResumed,

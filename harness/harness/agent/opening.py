@@ -14,11 +14,11 @@ from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from ..extras import install_extra
 from ..toolkit.assembly import Toolkit, ToolkitSettings
+from ..toolkit.interfaces import Middleware, Spawner
 from ..toolkit.middleware import StuckLoop
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.permissions.timed import TimedApproval
-from ..toolkit.questions import Questioner
-from ..toolkit.seams import Middleware, Spawner
+from ..toolkit.permissions.remembered_answers import TimedApproval
+from ..toolkit.session.questions import Questioner
 from .models import ModelProfile, OpenModel, open_model
 from .settings import AgentSettings
 from .storage import ConversationLog, JobNotes, MemoryLog
@@ -27,7 +27,7 @@ from .usage import Spent
 
 if TYPE_CHECKING:
     from ..toolkit.executor import Executor
-    from ..toolkit.permissions.settings import Mode
+    from ..toolkit.permissions.rules.settings import Mode
     from .agent import Agent
     from .turn import Transcript
 

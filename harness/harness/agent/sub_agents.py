@@ -16,10 +16,10 @@ from ..errors import ConfigError, HarnessError, TargetNotFound, UnsupportedOpera
 from ..login import use_prompter
 from ..settings import Choices, Settings, load_settings
 from ..target import Target
+from ..toolkit.delegation import SpawnRequest, SpawnResult
 from ..toolkit.executor import Executor
-from ..toolkit.permissions.settings import Mode
-from ..toolkit.seams import Spawner
-from ..toolkit.spawning import SpawnRequest, SpawnResult
+from ..toolkit.interfaces import Spawner
+from ..toolkit.permissions.rules.settings import Mode
 from .events import Notice
 from .messages.compaction import Compacting, admit_compaction, needed
 from .messages.history import loaded

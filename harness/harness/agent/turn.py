@@ -29,14 +29,14 @@ from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.tools import ToolDefinition
 
 from ..errors import HarnessError
-from ..toolkit.context import ToolContext
+from ..toolkit.contract import ToolContext
 from ..toolkit.events import EventBus
 from ..toolkit.executor import Executor
-from ..toolkit.hooks_session import ask_hooks
-from ..toolkit.permissions.answers import Answer, Question
+from ..toolkit.hooks.dispatch import ask_hooks
+from ..toolkit.interfaces import Next, Redactor
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.seams import Next, Redactor
-from ..toolkit.secrets_stream import StreamRedactor
+from ..toolkit.permissions.questions import Answer, Question
+from ..toolkit.redaction.stream import StreamRedactor
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 from .events import AnswerCompleted, AnswerDelta, ModelRetry, ReasoningDelta, RequestStarted, TurnStatus
 from .messages import cleaning, history, situation

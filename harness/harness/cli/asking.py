@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Iterator
 
 from ..login import LoginQuestion, TerminalPrompter
-from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.lookalikes import is_blank
-from ..toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
+from ..toolkit.permissions.questions import Answer, Question, Scope
+from ..toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from ..toolkit.values import Json, JsonObject
 from .output import readable
 

@@ -17,18 +17,17 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..toolkit.assembly import Toolkit, ToolkitSettings
-from ..toolkit.catalogue import load_catalogue
+from ..toolkit.audit import open_ledger
+from ..toolkit.catalog import ToolSettings, load_catalogue
 from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, ToolCallCompleted, ToolCallRequested
-from ..toolkit.ledger import open_ledger
-from ..toolkit.notebook_sqlite import SqliteNotebook
-from ..toolkit.outputs import OutputStore
-from ..toolkit.permissions.answers import Answer, Question, Scope
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.permissions.store import RuleFile
-from ..toolkit.reads import ReadTracker
-from ..toolkit.redaction import PatternRedactor
-from ..toolkit.results_cache import ResultCache
-from ..toolkit.toolsettings import ToolSettings
+from ..toolkit.permissions.questions import Answer, Question, Scope
+from ..toolkit.permissions.rules.store import RuleFile
+from ..toolkit.redaction.redactor import PatternRedactor
+from ..toolkit.result_cache import ResultCache
+from ..toolkit.session.file_versions import ReadTracker
+from ..toolkit.session.notebook_stores import SqliteNotebook
+from ..toolkit.session.output_store import OutputStore
 from .demo import PACK
 from .demo_place import DemoPlace, Say, open_place, say_how_to_attach, wait_for_a_signal
 

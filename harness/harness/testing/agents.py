@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from ..toolkit.delegation import AgentType, SpawnRequest, SpawnResult
 from ..toolkit.executor import Executor
-from ..toolkit.seams import Spawner
-from ..toolkit.spawning import AgentType, SpawnRequest, SpawnResult
+from ..toolkit.interfaces import Spawner
 from ..toolkit.values import CallOutcome, ToolCall
 
 __all__ = ["Script", "ScriptedSpawner"]

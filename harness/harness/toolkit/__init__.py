@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .context import ToolContext
-    from .contract import HERE, Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, Traits, tool
+    from .contract import HERE, Arguments, FunctionTool, MutatingArguments, OutputLimit, Tool, ToolContext, Traits, tool
     from .executor import Executor
+    from .pipeline import Services
     from .registry import Registry
-    from .services import Services
     from .values import (
         Block,
         CallOutcome,
@@ -51,11 +50,13 @@ __all__ = [
 ]
 
 _NAMES = {
-    "context": ("ToolContext",),
-    "contract": ("HERE", "Arguments", "FunctionTool", "MutatingArguments", "OutputLimit", "Tool", "Traits", "tool"),
+    "contract": (
+        *("HERE", "Arguments", "FunctionTool", "MutatingArguments", "OutputLimit"),
+        *("Tool", "ToolContext", "Traits", "tool"),
+    ),
     "executor": ("Executor",),
+    "pipeline": ("Services",),
     "registry": ("Registry",),
-    "services": ("Services",),
 }
 """Where the names are defined; those that are not here are values."""
 

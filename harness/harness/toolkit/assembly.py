@@ -25,38 +25,34 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
-from .catalogue import Catalogue, agent_depth, load_catalogue, offered
+from .audit import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
+from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
 from .compaction import Compactor, without_compact
+from .delegation import show_types, without_spawning
 from .events import EventBus
 from .executor import Executor
-from .hooks import Hooks, Occasion, Registered
-from .hooks_session import notifying
-from .hooks_settings import hooks_of
-from .jobwatch import watched_jobs
-from .ledger import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
+from .hooks.command import hooks_of
+from .hooks.dispatch import Hooks, Occasion, Registered, notifying
+from .interfaces import Hook, Middleware, Spawner
 from .middleware import NoMarks
-from .notebook import MemoryStore, Notebook, StoreNotebook, TodoStore
-from .notebook_sqlite import SqliteNotebook
-from .outputs import OutputStore
 from .permissions.approver import Approver
-from .permissions.guard import SecretGuard
-from .permissions.policy import RulePolicy
-from .permissions.settings import PermissionSettings, settings_of
-from .permissions.store import RuleFile, rule_file_path
-from .permissions.targetpaths import tools_start
-from .permissions.timed import TimedApproval
+from .permissions.paths.target_paths import tools_start
+from .permissions.policy import RulePolicy, SecretGuard
+from .permissions.remembered_answers import TimedApproval
+from .permissions.rules.settings import PermissionSettings, settings_of
+from .permissions.rules.store import RuleFile, rule_file_path
+from .pipeline import Services
 from .plugins import HOOKS, find, load_hooks
-from .questions import Questioner
-from .reads import ReadTracker
-from .redaction import PatternRedactor
-from .registry import Registry
-from .results_cache import ResultCache
-from .seams import Hook, Middleware, Spawner
-from .services import Services
-from .sources import FixedSource, ToolSource
-from .spawning import show_types, without_spawning
-from .toolsettings import ToolSettings, tool_settings_of
-from .websettings import WebSettings, web_settings_of
+from .redaction.redactor import PatternRedactor
+from .registry import FixedSource, Registry, ToolSource
+from .result_cache import ResultCache
+from .session.file_versions import ReadTracker
+from .session.job_watch import watched_jobs
+from .session.notebook import MemoryStore, Notebook, StoreNotebook, TodoStore
+from .session.notebook_stores import SqliteNotebook
+from .session.output_store import OutputStore
+from .session.questions import Questioner
+from .web_settings import WebSettings, web_settings_of
 
 __all__ = ["Toolkit", "ToolkitSettings", "load_toolkit_settings", "open_executor", "open_toolkit"]
 

@@ -1,46 +1,103 @@
-"""The one way from a call to its outcome, for agents, the command line, Python and MCP.
-
-The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware, outermost
-first → hooks before (they may change the call: it is validated again) → permission → remembered result → ledger →
-path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget → ``ToolCallCompleted``.
-A call in the words of a profile is translated into ours as soon as it is valid, and its result is shown in the
-profile's form after everything else.
-What is refused leaves no intent in the ledger, and still has exactly one completion.
-"""
+"""The single way of every call, alone or in a batch."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
 from ..errors import ToolError
 from .arguments import decode
-from .batch import CONCURRENCY, Order, run_batch
-from .context import CallNotes, ToolContext
-from .contract import Tool
+from .catalog import MAX_AGENT_DEPTH
+from .contract import CallNotes, Tool, ToolContext
 from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
-from .failures import failure_of, redacted, status_of
-from .locks import PathLocks
-from .pipeline import Pipeline, Prepared, cut_short
-from .profiles import FacedCall, FacedTool
+from .interfaces import FileVersions, Spawner
+from .pipeline import (
+    PathLocks,
+    Pipeline,
+    Prepared,
+    Services,
+    cut_short,
+    failure_of,
+    redacted,
+    status_of,
+    without_private,
+    without_typed,
+)
 from .registry import Registry
-from .seams import FileVersions, Spawner
-from .services import Services
-from .toolsettings import MAX_AGENT_DEPTH
-from .typed import without_private, without_typed
+from .tool_profiles import FacedCall, FacedTool
 from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
     from .compaction import Compactor
-    from .notebook import Notebook
-    from .questions import Questioner
+    from .session.notebook import Notebook
+    from .session.questions import Questioner
 
-__all__ = ["Executor", "Services"]
+__all__ = [
+    "CONCURRENCY",
+    "Executor",
+    "Order",
+    "Services",
+    "groups",
+    "run_batch",
+]
+
+
+# -- Several calls of one response: which run at once, and in which order their results come back.
+
+
+Order = Literal["in_order", "parallel_first"]
+CONCURRENCY = 8
+"""Calls that run at once, at most: a host's sshd gives ten channels by default, and we hold two."""
+
+
+def groups(parallel: Sequence[bool], order: Order) -> list[list[int]]:
+    """The numbers of the calls that run together, group after group. Pure."""
+    if order == "parallel_first":
+        first = [number for number, at_once in enumerate(parallel) if at_once]
+        return [first] * bool(first) + [[number] for number, at_once in enumerate(parallel) if not at_once]
+    found: list[list[int]] = []
+    for number, at_once in enumerate(parallel):
+        if at_once and number and parallel[number - 1]:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
+async def run_batch(
+    run: Callable[[ToolCall], Awaitable[CallOutcome]],
+    calls: Sequence[ToolCall],
+    parallel: Sequence[bool],
+    order: Order,
+    concurrency: int,
+) -> list[CallOutcome]:
+    """Run the calls as :func:`groups` says; outcomes in the order of the calls."""
+    outcomes: dict[int, CallOutcome] = {}
+    limiter = anyio.CapacityLimiter(concurrency)
+
+    async def one(number: int) -> None:
+        async with limiter:
+            outcomes[number] = await run(calls[number])
+
+    for group in groups(parallel, order):
+        async with anyio.create_task_group() as tasks:
+            for number in group:
+                tasks.start_soon(one, number)
+    return [outcomes[number] for number in range(len(calls))]
+
+
+# -- The one way from a call to its outcome, for agents, the command line, Python and MCP.
+# The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware,
+# outermost first → hooks before (they may change the call: it is validated again) → permission → remembered
+# result → ledger → path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget →
+# ``ToolCallCompleted``. A call in the words of a profile is translated into ours as soon as it is valid, and its
+# result is shown in the profile's form after everything else. What is refused leaves no intent in the ledger, and
+# still has exactly one completion.
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, Tool
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
-    from .context import ToolContext
-    from .contract import Tool
+    from .contract import Tool, ToolContext
+    from .delegation import AgentType, SpawnRequest, SpawnResult
     from .executor import Executor
-    from .spawning import AgentType, SpawnRequest, SpawnResult
 
 __all__ = [
     "CallEntry",
@@ -172,19 +171,19 @@ class Redactor(ABC):
 
     def result(self, result: ToolResult) -> ToolResult:
         """A result with every text of it redacted."""
-        from .redaction import redact_result
+        from .redaction.redactor import redact_result
 
         return redact_result(result, self.text)
 
     def complete(self, text: str) -> int:
         """How many characters of a text, whose end has not come, can be shown: nothing after them changes that."""
-        from .secrets_stream import safe_end
+        from .redaction.stream import safe_end
 
         return safe_end(text)
 
     def json(self, value: JsonObject) -> JsonObject:
         """An object with every text of it redacted."""
-        from .redaction import redact_object
+        from .redaction.redactor import redact_object
 
         return redact_object(value, self.text)
 

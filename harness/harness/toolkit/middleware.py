@@ -1,21 +1,200 @@
-"""Middleware that refuses calls: by the tool's name, and when they come too fast."""
+"""Middleware around calls: budgets, gates, and loops of a model that does not move on."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import deque
-from collections.abc import Callable, Iterable
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
-from ..arguments import decode
-from ..context import ToolContext
-from ..failures import refused
-from ..seams import Next
-from ..secrets_names import MARK
-from ..values import CallOutcome, CallStatus, ToolCall, ToolResult
+from .arguments import decode
+from .contract import OutputLimit, ToolContext
+from .interfaces import Next, Outputs, Redactor
+from .pipeline import refused, timed_out
+from .redaction.patterns import MARK
+from .results import cut_result
+from .values import CallOutcome, CallStatus, Image, JsonObject, ToolCall, ToolResult
 
-__all__ = ["AllowList", "DenyList", "NoMarks", "RateLimit", "denied"]
+__all__ = [
+    "AllowList",
+    "Budget",
+    "CostBudget",
+    "DenyList",
+    "Logging",
+    "NoMarks",
+    "RateLimit",
+    "Redaction",
+    "StuckLoop",
+    "Timeout",
+    "Truncation",
+    "circles",
+    "denied",
+]
+
+
+# -- Middleware that lets every call through: logging, a time limit, more redaction, a smaller result.
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """Tells two functions of every call; either may be None. What they raise is logged and goes no further.
+
+    Args:
+        before: gets the call, its arguments redacted.
+        after: gets the call, its outcome (None when it was cancelled or a later middleware failed) and the seconds.
+    """
+
+    before: Callable[[ToolCall], None] | None = None
+    after: Callable[[ToolCall, CallOutcome | None, float], None] | None = None
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        shown = _shown(call, ctx)
+        started = anyio.current_time()
+        outcome: CallOutcome | None = None
+        if self.before is not None:
+            _safely(partial(self.before, shown))
+        try:
+            outcome = await following(call)
+            return outcome
+        finally:
+            seconds = anyio.current_time() - started
+            if self.after is not None:
+                _safely(partial(self.after, shown, outcome, seconds))
+
+
+def _shown(call: ToolCall, ctx: ToolContext) -> ToolCall:
+    arguments: JsonObject | str = call.arguments
+    redact = ctx.redactor
+    return replace(call, arguments=redact.text(arguments) if isinstance(arguments, str) else redact.json(arguments))
+
+
+def _safely(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception:  # whoever only watches stops nothing
+        log.exception("a function that is told of calls failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """Ends a call after so many seconds, the time that a person takes to approve it included."""
+
+    seconds: float
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        with anyio.move_on_after(self.seconds):
+            return await following(call)
+        result = ctx.redactor.result(timed_out(self.seconds, ctx.notes.partial))
+        return CallOutcome(call, result, CallStatus.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Takes more out than the executor's own redactor does: of results, and of progress."""
+
+    redactor: Redactor
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        ctx.notes.redactor = _Both(ctx.notes.redactor or ctx.redactor, self.redactor)
+        outcome = await following(call)
+        return replace(outcome, result=self.redactor.result(outcome.result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Both(Redactor):
+    """One redactor after the other."""
+
+    first: Redactor
+    second: Redactor
+
+    def text(self, text: str) -> str:
+        return self.second.text(self.first.text(text))
+
+    def complete(self, text: str) -> int:
+        return min(self.first.complete(text), self.second.complete(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Cuts results further than their tools do."""
+
+    limit: OutputLimit
+    outputs: Outputs | None = None
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        outcome = await following(call)
+        return replace(outcome, result=await cut_result(outcome.result, self.limit, self.outputs, ctx.call_id))
+
+
+# -- What a session may cost.
+
+
+@dataclass(slots=True)
+class Budget:
+    """An amount that is spent, in any unit. Models, tools and people may spend from the same one."""
+
+    limit: float
+    unit: str = "USD"
+    spent: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """What is left, never less than nothing."""
+        return max(0.0, self.limit - self.spent)
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left."""
+        return self.spent >= self.limit
+
+    def spend(self, amount: float) -> None:
+        """Count what was used, also beyond the limit: it was used. A negative amount gives back."""
+        self.spent = max(0.0, self.spent + amount)
+
+    def __str__(self) -> str:
+        return f"{self.spent:g} of {self.limit:g} {self.unit}"
+
+
+class CostBudget:
+    """Refuses calls that cost more than the session has left; a call that did not run costs nothing.
+
+    Args:
+        limit: for each session.
+        price: what a call costs, known before it runs.
+    """
+
+    def __init__(self, limit: float, price: Callable[[ToolCall, ToolContext], float], *, unit: str = "USD") -> None:
+        self._limit = limit
+        self._price = price
+        self._unit = unit
+        self._budgets: dict[str, Budget] = {}
+
+    def of(self, session_id: str) -> Budget:
+        """The budget of a session: to ask, to show, or to spend from."""
+        return self._budgets.setdefault(session_id, Budget(self._limit, self._unit))
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        budget = self.of(ctx.session_id)
+        price = self._price(call, ctx)
+        if budget.exhausted or price > budget.left:
+            text = f"not run: this session has used {budget}, and the call costs {price:g}"
+            return CallOutcome(call, ToolResult.failure("over_budget", text), CallStatus.DENIED)
+        budget.spend(price)  # before it runs: calls that run at once share what is left
+        outcome = await following(call)
+        if outcome.status is CallStatus.DENIED or outcome.cached:
+            budget.spend(-price)
+        return outcome
+
+
+# -- Middleware that refuses calls: by the tool's name, and when they come too fast.
 
 
 def denied(call: ToolCall, ctx: ToolContext, reason: str, by: str) -> CallOutcome:
@@ -100,3 +279,78 @@ class RateLimit:
             self._times[session] = deque(maxlen=self._calls)
             return 0.0
         return times[0] + self._seconds - now if len(times) == self._calls else 0.0
+
+
+# -- Noticing an agent that goes round in circles.
+
+
+AGENTS = 1_000
+"""Agents whose last calls are remembered."""
+LONGEST = 4
+"""Calls of the longest circle that is noticed."""
+Step = tuple[str, str]
+"""A call and its result, as hashes."""
+
+
+def circles(steps: Sequence[Step], call: str, repeats: int) -> int:
+    """How many calls the circle has that ``call`` is one of: 1 for the same again, 2 for two in turn. 0: none.
+
+    A circle is the same calls with the same results, ``repeats`` times at the end of ``steps``. Pure.
+    """
+    for length in range(1, LONGEST + 1):
+        tail = list(steps[-length * repeats :])
+        circle = tail[:length]
+        if len(tail) == length * repeats and tail == circle * repeats and call in {step[0] for step in circle}:
+            return length
+    return 0
+
+
+class StuckLoop:
+    """Refuses every call of a circle: of up to ``LONGEST`` calls that an agent has made ``repeats`` times in turn with
+    the same results each time. What is refused is no step, so they stay refused until the agent makes another call.
+    Another result on the way keeps it from being a circle. Agents do not count for one another.
+    """
+
+    def __init__(self, repeats: int = 4) -> None:
+        if repeats < 2:
+            raise ValueError("what happens once is no circle")
+        self._repeats = repeats
+        self._steps: OrderedDict[tuple[str, str], deque[Step]] = OrderedDict()
+
+    async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
+        steps = self._of(ctx)
+        asked = _hash(call.name, json.dumps(call.arguments, sort_keys=True, default=str))
+        length = circles(tuple(steps), asked, self._repeats)
+        if length:
+            text = f"not run: {_said(length, self._repeats)}; try something else"
+            return CallOutcome(call, ToolResult.failure("stuck", text), CallStatus.DENIED)
+        outcome = await following(call)
+        steps.append((asked, _result(outcome.result)))
+        return outcome
+
+    def _of(self, ctx: ToolContext) -> deque[Step]:
+        key = (ctx.session_id, ctx.agent_id)
+        steps = self._steps.setdefault(key, deque(maxlen=LONGEST * self._repeats))
+        self._steps.move_to_end(key)
+        while len(self._steps) > AGENTS:
+            self._steps.popitem(last=False)
+        return steps
+
+
+def _said(length: int, repeats: int) -> str:
+    if length == 1:
+        return f"this very call was made {repeats} times with the same result"
+    return f"the same {length} calls, of which this is one, were made {repeats} times in turn with the same results"
+
+
+def _result(result: ToolResult) -> str:
+    blocks = [block.data.hex() if isinstance(block, Image) else block.text for block in result.content]
+    return _hash(str(result.is_error), result.error_code, *blocks)
+
+
+def _hash(*parts: str) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        found.update(len(data).to_bytes(8) + data)
+    return found.hexdigest()

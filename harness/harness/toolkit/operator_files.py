@@ -1,21 +1,159 @@
-"""Files in which the operator instructs agents, such as skills and types of agents: where they are and who wrote them.
-
-They are in a directory beside the user's settings, and in ``.harness/`` of the current directory when ``trusted_dirs``
-covers it: what they say is done with the operator's rights.
-"""
+"""Files in which the operator instructs agents: where they are, who wrote them, and the YAML at their top."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import HarnessError
+from ..extras import install_extra
 from ..settings import is_trusted, load_settings, user_config_path
 
-__all__ = ["FileRefusedError", "OperatorDirectory", "Origin", "operator_directories", "read_operator_file"]
+__all__ = [
+    "FileRefusedError",
+    "FrontMatter",
+    "FrontMatterError",
+    "OperatorDirectory",
+    "Origin",
+    "operator_directories",
+    "read_operator_file",
+    "split_front_matter",
+]
+
+
+# -- Front matter: the YAML mapping between two lines of ``---`` at the top of a Markdown file, read with PyYAML.
+# Anchors and aliases are refused, and so is what is nested deeply: with them a few lines can stand for gigabytes.
+
+
+FENCE = "---"
+MAX_CHARS = 16 << 10
+"""Characters of the front matter."""
+MAX_DESCRIPTION_CHARS = 1_024
+MAX_DEPTH = 16
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What YAML can escape: control characters, changes of direction, halves of a surrogate pair."""
+
+
+class FrontMatterError(HarnessError):
+    """A front matter is missing or wrong. ``line`` is the line of the file, 0 where no line is at fault."""
+
+    def __init__(self, message: str, *, line: int = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """The values of a front matter, the line of each key in the file, and the text below it."""
+
+    values: Mapping[Any, Any]
+    body: str
+    lines: Mapping[Any, int] = field(default_factory=dict)
+    file: str = ""
+
+    def line_of(self, key: Any) -> int:
+        """The line of a key in the file; the first one for a key that is merged in from elsewhere, or missing."""
+        return self.lines.get(key, 1)
+
+    def text(self, key: str) -> str:
+        """A value that has to be a text, without the spaces around it.
+
+        Raises:
+            FrontMatterError: it is missing, empty, or something else.
+        """
+        value = self.values.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise FrontMatterError(
+                f"the front matter of {self.file} needs {key}, a text; quote what YAML takes for something else",
+                line=self.line_of(key),
+            )
+        return value.strip()
+
+    def description(self) -> str:
+        """The description as one line: lists that models and operators see hold it.
+
+        Raises:
+            FrontMatterError: it is missing, too long, or holds control characters.
+        """
+        text, line = self.text("description"), self.line_of("description")
+        if len(text) > MAX_DESCRIPTION_CHARS:
+            raise FrontMatterError(f"its description is longer than {MAX_DESCRIPTION_CHARS} characters", line=line)
+        shown = " ".join(text.split())
+        if odd := _ODD.search(shown):
+            raise FrontMatterError(f"its description holds {odd[0]!a}, which is no text", line=line)
+        return shown
+
+
+def split_front_matter(data: bytes, file: str) -> FrontMatter:
+    """Split a file into its front matter and the text below it. Pure.
+
+    Args:
+        file: its name, for messages.
+
+    Raises:
+        FrontMatterError: it has none, or one that is wrong; or PyYAML is not installed.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FrontMatterError(f"{file} is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from error
+    if "\0" in text:
+        raise FrontMatterError(f"{file} holds a NUL", line=text.count("\n", 0, text.index("\0")) + 1)
+    lines = text.split("\n")
+    end = next((number for number, line in enumerate(lines) if number and line.rstrip() == FENCE), 0)
+    if lines[0].rstrip() != FENCE or not end:
+        raise FrontMatterError(f"{file} does not begin with a front matter between two lines of ---", line=1)
+    values, places = _values("\n".join(lines[1:end]), f"the front matter of {file}")
+    return FrontMatter(values, "\n".join(lines[end + 1 :]).strip("\n"), places, file)
+
+
+def _values(text: str, what: str) -> tuple[Mapping[Any, Any], Mapping[Any, int]]:
+    """The mapping, and the line of the file on which each of its keys is."""
+    if len(text) > MAX_CHARS:
+        raise FrontMatterError(f"{what} is longer than {MAX_CHARS} characters", line=1)
+    try:
+        yaml: Any = import_module("yaml")
+    except ImportError as error:
+        raise FrontMatterError("a front matter needs PyYAML", hint=install_extra("skills")) from error
+    try:
+        _check_events(yaml, text, what)
+        values = yaml.safe_load(text)
+        if not isinstance(values, dict):
+            raise FrontMatterError(f"{what} is no mapping; write name: and description:", line=1)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        return values, {key.value: _line(key.start_mark) for key, _ in node.value}
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+        first, mark = str(error).split("\n", 1)[0], getattr(error, "problem_mark", None)
+        raise FrontMatterError(f"{what} is no YAML: {first}", line=_line(mark) if mark else 1) from error
+
+
+def _check_events(yaml: Any, text: str, what: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = _line(event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            raise FrontMatterError(f"{what} has an alias (*name), which is not allowed", line=line)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise FrontMatterError(f"{what} is nested deeper than {MAX_DEPTH}", line=line)
+
+
+def _line(mark: Any) -> int:
+    """The line of the file: the front matter begins on its second one."""
+    return int(mark.line) + 2
+
+
+# -- Files in which the operator instructs agents, such as skills and types of agents: where they are and who wrote
+# them.
+# They are in a directory beside the user's settings, and in ``.harness/`` of the current directory when
+# ``trusted_dirs`` covers it: what they say is done with the operator's rights.
+
 
 Origin = Literal["user", "project"]
 

@@ -1,27 +1,253 @@
-"""The steps that a valid call goes through, in their order. :mod:`.executor` documents the whole."""
+"""The steps of a call: checked, judged, locked, run, and every failure as a result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import posixpath
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
-from ..errors import HarnessError, ToolError
+from ..errors import (
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    FileError,
+    HarnessError,
+    JobNotFound,
+    TerminalError,
+    ToolError,
+    ToolErrorCode,
+    UnsupportedOperation,
+)
 from .arguments import decode
-from .context import CallNotes, ToolContext
-from .contract import Intent, OutputLimit, Tool, Traits
+from .contract import CallNotes, Intent, OutputLimit, Tool, ToolContext, Traits
 from .events import Failure
-from .failures import MAYBE, cancelled, failure_of, not_begun, not_the_tool, redacted, refused, status_of, timed_out
-from .limits import BLOCK_LIMIT, cut_result
-from .locks import PathLocks, lock_keys
-from .seams import CallEntry, Middleware, Next, PermissionRequest, Verdict
-from .services import Services
-from .typed import panes_typed_into, without_private, without_typed
+from .interfaces import (
+    CallEntry,
+    Hook,
+    Ledger,
+    Middleware,
+    Next,
+    Outputs,
+    PermissionRequest,
+    Policy,
+    Redactor,
+    Results,
+    Verdict,
+)
+from .results import BLOCK_LIMIT, cut_result
 from .values import CallOutcome, CallStatus, JsonObject, Subject, ToolCall, ToolResult
+from .web_settings import WebSettings
 
-__all__ = ["Pipeline", "Prepared", "cut_short"]
+__all__ = [
+    "PathLocks",
+    "Pipeline",
+    "Prepared",
+    "Services",
+    "cancelled",
+    "cut_short",
+    "failure_of",
+    "lock_keys",
+    "not_begun",
+    "not_the_tool",
+    "panes_typed_into",
+    "redacted",
+    "refused",
+    "status_of",
+    "timed_out",
+    "without_private",
+    "without_typed",
+]
+
+
+# -- What an exception of a tool means to the model, and how the ledger counts it.
+
+
+ADAPT = (FileError, TerminalError, JobNotFound, UnsupportedOperation)
+"""The target answered: the model can do something else."""
+BY_CODE = {
+    "unknown": CallStatus.UNKNOWN,
+    "backend_lost": CallStatus.UNKNOWN,
+    "timeout": CallStatus.TIMEOUT,
+    "timed_out": CallStatus.TIMEOUT,
+    "cancelled": CallStatus.CANCELLED,
+    "interrupted": CallStatus.CANCELLED,
+    "denied": CallStatus.DENIED,
+}
+MAYBE = "it may have changed something; look before you repeat it"
+
+
+def failure_of(error: BaseException, tool: str, partial: str = "") -> tuple[ToolResult, ToolError | None]:
+    """The result that tells the model of an exception, and the error for the operator when the tool could not run."""
+    if isinstance(error, ADAPT):
+        return ToolResult.failure(_code(error), _with_partial(str(error), partial)), None
+    failure = error if isinstance(error, ToolError) else _wrapped(error, tool)
+    return ToolResult.failure(failure.code, _with_partial(str(failure), partial)), failure
+
+
+def _wrapped(error: BaseException, tool: str) -> ToolError:
+    if isinstance(error, ConnectionLost):
+        failure = ToolError(f"{error.message}; {MAYBE}", code="backend_lost", target=error.target, hint=error.hint)
+    elif isinstance(error, ConnectError | ConfigError):
+        failure = ToolError(error.message, code="backend_lost", target=error.target, hint=error.hint)
+    elif isinstance(error, HarnessError):
+        failure = ToolError(error.message, target=error.target, hint=error.hint)
+    else:
+        failure = ToolError(f"{tool} failed: {type(error).__name__}: {error}", hint="this is a defect of the tool")
+    failure.__cause__ = error
+    return failure
+
+
+def not_the_tool(error: Exception, what: str, problem: str, *, code: ToolErrorCode = "execution_failed") -> ToolError:
+    """The error for a failure of the code around a tool: ``what`` is ``the policy``, ``the middleware Budget``."""
+    return ToolError(f"{problem}: {type(error).__name__}: {error}", code=code, hint=f"this is a defect of {what}")
+
+
+def redacted(error: ToolError | None, redact: Callable[[str], str]) -> ToolError | None:
+    """The same error with a message that may be shown; its cause stays, for a developer's traceback."""
+    if error is None:
+        return None
+    safe = ToolError(redact(error.message), code=error.code, target=error.target, hint=redact(error.hint))
+    safe.__cause__ = error.__cause__
+    return safe
+
+
+def _code(error: HarnessError) -> str:
+    """``FileNotFound`` → ``file_not_found``, ``IsADirectory`` → ``is_a_directory``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(error).__name__).lower()
+
+
+def _with_partial(text: str, partial: str) -> str:
+    return f"{text}\n{partial}" if partial else text
+
+
+def status_of(result: ToolResult, error: ToolError | None = None) -> CallStatus:
+    """How a result counts."""
+    if not result.is_error:
+        return CallStatus.OK
+    if error is not None and isinstance(error.__cause__, ConnectError):
+        return CallStatus.ERROR  # nothing was sent
+    return BY_CODE.get(result.error_code, CallStatus.ERROR)
+
+
+def timed_out(seconds: float, partial: str) -> ToolResult:
+    """A call was ended because its time was over."""
+    return ToolResult.failure("timeout", _with_partial(f"ended after {seconds:g} s; {MAYBE}", partial))
+
+
+def cancelled(partial: str) -> ToolResult:
+    """A call was cancelled."""
+    return ToolResult.failure("cancelled", _with_partial(f"cancelled; {MAYBE}", partial))
+
+
+def not_begun() -> ToolResult:
+    """A call was cancelled before it ran: at the question, say, or while it waited for another."""
+    return ToolResult.failure("cancelled", "cancelled before it began: nothing of it was run")
+
+
+def refused(reason: str, by: str) -> ToolResult:
+    """Nothing ran: it was not allowed."""
+    return ToolResult.failure("denied", f"not allowed: {reason}", metadata={"decided_by": by})
+
+
+# -- One writer of a file at a time, among the calls of this process.
+
+
+def lock_keys(backend: str, paths: Iterable[str], cwd: str) -> list[str]:
+    """The keys of paths, in the order in which everybody takes them. Pure; links are left to the target's check."""
+    return sorted({f"{backend}\0{posixpath.normpath(posixpath.join(cwd, path))}" for path in paths})
+
+
+@dataclass(slots=True)
+class _Held:
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    users: int = 0
+
+
+class PathLocks:
+    """Locks by key, which exist only while somebody holds or wants them."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+
+    @asynccontextmanager
+    async def hold(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Hold all of these."""
+        async with AsyncExitStack() as stack:
+            for key in keys:
+                await stack.enter_async_context(self._one(key))
+            yield
+
+    @asynccontextmanager
+    async def _one(self, key: str) -> AsyncIterator[None]:
+        held = self._held.setdefault(key, _Held())
+        held.users += 1
+        try:
+            async with held.lock:
+                yield
+        finally:
+            held.users -= 1
+            if not held.users:
+                del self._held[key]
+
+
+# -- What every executor of one process shares.
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Policy, records and the rest. There is no default policy: whoever makes an executor says what may run."""
+
+    policy: Policy
+    ledger: Ledger
+    redactor: Redactor
+    outputs: Outputs | None = None
+    results: Results | None = None
+    hooks: tuple[Hook, ...] = ()
+    middleware: tuple[Middleware, ...] = ()
+    web: WebSettings = field(default_factory=WebSettings)
+
+
+# -- Taking what a call types or gives to a program out of its arguments: it may be a password of no known form.
+
+
+def panes_typed_into(subjects: Iterable[Subject]) -> frozenset[str] | None:
+    """The panes that a call names to type into; None when it types nothing. Pure."""
+    typed = [subject for subject in subjects if subject.kind == "keys"]
+    return frozenset(subject.pane for subject in typed if subject.pane) if typed else None
+
+
+def without_typed(arguments: JsonObject, panes: frozenset[str] | None) -> JsonObject:
+    """Arguments without their texts, but for the panes and for what the caller says of the call. Pure.
+
+    Args:
+        panes: of :func:`panes_typed_into`; None leaves the arguments as they are.
+    """
+    if panes is None:
+        return arguments
+    from .contract import Intent
+    from .redaction.redactor import MARK, redact_object
+
+    typed = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
+    return {**arguments, **redact_object(typed, lambda text: text if text in panes else MARK)}
+
+
+def without_private(arguments: JsonObject, names: frozenset[str]) -> JsonObject:
+    """Arguments without those that may hold a password: :meth:`Tool.private_arguments`. Pure."""
+    if not names:
+        return arguments
+    from .redaction.redactor import MARK
+
+    return {name: MARK if value and name in names else value for name, value in arguments.items()}
+
+
+# -- The steps that a valid call goes through, in their order. :mod:`.executor` documents the whole.
+
 
 Kind = TypeVar("Kind")
 CHANGES = 3
@@ -217,7 +443,7 @@ class Pipeline:
         return await self._finished(prepared, CallOutcome(prepared.call, result, status, error=error))
 
     async def _end(self, status: CallStatus, result: ToolResult) -> None:
-        from .redaction import redact_head
+        from .redaction.redactor import redact_head
 
         summary = redact_head(self.services.redactor.text, result.text, SUMMARY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):

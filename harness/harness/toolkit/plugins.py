@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from .context import ToolContext
-from .contract import Tool, Traits
-from .seams import Hook
+from .contract import Tool, ToolContext, Traits
+from .interfaces import Hook
 from .values import Category, JsonObject, Subject, ToolCall, ToolResult
 
 __all__ = [

@@ -1,30 +1,118 @@
-"""The tools that there are: where each comes from, by which names it is called, and which of them are offered.
-
-A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a reader in
-another task or thread sees the tools from before or from after, and a change that fails changes nothing.
-"""
+"""The tools of a session: registered, listed by sources, presets, and changed while it runs."""
 
 from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ToolError
 from .contract import NAME, Tool
-from .presets import harmless, in_packs, only_reads, schema_gaps
-from .sources import ToolSource
-from .values import JsonObject, ToolResult
+from .values import Category, JsonObject, ToolResult
 
 if TYPE_CHECKING:
     from ..context import ExecutionContext
 
-__all__ = ["BUILTIN", "Registry", "is_builtin"]
+__all__ = [
+    "ALWAYS",
+    "BUILTIN",
+    "OPT_IN",
+    "FixedSource",
+    "Registry",
+    "ToolSource",
+    "harmless",
+    "in_packs",
+    "is_builtin",
+    "missing_libraries",
+    "only_reads",
+    "opt_in",
+    "schema_gaps",
+]
+
+
+# -- Which tools are offered: rules about one tool, derived from what it says of itself and never from a list of
+# names.
+
+
+ALWAYS = frozenset({"tool_search"})
+"""Tools that a choice of packs leaves in: with them a model finds the others."""
+OPT_IN = frozenset({"dev", "web", "agents"})
+"""Packs that are offered when they are asked for: forty schemas in every request are expensive."""
+INSIDE = frozenset({Category.NONE})
+"""What touches nothing outside the conversation."""
+
+
+def only_reads(tool: Tool[Any]) -> bool:
+    """It changes nothing, whatever its arguments are. ``Tool.traits`` states the worst of its calls."""
+    return not tool.traits.mutating
+
+
+def harmless(tool: Tool[Any]) -> bool:
+    """It changes nothing outside the conversation."""
+    return only_reads(tool) or tool.traits.category in INSIDE
+
+
+def in_packs(tool: Tool[Any], packs: frozenset[str]) -> bool:
+    """It belongs to one of the packs, or to every choice of packs."""
+    return tool.name in ALWAYS or not packs.isdisjoint(tool.traits.packs)
+
+
+def opt_in(tool: Tool[Any]) -> bool:
+    """It belongs to nothing but packs that have to be asked for."""
+    return bool(tool.traits.packs) and OPT_IN.issuperset(tool.traits.packs)
+
+
+def missing_libraries(tool: Tool[Any]) -> tuple[str, ...]:
+    """The modules that it needs here and that are not installed; none of them is imported."""
+    return tuple(name for name in tool.traits.libraries if find_spec(name) is None)
+
+
+def schema_gaps(tool: Tool[Any]) -> tuple[str, ...]:
+    """The required arguments that the schema does not describe: a model could not give them."""
+    schema = tool.schema
+    properties, required = schema.get("properties"), schema.get("required")
+    described = properties if isinstance(properties, dict) else {}
+    wanted = required if isinstance(required, list) else []
+    return tuple(str(name) for name in wanted if name not in described)
+
+
+# -- Where tools come from besides the program itself: plugins, servers, files.
+
+
+class ToolSource(ABC):
+    """A named set of tools, which may be another one each time that it is asked."""
+
+    name: str
+    """Under it the registry keeps the tools, replaces them and removes them."""
+
+    @abstractmethod
+    async def tools(self) -> Sequence[Tool[Any]]:
+        """Fetch the whole set. May take long and may fail; the registry keeps what it had until this returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSource(ToolSource):
+    """A set that does not change."""
+
+    name: str
+    fixed: tuple[Tool[Any], ...]
+
+    async def tools(self) -> Sequence[Tool[Any]]:
+        return self.fixed
+
+
+# -- The tools that there are: where each comes from, by which names it is called, and which of them are offered.
+# A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a
+# reader in another task or thread sees the tools from before or from after, and a change that fails changes
+# nothing.
+
 
 BUILTIN = "builtin"
 """The source of our own tools, or what stands before the ``:`` of it."""

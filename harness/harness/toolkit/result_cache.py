@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from ..context import ExecutionContext
 from ..errors import FileError, HarnessError
 from ..results import FileContent, FileStat, Status
-from .context import ToolContext
+from .contract import ToolContext
 from .events import Event, JobExited, JobStarted
-from .seams import Results
+from .interfaces import Results
 from .values import Json, JsonObject, Text, ToolCall, ToolResult
 
 __all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]

@@ -1,22 +1,4 @@
-"""Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
-
-A model that knows another product's tools is offered those; what does the work, what the policy judges, what rules,
-hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`Face` for each tool
-that it offers; of our tools nothing else is offered, and tools from elsewhere (packages, declarations, the program's
-own sources) are offered next to it under their own names::
-
-    Face(
-        tool="read_file",
-        name="Read",
-        description="Read a file.",
-        arguments=ReadArguments,
-        fields={"path": "path"},
-        more=lambda args: {"byte_offset": args.offset},
-        render=lambda args, result: Shown(result.text, result.is_error),
-    )
-
-Packages offer profiles by the entry point ``harness.profiles``.
-"""
+"""Profiles of tools: other names, arguments and results for the same tools, and advice to the model."""
 
 from __future__ import annotations
 
@@ -30,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from ..errors import ConfigError, ToolError
-from .advising import Names
 from .arguments import with_choices
 from .contract import OutputLimit, Tool, Traits
-from .limits import BLOCK_LIMIT, cut, cut_again
 from .registry import Registry, is_builtin
+from .results import BLOCK_LIMIT, cut, cut_again
 from .values import (
+    Advice,
     Block,
     CallOutcome,
     CallStatus,
@@ -50,19 +32,87 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .context import ToolContext
-    from .seams import Redactor
+    from .contract import ToolContext
+    from .interfaces import Redactor
 
 __all__ = [
     "Face",
     "FacedCall",
     "FacedTool",
+    "Names",
     "Profile",
     "Shown",
     "face_names",
     "load_profile",
     "profile_names",
 ]
+
+
+# -- The advice in a result, for a model that has other arguments and tools than ours. Pure.
+
+
+TOLD = ("note", "notices")
+"""The members of a result's data that hold the sentences of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a model has: our names of arguments and tools, and its own."""
+
+    arguments: Mapping[str, str]
+    tools: Mapping[str, str]
+
+    def told(self, result: ToolResult) -> ToolResult:
+        """The result with the advice in these names, and without what cannot be followed."""
+        for advice in (advice for advice in result.advice if advice.text):
+            result = _changed(result, advice.text, self._restated(advice))
+        return result
+
+    def _restated(self, advice: Advice) -> str:
+        names = {**{name: self.tools.get(name) for name in advice.tools}}
+        names |= {name: self.arguments.get(name) for name in advice.arguments}
+        known = {name: theirs for name, theirs in names.items() if theirs is not None}
+        if len(known) < len(names):
+            return ""
+        words = "|".join(map(re.escape, known))
+        return re.sub(rf"\b(?:{words})\b", lambda match: known[match[0]], advice.text)
+
+
+def _changed(result: ToolResult, old: str, new: str) -> ToolResult:
+    content: tuple[Block, ...] = tuple(
+        Text(_last(block.text, old, new)) if isinstance(block, Text) else block for block in result.content
+    )
+    return replace(result, content=content, data=_in_data(result.data, old, new))
+
+
+def _in_data(data: Json, old: str, new: str) -> Json:
+    if not isinstance(data, dict):
+        return data
+    return {**data, **{name: _in_told(data[name], old, new) for name in TOLD if name in data}}
+
+
+def _in_told(told: Json, old: str, new: str) -> Json:
+    if isinstance(told, list):
+        return [_in_told(one, old, new) for one in told]
+    return _last(told, old, new) if isinstance(told, str) else told
+
+
+def _last(text: str, old: str, new: str) -> str:
+    """With the last place replaced: what is said of a content comes behind it."""
+    before, found, after = text.rpartition(old)
+    return f"{before}{new}{after}" if found else text
+
+
+# -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
+# A model that knows another product's tools is offered those; what does the work, what the policy judges, what
+# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one
+# :class:`Face` for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere
+# (packages, declarations, the program's own sources) are offered next to it under their own names::
+# Face( tool="read_file", name="Read", description="Read a file.", arguments=ReadArguments, fields={"path":
+# "path"}, more=lambda args: {"byte_offset": args.offset}, render=lambda args, result: Shown(result.text,
+# result.is_error), )
+# Packages offer profiles by the entry point ``harness.profiles``.
+
 
 log = logging.getLogger(__name__)
 

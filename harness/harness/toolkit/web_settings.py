@@ -16,7 +16,7 @@ from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from ..settings import SettingsTable
-    from .webtable import Provider, SearchTable, WebTable
+    from .web_settings_table import Provider, SearchTable, WebTable
 
 __all__ = ["Place", "SearchSettings", "WebSettings", "place_of", "web_settings_of"]
 
@@ -73,7 +73,7 @@ def web_settings_of(tables: Iterable[SettingsTable], environ: Mapping[str, str] 
     Raises:
         ConfigError: a key is unknown, a value is wrong, or a file that is not trusted sets something.
     """
-    from .webtable import checked  # every program imports this module, and few files set anything
+    from .web_settings_table import checked  # every program imports this module, and few files set anything
 
     settings = WebSettings()
     for table in tables:

@@ -11,9 +11,8 @@ from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Registry
 from harness.toolkit.assembly import ToolkitSettings
-from harness.toolkit.catalogue import load_catalogue, offered
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.toolsettings import ToolSettings
+from harness.toolkit.catalog import ToolSettings, load_catalogue, offered
+from harness.toolkit.permissions.rules.settings import Mode
 
 KNOWN = load_catalogue(ToolSettings()).known
 

@@ -12,12 +12,10 @@ from tests.support.conversations import PNG
 
 from harness.agent.messages.instructions import calls_of, definitions, returns_of, withheld
 from harness.errors import ToolError
-from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.context import ToolContext
-from harness.toolkit.contract import Tool
-from harness.toolkit.failures import refused
+from harness.toolkit.catalog import ToolSettings, load_catalogue
+from harness.toolkit.contract import Tool, ToolContext
+from harness.toolkit.pipeline import refused
 from harness.toolkit.registry import Registry
-from harness.toolkit.toolsettings import ToolSettings
 from harness.toolkit.values import CallOutcome, CallStatus, Image, Text, ToolCall, ToolResult
 
 

@@ -12,8 +12,8 @@ from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Asked, call, say
 
 from harness.agent.opening import People
-from harness.toolkit.questions import Asked as AskedUser
-from harness.toolkit.questions import Questioner, Replies, Reply
+from harness.toolkit.session.questions import Asked as AskedUser
+from harness.toolkit.session.questions import Questioner, Replies, Reply
 
 
 class First(Questioner):

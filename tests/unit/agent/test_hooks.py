@@ -18,9 +18,9 @@ from harness.agent.opening import People
 from harness.agent.storage import MemoryLog
 from harness.cli.asking import GivenApproval
 from harness.errors import HarnessError
-from harness.toolkit.hooks import Registered, event_named
-from harness.toolkit.hooks_command import CommandHook
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.hooks.command import CommandHook
+from harness.toolkit.hooks.dispatch import Registered, event_named
+from harness.toolkit.permissions.rules.settings import Mode
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

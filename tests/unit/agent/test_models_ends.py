@@ -18,7 +18,7 @@ from harness.agent.models.failures import unfinished
 from harness.agent.models.opening import StreamEnd, may_be_cut
 from harness.agent.turn import Requester, Wanted
 from harness.toolkit.events import EventBus
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 LIMIT = 60.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"

@@ -27,8 +27,8 @@ from harness.agent.models import (
 )
 from harness.agent.models.keys import check_file
 from harness.errors import ConfigError
-from harness.toolkit.redaction import PatternRedactor
-from harness.toolkit.secrets_stream import StreamRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
+from harness.toolkit.redaction.stream import StreamRedactor
 
 KEY = "sk-test-0123456789-keys"
 

@@ -58,7 +58,7 @@ from harness.agent.models import (
 from harness.agent.turn import Requester, Wanted
 from harness.errors import ConfigError
 from harness.toolkit.events import EventBus
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 KEY = "harness-test-key-0123456789"
 

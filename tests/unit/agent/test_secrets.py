@@ -20,7 +20,7 @@ from harness.agent.storage import NewSession, SessionStore
 from harness.agent.storage.log import JOB_LEFT
 from harness.agent.storage.recovery import in_flight, taken_up
 from harness.toolkit.events import JobStarted
-from harness.toolkit.redaction import MARK, PatternRedactor
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor
 
 LIMIT = 90.0
 KNOWN = "correct-horse-battery-9x71"

@@ -14,8 +14,8 @@ from harness.agent.opening import Taken
 from harness.agent.storage import SessionNote, SessionSummary, StoredConversation, StoredTurn
 from harness.agent.storage.recovery import InFlight, in_flight, never_begun, of_the_kill, pending_calls
 from harness.agent.storage.values import IMPORTED
-from harness.toolkit.ledger import AuditCall
-from harness.toolkit.seams import CallEntry, Verdict
+from harness.toolkit.audit import AuditCall
+from harness.toolkit.interfaces import CallEntry, Verdict
 from harness.toolkit.values import CallStatus, JsonObject, ToolCall
 
 SESSION = "k3f9-02mx-7yqa"

@@ -33,12 +33,12 @@ from harness.cli.prompt.plain import Plain
 from harness.cli.prompt.view import View
 from harness.errors import TargetNotFound
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
+from harness.toolkit.catalog import ToolSettings
 from harness.toolkit.events import Event, SubagentStarted, ToolCallCompleted
-from harness.toolkit.permissions.answers import Answer as Reply
-from harness.toolkit.permissions.answers import Question, Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.toolsettings import ToolSettings
+from harness.toolkit.permissions.questions import Answer as Reply
+from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 LIMIT = 60.0
 WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}

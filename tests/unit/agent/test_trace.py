@@ -42,8 +42,8 @@ from harness.errors import HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import EventBus, ToolCallCompleted
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 __all__ = ["here"]
 

@@ -32,8 +32,8 @@ from harness.errors import ConfigError
 from harness.extras import install_extra
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import JobExited, JobStarted, PermissionAsked, PermissionReplied
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.redaction.redactor import PatternRedactor
 from harness.toolkit.values import ToolCall
 
 __all__ = ["here"]
@@ -209,7 +209,7 @@ def test_nothing_of_it_is_imported_when_it_is_off(tmp_path: Path) -> None:
     script = """
 import anyio, sys
 from harness.agent.trace.telemetry import open_telemetry
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 async def main():
     async with open_telemetry(PatternRedactor()) as telemetry:
         heavy = ("opentelemetry.sdk", "requests", "pydantic_ai")
@@ -287,7 +287,7 @@ ALONE = """
 import anyio, logging
 from harness.agent.events import TurnCompleted, TurnStarted
 from harness.agent.trace.telemetry import open_telemetry
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 logging.basicConfig(level=logging.WARNING)
 async def main():
     async with open_telemetry(PatternRedactor(), wanted=True) as telemetry:

@@ -28,7 +28,7 @@ from harness.agent.settings import AgentSettings
 from harness.agent.storage import MemoryLog
 from harness.errors import HarnessError
 from harness.toolkit.events import JobExited, ToolCallCompleted, ToolCallProgress
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 from harness.toolkit.values import CallStatus, JsonObject
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")

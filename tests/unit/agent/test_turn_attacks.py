@@ -23,10 +23,10 @@ from harness.agent.opening import People
 from harness.agent.settings import AgentSettings
 from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
-from harness.toolkit.permissions.answers import Answer as Reply
-from harness.toolkit.permissions.answers import Question, Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.questions import Answer as Reply
+from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.values import CallStatus
 
 pytestmark = pytest.mark.usefixtures("needs_process")

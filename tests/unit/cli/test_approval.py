@@ -9,7 +9,7 @@ import pytest
 from harness.cli.asking import TerminalApprover, approval_text, parse_answer
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.toolkit import ToolCall
-from harness.toolkit.permissions.answers import Question, Scope
+from harness.toolkit.permissions.questions import Question, Scope
 
 ALL = tuple(Scope)
 ONLY_ONCE = (Scope.ONCE, Scope.DENY_ONCE)

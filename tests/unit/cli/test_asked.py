@@ -13,9 +13,9 @@ from harness.cli.asking import SAID, approval_text, columns_of, previewed, quote
 from harness.cli.prompt.approvals import asking_of
 from harness.cli.prompt.surface import text_of
 from harness.toolkit import ToolCall
-from harness.toolkit.permissions.answers import Question, Scope
+from harness.toolkit.permissions.approver import preview_of
 from harness.toolkit.permissions.lookalikes import odd_characters
-from harness.toolkit.permissions.previews import preview_of
+from harness.toolkit.permissions.questions import Question, Scope
 from harness.toolkit.values import JsonObject
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.cli.runtime import logs_cleaned
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 SECRET = "ghp_" + "a1B2" * 9
 

@@ -34,9 +34,9 @@ from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings
 from harness.toolkit.events import Event
-from harness.toolkit.permissions.answers import Question, Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import PermissionSettings
+from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import PermissionSettings
 from harness_tools import core
 
 CALL = ToolCall("run_shell", {"command": "reboot"}, call_id="c1", agent_id="agent")

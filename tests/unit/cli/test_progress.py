@@ -14,7 +14,7 @@ from harness.cli.commands.files import progress_text
 PROGRAM = """
 import sys, time
 sys.modules.update(dict.fromkeys(sys.argv[1:]))  # an import of these fails
-from harness.cli import progress
+from harness.cli.commands import files as progress
 progress.SHOW_AFTER = 0.0
 with progress.transfer_progress("big [x].log") as update:
     if update is None:

@@ -24,7 +24,7 @@ from harness.cli.prompt.plain import entries_of
 from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.permissions.questions import Answer, Question, Scope
 from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 
 EVERY = tuple(Scope)

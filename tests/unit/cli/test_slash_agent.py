@@ -23,7 +23,7 @@ from harness.cli.prompt.commands.base import Deadlines, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.tasks import background_tasks
 from harness.toolkit.events import ToolCallRequested
-from harness.toolkit.permissions.timed import TimedApproval
+from harness.toolkit.permissions.remembered_answers import TimedApproval
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -328,7 +328,7 @@ async def test_tools_are_listed_and_described(desk: Desk) -> None:
 
 
 async def test_permissions_show_the_mode_and_the_rules_with_their_origin(desk: Desk) -> None:
-    from harness.toolkit.permissions.rules import Action, Rule
+    from harness.toolkit.permissions.rules.rule import Action, Rule
 
     assert "mode: ask" in await desk.type("/permissions")
     assert "no rules" in await desk.type("/permissions")

@@ -27,9 +27,9 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.events import PermissionAsked, PermissionReplied
-from harness.toolkit.permissions.answers import Question, Scope
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.services import Services
+from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.pipeline import Services
 
 ALL = tuple(Scope)
 
@@ -162,7 +162,7 @@ class Runner(Tool[Run]):
 
 
 def asking(tool: Runner, timeout: float = 60.0) -> tuple[Toolbox, Callable[[ClientApprover], Executor]]:
-    from harness.toolkit.permissions.settings import PermissionSettings
+    from harness.toolkit.permissions.rules.settings import PermissionSettings
 
     box = toolbox([tool])
 

@@ -18,7 +18,7 @@ from tests.support.mcp_session import connected, subscribe, unsubscribe
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
-from harness.toolkit.seams import Verdict
+from harness.toolkit.interfaces import Verdict
 from harness_tools.search.listing import Glob
 from harness_tools.shell import RunShell, patience
 

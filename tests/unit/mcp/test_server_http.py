@@ -30,7 +30,7 @@ from harness.mcp.server.http import (
     parse_address,
     refusal_of,
 )
-from harness.toolkit.permissions.store import RuleFile
+from harness.toolkit.permissions.rules.store import RuleFile
 
 SECRET = "s" * 40
 TOKEN = Token(SECRET, "test")

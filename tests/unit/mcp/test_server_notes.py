@@ -16,8 +16,8 @@ from mcp import ClientSession, MCPError
 from tests.support.mcp_session import connected, subscribe, unsubscribe
 from tests.support.toolbox import toolbox
 
-from harness.toolkit.notebook import MemoryScope, Notebook, Place, Todo
-from harness.toolkit.notebook_sqlite import SqliteNotebook
+from harness.toolkit.session.notebook import MemoryScope, Notebook, Place, Todo
+from harness.toolkit.session.notebook_stores import SqliteNotebook
 from harness_tools.interaction.notebook import Forget, Remember, TodoWrite
 
 LIMIT = 60

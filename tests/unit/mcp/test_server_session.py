@@ -28,7 +28,7 @@ from harness.toolkit import (
     ToolResult,
 )
 from harness.toolkit import tool as make
-from harness.toolkit.seams import Verdict
+from harness.toolkit.interfaces import Verdict
 
 
 class Say(Arguments):

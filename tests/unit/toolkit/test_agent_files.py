@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.toolkit.agent_files import AgentTypeFiles, AgentTypeList, agent_directories
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
+from harness.toolkit.delegation import AgentType, AgentTypeFiles, AgentTypeList, agent_directories
 from harness.toolkit.operator_files import OperatorDirectory, Origin
-from harness.toolkit.spawning import AgentType
 from harness_tools.agents import TYPES, describe_types, known_types, type_named, with_own_names
 
 TEXT = "---\ndescription: reads logs\ntools: read_file, grep\nmodel: fast\n---\n\nReport the first error.\n"

@@ -16,21 +16,20 @@ from anyio import to_thread
 from harness import ExecutionContext, connect
 from harness.errors import ConfigError, HarnessError
 from harness.settings import SettingsTable
-from harness.toolkit import CallStatus, ToolCall, presets
+from harness.toolkit import CallStatus, ToolCall, registry
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import ToolSettings, load_catalogue, tool_settings_of
 from harness.toolkit.events import JobExited, JobStarted, Subscription
-from harness.toolkit.hooks import Answer as HookAnswer
-from harness.toolkit.hooks import Hooks
+from harness.toolkit.hooks.dispatch import Answer as HookAnswer
+from harness.toolkit.hooks.dispatch import Hooks
 from harness.toolkit.middleware import DenyList
-from harness.toolkit.notebook import Todo
-from harness.toolkit.notebook_sqlite import SqliteNotebook
-from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.presets import OPT_IN, schema_gaps
-from harness.toolkit.results_cache import ResultCache
-from harness.toolkit.toolsettings import ToolSettings, tool_settings_of
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.registry import OPT_IN, schema_gaps
+from harness.toolkit.result_cache import ResultCache
+from harness.toolkit.session.notebook import Todo
+from harness.toolkit.session.notebook_stores import SqliteNotebook
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +163,7 @@ def test_the_settings_choose_the_tools(settings: ToolSettings, left: list[str]) 
 
 
 def test_what_lacks_a_library_is_known_and_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presets, "find_spec", lambda name: None if name == "ddgs" else find_spec(name))
+    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == "ddgs" else find_spec(name))
     for settings in (ToolSettings(extra_packs=("web",)), ToolSettings(include=("web_search", "fetch_url"))):
         found = load_catalogue(settings)
         assert found.known.get("web_search") is not None

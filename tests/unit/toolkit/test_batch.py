@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.support.toolbox import toolbox
 
 from harness.toolkit import Arguments, CallStatus, Subject, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.batch import Order, groups
-from harness.toolkit.locks import PathLocks, lock_keys
+from harness.toolkit.executor import Order, groups
+from harness.toolkit.pipeline import PathLocks, lock_keys
 
 
 @pytest.mark.parametrize(

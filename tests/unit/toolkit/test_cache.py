@@ -17,7 +17,7 @@ from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Executor, Registry, Services, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import EventBus, JobExited, JobStarted
-from harness.toolkit.results_cache import CAPACITY, DEPENDS_LIMIT, ResultCache, depends_on
+from harness.toolkit.result_cache import CAPACITY, DEPENDS_LIMIT, ResultCache, depends_on
 
 
 @dataclass

@@ -22,8 +22,7 @@ from harness.errors import ConfigError, ToolError
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallStatus, Category, ToolCall
-from harness.toolkit.commandspec import CommandSpec, parse_specs
-from harness.toolkit.commandtool import CommandTool, command_words, quote_word
+from harness.toolkit.declared_tools import CommandSpec, CommandTool, command_words, parse_specs, quote_word
 
 DECLARED = """
 [[tool]]

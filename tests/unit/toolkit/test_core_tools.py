@@ -25,9 +25,9 @@ from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, Services, ToolCall
 from harness.toolkit.events import JobStarted, ToolCallProgress
-from harness.toolkit.presets import schema_gaps
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.results_cache import ResultCache
+from harness.toolkit.registry import schema_gaps
+from harness.toolkit.result_cache import ResultCache
+from harness.toolkit.session.file_versions import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools.core import Format, time_text, tools
 from harness_tools.files import MOST_SHOWN, whole_characters

@@ -13,11 +13,10 @@ from harness import ExecutionContext, connect
 from harness.errors import ConfigError
 from harness.toolkit import Arguments, Category, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
-from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.profiles import FacedTool, profile_names
-from harness.toolkit.sources import FixedSource, ToolSource
-from harness.toolkit.toolsettings import ToolSettings
+from harness.toolkit.catalog import ToolSettings, load_catalogue
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.registry import FixedSource, ToolSource
+from harness.toolkit.tool_profiles import FacedTool, profile_names
 
 PACKAGE = """
 from harness.toolkit import Arguments, Category, ToolResult, Traits, tool

@@ -18,11 +18,19 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness.errors import ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
 from harness.toolkit.events import Failure
-from harness.toolkit.hooks import EVENTS, IN_BACKGROUND, Answer, Hooks, Occasion, Registered, event_named
-from harness.toolkit.hooks_command import CommandHook, answer_of
-from harness.toolkit.hooks_match import Matcher
+from harness.toolkit.hooks.command import CommandHook, answer_of
+from harness.toolkit.hooks.dispatch import (
+    EVENTS,
+    IN_BACKGROUND,
+    Answer,
+    Hooks,
+    Matcher,
+    Occasion,
+    Registered,
+    event_named,
+)
 from harness.toolkit.hooks_process import HookExit, run_hook
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.redaction.redactor import PatternRedactor
 from harness.toolkit.values import Subject
 
 REDACTOR = PatternRedactor()

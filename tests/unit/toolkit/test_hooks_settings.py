@@ -14,10 +14,8 @@ from tests.unit.toolkit.test_hooks import WriteTool
 from harness.errors import ConfigError
 from harness.settings import load_tables
 from harness.toolkit import CallStatus, ToolCall
-from harness.toolkit.hooks import Hooks, Registered
-from harness.toolkit.hooks_command import CommandHook
-from harness.toolkit.hooks_match import Matcher
-from harness.toolkit.hooks_settings import hooks_of
+from harness.toolkit.hooks.command import CommandHook, hooks_of
+from harness.toolkit.hooks.dispatch import Hooks, Matcher, Registered
 
 
 def loaded(tmp_path: Path, user: str = "", project: str = "") -> tuple[Registered, ...]:

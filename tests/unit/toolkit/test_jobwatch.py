@@ -16,9 +16,10 @@ from harness.errors import AuthenticationError, ConfigError, ConnectionLost, Har
 from harness.login import current_prompter
 from harness.results import Job, ShellResult, Status
 from harness.testing.memory import MemoryBackend
-from harness.toolkit import CallStatus, ToolCall, jobwatch
+from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import Event, EventBus, JobExited, JobStarted, Subscription, ToolCallCompleted
-from harness.toolkit.jobwatch import watched_jobs
+from harness.toolkit.session import job_watch
+from harness.toolkit.session.job_watch import watched_jobs
 from harness.toolkit.values import CallOutcome, ToolResult
 from harness_tools.shell import RunShell
 
@@ -72,7 +73,7 @@ async def first_exit(execution: ExecutionContext, *published: Event) -> JobExite
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asks again soon."""
-    monkeypatch.setattr(jobwatch, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(job_watch, "FIRST_PAUSE", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ async def test_an_end_is_told_as_the_target_knows_it(
     execution = Answers(*answers)
     event = await first_exit(execution, STARTED)
     assert (event.job_id, event.exit_code, event.session_id) == ("7", code, "s1")
-    assert execution.waits == [jobwatch.LONG] * len(answers)
+    assert execution.waits == [job_watch.LONG] * len(answers)
     assert set(execution.prompters) == {None}
 
 

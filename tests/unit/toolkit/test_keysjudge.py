@@ -11,8 +11,14 @@ from tests.support.toolbox import toolbox
 
 from harness.context import ExecutionContext
 from harness.results import PaneInfo
-from harness.toolkit.permissions.keysjudge import KeysJudgement, judge_keys, judge_typing
-from harness.toolkit.permissions.shellkeys import Key, has_empty_prompt, parse_keys
+from harness.toolkit.permissions.shell.keys import (
+    Key,
+    KeysJudgement,
+    has_empty_prompt,
+    judge_keys,
+    judge_typing,
+    parse_keys,
+)
 from harness.toolkit.values import Subject, ToolCall
 
 __all__ = ["desk", "open_desk"]

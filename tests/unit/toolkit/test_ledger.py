@@ -15,7 +15,7 @@ from tests.support.toolbox import toolbox
 
 from harness.errors import HarnessError, ToolError
 from harness.toolkit import Arguments, CallStatus, Executor, Services, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.ledger import (
+from harness.toolkit.audit import (
     AuditCall,
     Filters,
     NullLedger,
@@ -27,8 +27,8 @@ from harness.toolkit.ledger import (
     open_reader,
     this_process,
 )
-from harness.toolkit.ledger.writer import WAITING_LIMIT
-from harness.toolkit.seams import Ledger, Verdict
+from harness.toolkit.audit.writer import WAITING_LIMIT
+from harness.toolkit.interfaces import Ledger, Verdict
 
 SECRET = "correct-horse-battery"
 
@@ -301,7 +301,7 @@ import sys, anyio
 from pathlib import Path
 from tests.support.audits import entry
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import open_ledger
+from harness.toolkit.audit import open_ledger
 
 async def main(name):
     async with open_ledger(Path(sys.argv[1])) as ledger:

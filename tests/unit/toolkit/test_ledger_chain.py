@@ -16,7 +16,7 @@ from tests.support.audits import STARTED, checked, ended_process, entry, tamper,
 
 from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import (
+from harness.toolkit.audit import (
     Filters,
     Head,
     Place,
@@ -28,8 +28,8 @@ from harness.toolkit.ledger import (
     this_process,
     verify,
 )
-from harness.toolkit.ledger.records import GENESIS, canonical, digest, intent_fields, shortened
-from harness.toolkit.ledger.store import Item
+from harness.toolkit.audit.records import GENESIS, canonical, digest, intent_fields, shortened
+from harness.toolkit.audit.store import Item
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -192,7 +192,7 @@ def test_an_audit_that_cannot_be_read_now_is_not_called_changed(place: Place, mo
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
         raise error
 
-    monkeypatch.setattr("harness.toolkit.ledger.reading.connect", full)
+    monkeypatch.setattr("harness.toolkit.audit.reading.connect", full)
     with pytest.raises(HarnessError, match="disk i/o error"):
         verify(place)
 

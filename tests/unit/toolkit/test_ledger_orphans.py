@@ -18,7 +18,7 @@ from harness.errors import HarnessError
 from harness.results import Job, Status
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import (
+from harness.toolkit.audit import (
     Filters,
     Life,
     Place,
@@ -29,10 +29,10 @@ from harness.toolkit.ledger import (
     open_store,
     this_process,
 )
-from harness.toolkit.ledger.matching import Finding, find, verdict_of
+from harness.toolkit.audit.records import intent_fields, outcome_fields
+from harness.toolkit.audit.settlement import Finding, find, verdict_of
+from harness.toolkit.audit.store import Item
 from harness.toolkit.ledger.process import ProcessId, life_of
-from harness.toolkit.ledger.records import intent_fields, outcome_fields
-from harness.toolkit.ledger.store import Item
 
 DEAD = replace(this_process(), user="ann", host="desk", pid=4711)
 OWNER = "ann@desk:4711"

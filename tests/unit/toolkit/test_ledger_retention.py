@@ -11,9 +11,9 @@ import pytest
 from tests.support.audits import checked, ended_process, entry, tamper, write_as
 
 from harness.toolkit import CallStatus
-from harness.toolkit.ledger import Place, Retention, open_ledger, open_store, this_process
-from harness.toolkit.ledger import retention as subject
-from harness.toolkit.ledger.store import connect
+from harness.toolkit.audit import Place, Retention, open_ledger, open_store, this_process
+from harness.toolkit.audit import retention as subject
+from harness.toolkit.audit.store import connect
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -26,6 +26,7 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
+from harness.toolkit.interfaces import Middleware, Next, Verdict
 from harness.toolkit.middleware import (
     AllowList,
     Budget,
@@ -38,10 +39,9 @@ from harness.toolkit.middleware import (
     StuckLoop,
     Timeout,
     Truncation,
+    circles,
 )
-from harness.toolkit.middleware.loops import circles
-from harness.toolkit.redaction import PatternRedactor
-from harness.toolkit.seams import Middleware, Next, Verdict
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 
 class Say(Arguments):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HarnessError
-from harness.toolkit.notebook import (
+from harness.toolkit.session.notebook import (
     MEMORY_LIMIT,
     MemoryScope,
     NotebookFull,
@@ -28,8 +28,7 @@ from harness.toolkit.notebook import (
     place_at,
     todos_json,
 )
-from harness.toolkit.notebook_files import notebook_directory
-from harness.toolkit.notebook_sqlite import PLACE_LIMIT, SqliteNotebook
+from harness.toolkit.session.notebook_stores import PLACE_LIMIT, SqliteNotebook, notebook_directory
 
 GLOBAL = Place(MemoryScope.GLOBAL)
 WEB1 = Place(MemoryScope.HOST, target="ssh://web1")
@@ -64,7 +63,7 @@ async def test_a_list_is_replaced_whole_and_survives_a_restart(place: Path) -> N
 async def test_lists_of_old_sessions_go_and_the_one_that_is_written_stays(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.toolkit.notebook_sqlite.SESSIONS_KEPT", 2)
+    monkeypatch.setattr("harness.toolkit.session.notebook_stores.SESSIONS_KEPT", 2)
     book = SqliteNotebook(place)
     for session in ("s1", "s2", "s1", "s3"):
         await book.set_todos(session, TODOS)
@@ -124,7 +123,7 @@ async def test_a_place_holds_so_many_and_another_one_still_has_room(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert PLACE_LIMIT >= 100
-    monkeypatch.setattr("harness.toolkit.notebook_sqlite.PLACE_LIMIT", 2)
+    monkeypatch.setattr("harness.toolkit.session.notebook_stores.PLACE_LIMIT", 2)
     book = SqliteNotebook(place)
     for text in ("a", "b", "a"):
         await book.remember(WEB1, text)
@@ -135,7 +134,7 @@ async def test_a_place_holds_so_many_and_another_one_still_has_room(
 
 
 async def test_memories_of_old_sessions_go_and_no_others(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.toolkit.notebook_sqlite.SESSION_MEMORIES_KEPT", 2)
+    monkeypatch.setattr("harness.toolkit.session.notebook_stores.SESSION_MEMORIES_KEPT", 2)
     book = SqliteNotebook(place)
     await book.remember(WEB1, "stays")
     for number in range(4):
@@ -348,8 +347,8 @@ import sys
 from pathlib import Path
 import anyio
 from harness.toolkit import database
-from harness.toolkit.notebook import MemoryScope, Place, Todo
-from harness.toolkit.notebook_sqlite import SqliteNotebook
+from harness.toolkit.session.notebook import MemoryScope, Place, Todo
+from harness.toolkit.session.notebook_stores import SqliteNotebook
 
 database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
 

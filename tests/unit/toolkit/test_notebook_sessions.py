@@ -12,8 +12,8 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
 from harness.toolkit.compaction import Compaction, Compactor
-from harness.toolkit.notebook import MemoryScope, Place, Todo, TodoStatus
-from harness.toolkit.questions import GivenAnswers
+from harness.toolkit.session.notebook import MemoryScope, Place, Todo, TodoStatus
+from harness.toolkit.session.questions import GivenAnswers
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

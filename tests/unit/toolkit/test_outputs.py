@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import FileNotFound, PermissionDenied
-from harness.toolkit.outputs import OutputQuota, OutputStore, outputs_directory
+from harness.toolkit.session.output_store import OutputQuota, OutputStore, outputs_directory
 
 PLACE = "state/harness/outputs"
 
@@ -214,7 +214,7 @@ async def test_a_file_where_the_directory_should_be_is_a_warning(
 WRITER = """
 import sys, anyio
 from pathlib import Path
-from harness.toolkit.outputs import OutputQuota, OutputStore
+from harness.toolkit.session.output_store import OutputQuota, OutputStore
 
 async def main():
     store = OutputStore(Path(sys.argv[1]), OutputQuota(count=20))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from harness.results import ShellResult, Status
 from harness.toolkit import Image, OutputLimit, Text, ToolResult
-from harness.toolkit.limits import BLOCK_LIMIT, cut, cut_result, fit_items, size_of
-from harness.toolkit.shellresults import shell_result
+from harness.toolkit.results import BLOCK_LIMIT, cut, cut_result, fit_items, shell_result, size_of
 from harness.toolkit.values import Omitted
 
 NOTICE = re.compile(r"\[\.\.\. (\d+) of (\d+) characters left out(?:; the whole is (\S+))? \.\.\.\]")

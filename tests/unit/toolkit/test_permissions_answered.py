@@ -15,11 +15,11 @@ from tests.support.permits import Desk, Says, desk, says
 from harness import connect
 from harness.agent.turn import Gate, GatedApprover
 from harness.toolkit import ToolCall
-from harness.toolkit.context import CallNotes
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.contract import CallNotes
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.rules import Action, Rule
-from harness.toolkit.seams import Verdict
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.rule import Action, Rule
 
 CHANGED = {"command": "touch b"}
 

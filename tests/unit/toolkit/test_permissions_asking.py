@@ -14,12 +14,12 @@ from harness import connect
 from harness.testing.memory import MemoryBackend, _NoTransport
 from harness.toolkit import ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver, EventApprover
-from harness.toolkit.permissions.rules import Action, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.store import RuleFile
-from harness.toolkit.seams import Verdict
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.rule import Action, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.rules.store import RuleFile
 
 
 async def test_without_an_approver_what_would_be_asked_is_denied_with_what_to_do() -> None:

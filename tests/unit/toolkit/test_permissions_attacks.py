@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.support.permits import Desk, desk, says
 
-from harness.toolkit.permissions.answers import Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 LIST: dict[str, list[dict[str, Any]]] = tomllib.loads(
     (Path(__file__).parents[2] / "data/shell_attacks.toml").read_text(encoding="utf-8")

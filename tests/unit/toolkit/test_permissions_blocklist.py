@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from harness.toolkit.permissions.blocklist import (
+from harness.toolkit.permissions.rules.rule import (
     BLOCKED,
     blocked,
     command_forms,

@@ -17,9 +17,9 @@ from harness.context import ExecutionContext
 from harness.target import Target
 from harness.terminal import Terminal
 from harness.testing.memory import MemoryBackend
-from harness.toolkit.permissions.answers import Answer, Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 __all__ = ["here"]
 

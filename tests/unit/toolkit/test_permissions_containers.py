@@ -10,12 +10,12 @@ from tests.support.permits import desk
 
 from harness.context import ExecutionContext
 from harness.testing.memory import MemoryBackend, memory_context
-from harness.toolkit.permissions.container_files import ContainerFiles
-from harness.toolkit.permissions.container_reach import Mount, container_reach
-from harness.toolkit.permissions.operand_paths import OperandPaths
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shelljudge import judge_command
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.container_files import ContainerFiles
+from harness.toolkit.permissions.shell.container_reach import Mount, container_reach
+from harness.toolkit.permissions.shell.operand_paths import OperandPaths
+from harness.toolkit.permissions.shell.verdict import judge_command
 
 __all__ = ["here"]
 

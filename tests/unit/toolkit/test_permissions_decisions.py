@@ -8,23 +8,22 @@ from tests.support.permits import desk
 from harness.command import Command
 from harness.errors import ConnectionLost
 from harness.testing.memory import MemoryBackend, Reply, memory_context
-from harness.toolkit.permissions.awk_script import awk_program_only_prints
-from harness.toolkit.permissions.container_files import _may_be_directory, reaches_any_file
-from harness.toolkit.permissions.directory_operands import directory_operands
-from harness.toolkit.permissions.evaluated_words import commands_in_options
-from harness.toolkit.permissions.found_files import lists_null_separated
-from harness.toolkit.permissions.git_requests import shown_request
-from harness.toolkit.permissions.hiding import _hidden
-from harness.toolkit.permissions.host_programs import _local_image
-from harness.toolkit.permissions.names_only import takes_rights_away
-from harness.toolkit.permissions.pathclaims import _at_most_exact
-from harness.toolkit.permissions.readonly import _may_be_response
-from harness.toolkit.permissions.settings import Mode, _narrowed
-from harness.toolkit.permissions.shellchars import strange_letter
-from harness.toolkit.permissions.shelljudge import judge_command
-from harness.toolkit.permissions.shelloptions import Options
-from harness.toolkit.permissions.shelltypes import Word
-from harness.toolkit.permissions.targetpaths import RealPath
+from harness.toolkit.permissions.access_requests import _at_most_exact
+from harness.toolkit.permissions.asking import _hidden
+from harness.toolkit.permissions.lookalikes import strange_letter
+from harness.toolkit.permissions.paths.target_paths import RealPath
+from harness.toolkit.permissions.rules.settings import Mode, _narrowed
+from harness.toolkit.permissions.shell.commands_in_words import commands_in_options
+from harness.toolkit.permissions.shell.container_files import _may_be_directory, reaches_any_file
+from harness.toolkit.permissions.shell.git_commands import shown_request
+from harness.toolkit.permissions.shell.host_programs import _local_image
+from harness.toolkit.permissions.shell.operand_paths import directory_operands
+from harness.toolkit.permissions.shell.read_only import _may_be_response
+from harness.toolkit.permissions.shell.read_only_programs import takes_rights_away
+from harness.toolkit.permissions.shell.special_programs import awk_program_only_prints
+from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.words import Options, Word
+from harness.toolkit.permissions.shell.wrappers import lists_null_separated
 
 
 def words(text: str) -> list[Word]:

@@ -11,10 +11,10 @@ from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions import operand_paths
-from harness.toolkit.permissions.directory_operands import directory_operands, entry_names
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell import operand_paths
+from harness.toolkit.permissions.shell.operand_paths import directory_operands, entry_names
 
 __all__ = ["here"]
 

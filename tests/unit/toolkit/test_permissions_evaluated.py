@@ -9,8 +9,8 @@ from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 __all__ = ["here"]
 

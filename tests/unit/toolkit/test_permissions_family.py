@@ -6,9 +6,9 @@ import anyio
 import pytest
 from tests.support.permits import Says, desk, says
 
-from harness.toolkit.permissions.answers import Answer, Question, Scope
-from harness.toolkit.permissions.family import sessions_above
-from harness.toolkit.permissions.rules import Action, Match, Rule
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.remembered_answers import sessions_above
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 
 AGENT, SIBLING = "s1.0123456789ab", "s1.ba9876543210"
 BELOW = f"{AGENT}.aaaaaaaaaaaa"

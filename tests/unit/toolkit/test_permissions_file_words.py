@@ -9,8 +9,8 @@ from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.file_words import files_in_words
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.file_words import files_in_words
 
 __all__ = ["here"]
 

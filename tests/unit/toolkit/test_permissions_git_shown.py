@@ -12,9 +12,9 @@ from tests.support.permits import Desk, desk
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
-from harness.toolkit.permissions.git_requests import shown_request
-from harness.toolkit.permissions.git_shown_files import SECONDS
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.paths.git_shown_files import SECONDS
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.git_commands import shown_request
 
 __all__ = ["here"]
 

@@ -9,10 +9,10 @@ from tests.support.permits import Desk, desk, says
 
 from harness.cli.asking import GivenApproval
 from harness.cli.exec.run import AutoApproval, NobodyToAsk
-from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.redaction.redactor import PatternRedactor
 
 UNSEEN = [
     ("run_shell", ": -----BEGIN PRIVATE KEY-----\ntouch x\n: -----END PRIVATE KEY-----"),

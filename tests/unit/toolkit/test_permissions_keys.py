@@ -18,13 +18,13 @@ from harness.config import Config
 from harness.context import ExecutionContext
 from harness.toolkit import ToolCall
 from harness.toolkit.events import PermissionAsked
-from harness.toolkit.permissions.answers import Scope
+from harness.toolkit.permissions.access_requests import TYPED_SECRET
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.keyclaims import TYPED_SECRET
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.redaction import MARK
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.redaction.redactor import MARK
 from harness_tools.terminal import SendKeys
 
 

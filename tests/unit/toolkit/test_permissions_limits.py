@@ -11,13 +11,15 @@ from tests.support.permits import desk, found_nothing
 from harness.command import Command
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply, memory_context
-from harness.toolkit.permissions import belowsearch, git_shown_files, shelljudge, shellpaths, treeclaims
-from harness.toolkit.permissions.aiexclude import SIZE_LIMIT
-from harness.toolkit.permissions.belowsearch import BelowSearch
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions import access_requests
+from harness.toolkit.permissions.paths import git_shown_files, hard_denials
+from harness.toolkit.permissions.paths.hard_denials import SIZE_LIMIT, BelowSearch
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell import paths as shellpaths
+from harness.toolkit.permissions.shell import verdict
 
-PACKAGE = Path(shelljudge.__file__).parent
+PACKAGE = Path(verdict.__file__).parent
 RULES = tuple(
     Rule(Action.DENY, tool="run_shell", argument=pattern, match=Match.GLOB) for pattern in ("touch *", "*--force")
 )
@@ -162,19 +164,19 @@ async def test_ordinary_long_commands_run(command: str) -> None:
 
 async def test_more_patterns_or_directories_than_are_looked_for_ask() -> None:
     search = BelowSearch(memory_context(MemoryBackend(found_nothing)), privileged=False)
-    assert isinstance(await search.named(["/x"], {"/x": [f"p{n}" for n in range(belowsearch.PATTERNS)]}), list)
-    found = await search.named(["/x"], {"/x": [f"p{n}" for n in range(belowsearch.PATTERNS + 1)]})
+    assert isinstance(await search.named(["/x"], {"/x": [f"p{n}" for n in range(hard_denials.PATTERNS)]}), list)
+    found = await search.named(["/x"], {"/x": [f"p{n}" for n in range(hard_denials.PATTERNS + 1)]})
     assert isinstance(found, str)
     assert "more patterns" in found
-    backend = await holding(MemoryBackend(found_nothing), *(f"/x/d{n}/f" for n in range(treeclaims.MOST + 1)))
-    many = " ".join(f"/x/d{n}" for n in range(treeclaims.MOST + 1))
+    backend = await holding(MemoryBackend(found_nothing), *(f"/x/d{n}/f" for n in range(access_requests.MOST + 1)))
+    many = " ".join(f"/x/d{n}" for n in range(access_requests.MOST + 1))
     assert not await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", f"chmod -R a+r {many}")
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply("x" * belowsearch.ANSWER),
+        Reply("x" * hard_denials.ANSWER),
         Reply("/x/.aiexclude\n", status=Status.TIMED_OUT),
         Reply("/x/.aiexclude\n"),
     ],
@@ -214,5 +216,5 @@ async def test_what_fails_in_the_judge_runs_nothing(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(shelljudge, "scan", fails)
+    monkeypatch.setattr(verdict, "scan", fails)
     assert not await desk(mode=Mode.AUTO).allows("run_shell", "make a-text-that-no-other-test-judges")

@@ -9,11 +9,10 @@ import pytest
 from tests.support.permits import TRAITS, Stub, desk
 
 from harness.toolkit import Category, Registry
-from harness.toolkit.permissions.claims import Claim, Piece
-from harness.toolkit.permissions.decide import Situation, Step, decide
-from harness.toolkit.permissions.ruleindex import RuleIndex
-from harness.toolkit.permissions.rules import Action, Rule, Subjected
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.decision import Situation, Step, decide
+from harness.toolkit.permissions.questions import Claim, Piece
+from harness.toolkit.permissions.rules.rule import Action, Rule, RuleIndex, Subjected
+from harness.toolkit.permissions.rules.settings import Mode
 
 HERE = "local:"
 ALLOW, DENY, ASK = Action.ALLOW, Action.DENY, Action.ASK

@@ -14,11 +14,11 @@ from harness.context import ExecutionContext
 from harness.errors import ConnectionLost, ToolError
 from harness.results import FileContent, FileStat
 from harness.testing.memory import MemoryBackend, memory_context
-from harness.toolkit.permissions.aiexclude import AiExclude, excluded, parse_lines
-from harness.toolkit.permissions.answers import Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.targetpaths import PathFinder
+from harness.toolkit.permissions.paths.hard_denials import AiExclude, excluded, parse_lines
+from harness.toolkit.permissions.paths.target_paths import PathFinder
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 __all__ = ["here"]
 
@@ -66,7 +66,7 @@ async def test_what_is_not_there_is_found_from_the_deepest_directory_that_is(the
 async def test_calls_at_the_same_time_do_not_take_from_each_other_what_they_learn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.toolkit.permissions.aiexclude.KEPT", 0)
+    monkeypatch.setattr("harness.toolkit.permissions.paths.hard_denials.KEPT", 0)
     found = AiExclude(60.0, lambda: 0.0)
     execution = memory_context(MemoryBackend())
     read_file = execution.read_file

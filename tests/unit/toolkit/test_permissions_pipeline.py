@@ -14,11 +14,10 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import connect
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied, ToolCallCompleted, ToolCallRequested
-from harness.toolkit.permissions.answers import Answer, Question, Scope
-from harness.toolkit.permissions.guard import SecretGuard
-from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.seams import Hook
+from harness.toolkit.interfaces import Hook
+from harness.toolkit.permissions.policy import RulePolicy, SecretGuard
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.files import ReadFile, WriteFile
 from harness_tools.shell import RunShell
 

@@ -13,11 +13,11 @@ from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import PermissionAsked
-from harness.toolkit.permissions.answers import Answer, Scope
+from harness.toolkit.permissions.approver import LASTING, LINES, WIDTH, preview_of
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.previews import LASTING, LINES, WIDTH, preview_of
-from harness.toolkit.permissions.store import RuleFile, Stored
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.rules.store import RuleFile, Stored
+from harness.toolkit.redaction.redactor import PatternRedactor
 from harness_tools.files import WriteFile
 
 ALL = tuple(Scope)

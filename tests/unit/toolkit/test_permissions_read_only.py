@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.support.permits import desk
 
-from harness.toolkit.permissions.decide import Step
-from harness.toolkit.permissions.readonlysed import script_only_prints
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shelljudge import judge_command
+from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.read_only_languages import script_only_prints
+from harness.toolkit.permissions.shell.verdict import judge_command
 
 # -- sed
 

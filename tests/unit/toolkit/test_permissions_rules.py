@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.settings import SettingsTable
-from harness.toolkit.permissions.blocklist import BLOCKED, blocked
+from harness.toolkit.interfaces import Policy
 from harness.toolkit.permissions.globs import Kind, matches
 from harness.toolkit.permissions.lookalikes import fold, odd_characters
-from harness.toolkit.permissions.ruleindex import RuleIndex
-from harness.toolkit.permissions.rules import Action, Match, Rule, Subjected
-from harness.toolkit.permissions.secretpaths import PROTECTED, SECRETS, SecretPaths
-from harness.toolkit.permissions.settings import Mode, PermissionSettings, settings_of
-from harness.toolkit.seams import Policy
+from harness.toolkit.permissions.rules.rule import BLOCKED, Action, Match, Rule, RuleIndex, Subjected, blocked
+from harness.toolkit.permissions.rules.settings import (
+    PROTECTED,
+    SECRETS,
+    Mode,
+    PermissionSettings,
+    SecretPaths,
+    settings_of,
+)
 
 HOME = "/home/ann"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.toolkit.permissions.secretpaths import SECRETS, SecretPaths
+from harness.toolkit.permissions.rules.settings import SECRETS, SecretPaths
 
 HOME = "/home/ann"
 SECRET = """

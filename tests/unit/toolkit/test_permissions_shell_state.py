@@ -7,7 +7,7 @@ from tests.support.own_home import here
 from tests.support.permits import desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.rules.settings import Mode
 
 __all__ = ["here"]
 

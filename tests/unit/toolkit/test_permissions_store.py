@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.store import RuleFile, rule_file_path
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.store import RuleFile, rule_file_path
 
 RULE = Rule(Action.ALLOW, "ssh://web1:22#k1", "run_shell", "uptime", cwd="/srv")
 
@@ -175,8 +175,8 @@ def test_a_failed_write_leaves_the_old_file(file: Path, monkeypatch: pytest.Monk
 ADD = """
 import sys
 from pathlib import Path
-from harness.toolkit.permissions.rules import Action, Rule
-from harness.toolkit.permissions.store import RuleFile
+from harness.toolkit.permissions.rules.rule import Action, Rule
+from harness.toolkit.permissions.rules.store import RuleFile
 file = RuleFile(Path(sys.argv[1]))
 sys.stdin.read()
 for number in range(20):
@@ -207,7 +207,7 @@ sys.stdin.read()
 @pytest.mark.usefixtures("needs_process")
 def test_a_lock_that_is_not_given_back_is_an_error_and_no_hang(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     RuleFile(file).add([RULE])
-    monkeypatch.setattr("harness.toolkit.permissions.store.LOCK_LIMIT", 0.1)
+    monkeypatch.setattr("harness.toolkit.permissions.rules.store.LOCK_LIMIT", 0.1)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(file.with_suffix(".lock"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

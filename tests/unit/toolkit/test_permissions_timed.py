@@ -7,10 +7,10 @@ import time
 import pytest
 from tests.support.permits import Clock, desk, says
 
-from harness.toolkit.permissions.answers import Scope
-from harness.toolkit.permissions.rules import Action, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.timed import TimedApproval
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.remembered_answers import TimedApproval
+from harness.toolkit.permissions.rules.rule import Action, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 
 def test_a_time_ends() -> None:

@@ -15,10 +15,10 @@ from tests.support.permits import Desk, desk, found_nothing
 from harness.context import ExecutionContext
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
-from harness.toolkit.permissions import belowsearch
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shelltrees import Trees, feeds, listed, trees_of
+from harness.toolkit.permissions.paths import hard_denials
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.paths import Trees, feeds, listed, trees_of
 
 __all__ = ["here"]
 
@@ -32,7 +32,7 @@ RAN = ("the mode is auto", "it only reads")
 @pytest.fixture
 def home(here: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home that the list of attacks describes."""
-    monkeypatch.setattr(belowsearch, "SECONDS", 100.0)  # a machine that does much else may be slow
+    monkeypatch.setattr(hard_denials, "SECONDS", 100.0)  # a machine that does much else may be slow
     made = tmp_path / "home"
     for name in (".config/harness", ".config/other", ".local/state/harness", "app/db/old", "app/src/x", "app/docs"):
         (made / name).mkdir(parents=True)
@@ -118,7 +118,7 @@ async def test_what_could_not_be_found_out_asks(reply: Reply, runs: bool) -> Non
     made = desk(mode=Mode.AUTO, backend=backend)
     await made.ctx.execution.mkdir("/top")
     assert await made.allows("run_shell", "cp -r /top /x") is runs
-    assert backend.received[0].timeout == belowsearch.SECONDS
+    assert backend.received[0].timeout == hard_denials.SECONDS
     as_root = await made.allows("run_shell", "sudo cp -r /top /x")
     assert as_root is (runs and reply.stdout == "end 0\n")
 

@@ -9,9 +9,9 @@ from tests.support.own_home import here
 from tests.support.permits import desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.decide import Step
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
+from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
 
 __all__ = ["here"]
 

@@ -13,7 +13,7 @@ from harness.errors import ConnectError, ConnectionLost, FileNotFound, ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.contract import OutputLimit
 from harness.toolkit.events import Event, Failure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
-from harness.toolkit.seams import Hook, Middleware, Next, PermissionRequest, Verdict
+from harness.toolkit.interfaces import Hook, Middleware, Next, PermissionRequest, Verdict
 from harness.toolkit.values import JsonObject, Subject
 
 MUTATING = Traits(mutating=True, aliases=("speak",))

@@ -12,13 +12,13 @@ from tests.support.toolbox import toolbox
 
 from harness.errors import ConfigError
 from harness.toolkit import CallStatus, Category, Registry, ToolCall
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.plugins import HOOKS, TOOLS, Loaded, Plugin, find, load_hooks, load_tools
-from harness.toolkit.profiles import load_profile
+from harness.toolkit.tool_profiles import load_profile
 
 PACKAGE = """
 from harness.toolkit import Arguments, Category, Tool, ToolResult, Traits, tool
-from harness.toolkit.seams import Hook
+from harness.toolkit.interfaces import Hook
 
 
 class City(Arguments):

@@ -19,12 +19,11 @@ from harness.errors import ToolError
 from harness.mcp.server.http import Token, refusal_of
 from harness.toolkit import Arguments, FunctionTool, Registry, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import ToolkitSettings, open_executor
-from harness.toolkit.commandspec import parse_specs
-from harness.toolkit.commandtool import CommandTool
-from harness.toolkit.permissions.answers import Scope
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode
-from harness.toolkit.permissions.shellpaths import braced, substituted
+from harness.toolkit.declared_tools import CommandTool, parse_specs
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode
+from harness.toolkit.permissions.shell.paths import braced, substituted
 
 __all__ = ["here"]
 

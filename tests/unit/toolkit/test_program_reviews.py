@@ -20,11 +20,11 @@ from tests.support.own_home import here
 from tests.support.permits import Desk, desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.readonlydata import PROGRAMS
-from harness.toolkit.permissions.readonlyprogram import Program
-from harness.toolkit.permissions.readonlyspecial import SPECIAL
-from harness.toolkit.permissions.shelljudge import judge_command
-from harness.toolkit.permissions.shellwrapdata import WRAPPERS
+from harness.toolkit.permissions.shell.program_grammar import Program
+from harness.toolkit.permissions.shell.read_only_languages import SPECIAL
+from harness.toolkit.permissions.shell.read_only_programs import PROGRAMS
+from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.wrappers import WRAPPERS
 
 __all__ = ["here"]
 

@@ -14,9 +14,9 @@ from harness.command import LiveView
 from harness.toolkit import JsonObject, Registry, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, ToolCallProgress
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.progress import GAP, ProgressStream
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.redaction.redactor import PatternRedactor
+from harness.toolkit.redaction.stream import GAP, ProgressStream
 from harness_tools.shell import RunShell
 
 

@@ -17,9 +17,9 @@ from tests.support.schemas import FOREIGN, Empty, Foreign, Plain, nasty
 
 from harness.errors import ConfigError
 from harness.toolkit import CallOutcome, CallStatus, Image, Text, Tool, ToolCall, ToolResult
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.providers import PROVIDERS, provider
-from harness.toolkit.providers.names import names_of
+from harness.toolkit.providers.base import names_of
 from harness.toolkit.providers.schemas import plain
 from harness.toolkit.values import JsonObject
 

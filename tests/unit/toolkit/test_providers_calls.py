@@ -18,8 +18,8 @@ from tests.support.schemas import Choices, Deep, Limits, nasty
 from harness.errors import ToolError
 from harness.toolkit import Arguments, CallStatus
 from harness.toolkit.providers import PROVIDERS, provider
-from harness.toolkit.providers.gemini_schema import gemini_schema
-from harness.toolkit.providers.openai_strict import strict
+from harness.toolkit.providers.gemini import gemini_schema
+from harness.toolkit.providers.openai import strict
 from harness.toolkit.providers.schemas import plain
 from harness.toolkit.values import Json, JsonObject
 

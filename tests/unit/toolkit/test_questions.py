@@ -11,7 +11,7 @@ from tests.support.toolbox import toolbox
 
 from harness.toolkit import Arguments, Executor, FunctionTool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import Event, EventBus, QuestionAnswered, QuestionAsked
-from harness.toolkit.questions import (
+from harness.toolkit.session.questions import (
     Answered,
     Asked,
     EventQuestioner,

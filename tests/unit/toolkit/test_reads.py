@@ -16,7 +16,14 @@ from harness.results import FileContent
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Registry, ToolContext, ToolResult
 from harness.toolkit.events import EventBus
-from harness.toolkit.reads import FILES_KEPT, ReadTracker, Written, guarded_edit, guarded_write, read_seen
+from harness.toolkit.session.file_versions import (
+    FILES_KEPT,
+    ReadTracker,
+    Written,
+    guarded_edit,
+    guarded_write,
+    read_seen,
+)
 
 Writer = Callable[[ToolContext, str], object]
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.toolkit import Image, Text, ToolResult
-from harness.toolkit.redaction import MARK, PatternRedactor, redact_head, secrets_in
-from harness.toolkit.secrets_names import is_secret_name
+from harness.toolkit.redaction.patterns import is_secret_name
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor, redact_head, secrets_in
 
 PLAIN = PatternRedactor()
 SECRET = "Zx9-" + "kQ7vT2mWp4"

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
-from harness.toolkit.secrets_programs import PROGRAMS as TABLE
+from harness.toolkit.redaction.commands import PROGRAMS as TABLE
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor, StreamRedactor
 
 PLAIN = PatternRedactor()
 SECRETS = ("canary7", "Zx9-" + "kQ7vT2mWp4")

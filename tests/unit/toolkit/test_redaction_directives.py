@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor, StreamRedactor
 
 PLAIN = PatternRedactor()
 SECRETS = ("canary7", "Zx9-" + "kQ7vT2mWp4")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.toolkit.redaction import PatternRedactor, StreamRedactor
-from harness.toolkit.secrets_escapes import plain_text
+from harness.toolkit.redaction.patterns import plain_text
+from harness.toolkit.redaction.redactor import PatternRedactor, StreamRedactor
 
 RED, OFF = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
 SHOWN = [

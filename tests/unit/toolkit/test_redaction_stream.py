@@ -19,9 +19,9 @@ from tests.unit.toolkit.test_redaction_cases import PARAMETERS, REDACTED
 import harness
 from harness.errors import ToolError
 from harness.toolkit import Arguments, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
-from harness.toolkit.redaction import MARK, PatternRedactor, StreamRedactor
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor, StreamRedactor
 
 WIDE = "芝麻开门吧"
 LINES = st.one_of(

@@ -13,8 +13,7 @@ from harness import connect
 from harness.errors import ConnectError, ToolError
 from harness.testing.memory import MemoryBackend, Reply, memory_context
 from harness.toolkit import Arguments, Category, JsonObject, Registry, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.presets import schema_gaps
-from harness.toolkit.sources import FixedSource, ToolSource
+from harness.toolkit.registry import FixedSource, ToolSource, schema_gaps
 
 
 class Path(Arguments):

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.extras import install_extra
-from harness.toolkit.permissions import shelltree
-from harness.toolkit.permissions.shelljudge import MAX_LENGTH, CommandJudgement, SimpleCommand, judge_command
+from harness.toolkit.permissions.shell import parse
+from harness.toolkit.permissions.shell.verdict import MAX_LENGTH, CommandJudgement, SimpleCommand, judge_command
 
 
 def judge(text: str) -> CommandJudgement:
@@ -175,7 +175,7 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    monkeypatch.setattr(shelltree._local, "parser", None, raising=False)
+    monkeypatch.setattr(parse._local, "parser", None, raising=False)
     judge_command.cache_clear()
     judged = judge_command("ls -l /unseen")
     judge_command.cache_clear()
@@ -186,7 +186,7 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("needs_process")
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     script = (
-        "import sys, harness.toolkit.permissions.shelljudge as s, harness.toolkit.permissions.keysjudge\n"
+        "import sys, harness.toolkit.permissions.shell.verdict as s, harness.toolkit.permissions.shell.keys\n"
         "assert not [n for n in sys.modules if n.startswith('tree_sitter')]\n"
         "s.judge_command('ls'); assert 'tree_sitter' in sys.modules"
     )

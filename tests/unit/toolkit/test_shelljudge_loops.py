@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.toolkit.permissions.shelljudge import judge_command
+from harness.toolkit.permissions.shell.verdict import judge_command
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.toolkit.permissions.shelljudge import judge_command
+from harness.toolkit.permissions.shell.verdict import judge_command
 
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-c"],

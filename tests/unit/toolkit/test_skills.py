@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.toolkit.skills import SkillError, SkillFile, SkillLibrary, SkillRoot, digest_of, skill_roots
-from harness.toolkit.skills_front import Front, split_front
+from harness.toolkit.session.skills import (
+    Front,
+    SkillError,
+    SkillFile,
+    SkillLibrary,
+    SkillRoot,
+    digest_of,
+    skill_roots,
+    split_front,
+)
 from harness_tools.interaction.skills import Skill
 
 TEXT = "---\nname: deploy\ndescription: How we deploy\n---\n\nFirst, look.\n"
@@ -207,11 +215,11 @@ def test_a_link_to_a_folder_or_to_its_text_is_no_skill(tmp_path: Path) -> None:
 
 def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = skill(tmp_path, **{f"f{number}": "xx" for number in range(3)})
-    monkeypatch.setattr("harness.toolkit.skills.FILES_LIMIT", 2)
+    monkeypatch.setattr("harness.toolkit.session.skills.FILES_LIMIT", 2)
     with pytest.raises(SkillError, match="more than 2 files"):
         library(tmp_path).load("deploy")
-    monkeypatch.setattr("harness.toolkit.skills.FILES_LIMIT", 10)
-    monkeypatch.setattr("harness.toolkit.skills.SIZE_LIMIT", 5)
+    monkeypatch.setattr("harness.toolkit.session.skills.FILES_LIMIT", 10)
+    monkeypatch.setattr("harness.toolkit.session.skills.SIZE_LIMIT", 5)
     with pytest.raises(SkillError, match="larger than 5 bytes together"):
         library(tmp_path).load("deploy")
     (folder / "SKILL.md").write_bytes(TEXT.encode() + b"x" * (40 << 10))
@@ -222,7 +230,7 @@ def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         deep = deep / "d"
     deep.mkdir(parents=True)
     (folder / "SKILL.md").write_text(TEXT)
-    monkeypatch.setattr("harness.toolkit.skills.SIZE_LIMIT", 100)
+    monkeypatch.setattr("harness.toolkit.session.skills.SIZE_LIMIT", 100)
     assert library(tmp_path).load("deploy").left_out == ("/".join("d" * 9),)
 
 

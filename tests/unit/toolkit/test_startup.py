@@ -39,7 +39,7 @@ def test_importing_the_toolkit_and_all_tools_builds_no_model(tmp_path: Path) -> 
 from harness.toolkit import *
 first = sorted({"difflib", "importlib.metadata", "pydantic.plugin._loader"} & set(sys.modules))
 from harness.toolkit.assembly import load_toolkit_settings
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 catalogue = load_catalogue(load_toolkit_settings().tools)
 early = list(built)
 catalogue.registry.lookup("read_file").schema
@@ -58,7 +58,7 @@ def test_the_ledger_and_the_values_are_loaded_without_models_of_tools(tmp_path: 
     found = reported(
         """
 del sys.modules["pydantic"]
-import harness.toolkit.ledger
+import harness.toolkit.audit
 from harness.toolkit import CallStatus, ToolCall
 print(json.dumps({"loaded": sorted({"pydantic", "harness.toolkit.contract"} & set(sys.modules))}))
 """,

@@ -14,11 +14,11 @@ from tests.support.toolbox import toolbox
 
 from harness.toolkit import CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
 from harness.toolkit.events import ToolCallRequested
-from harness.toolkit.failures import refused
-from harness.toolkit.hooks import Answer, Hooks, Occasion, Registered
-from harness.toolkit.hooks_command import CommandHook
-from harness.toolkit.redaction import MARK, PatternRedactor
-from harness.toolkit.seams import Next, PermissionRequest, Policy, Verdict
+from harness.toolkit.hooks.command import CommandHook
+from harness.toolkit.hooks.dispatch import Answer, Hooks, Occasion, Registered
+from harness.toolkit.interfaces import Next, PermissionRequest, Policy, Verdict
+from harness.toolkit.pipeline import refused
+from harness.toolkit.redaction.redactor import MARK, PatternRedactor
 from harness_tools.shell import RunShell
 from harness_tools.terminal import SendKeys, _Send
 

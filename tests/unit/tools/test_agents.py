@@ -19,7 +19,8 @@ from harness.errors import ConnectionLost
 from harness.testing.agents import Script, ScriptedSpawner
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import ToolSettings, load_catalogue
+from harness.toolkit.delegation import AgentType, SpawnRequest, SpawnResult
 from harness.toolkit.events import (
     Event,
     JobExited,
@@ -28,13 +29,11 @@ from harness.toolkit.events import (
     SubagentStarted,
     ToolCallCompleted,
 )
-from harness.toolkit.hooks import Hooks, Occasion
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.hooks.dispatch import Hooks, Occasion
+from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.seams import PermissionRequest, Verdict
-from harness.toolkit.spawning import AgentType, SpawnRequest, SpawnResult
-from harness.toolkit.toolsettings import ToolSettings
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools import agents, core, interaction
 from harness_tools.agents import TYPES, USUAL, type_named
 

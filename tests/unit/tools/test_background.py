@@ -24,8 +24,8 @@ from harness.results import Job, Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Executor, Services, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.settings import PermissionSettings
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.rules.settings import PermissionSettings
+from harness.toolkit.redaction.redactor import PatternRedactor
 from harness_tools.background import MOST_LISTED, _listed, _not_found, tools
 from harness_tools.job_output import (
     PAGE,

@@ -15,8 +15,8 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, Executor, ToolCall
-from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.catalog import load_catalogue
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.dev.clean_diff import first_blocking
 
 pytestmark = pytest.mark.usefixtures("needs_process")

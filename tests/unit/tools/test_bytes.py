@@ -12,9 +12,9 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, Executor, ToolCall
-from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.profiles import load_profile
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.catalog import load_catalogue
+from harness.toolkit.session.file_versions import ReadTracker
+from harness.toolkit.tool_profiles import load_profile
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -21,9 +21,9 @@ from tests.support.toolbox import Toolbox, toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.dev import tools
 from harness_tools.dev.delete import (
     Place,

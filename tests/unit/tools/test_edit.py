@@ -15,7 +15,7 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.core import tools
 from harness_tools.edit import EDIT_LIMIT, Edit
 from harness_tools.text_changes import (

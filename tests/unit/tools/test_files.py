@@ -13,7 +13,7 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.core import tools
 from harness_tools.file_lines import LINE_SHOWN, WIDE_LIMIT, WINDOW, Window, decode_part, line_start, take_lines
 from harness_tools.files import MOST_SHOWN, ReadFile, WriteFile, mode_of

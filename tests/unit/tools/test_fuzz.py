@@ -16,7 +16,7 @@ from tests.support.toolbox import toolbox
 from harness.command import Command
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import Tool
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.events import ToolCallCompleted
 from harness.toolkit.values import CallOutcome, Json, ToolCall
 

@@ -19,8 +19,8 @@ from harness import ExecutionContext, connect
 from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Executor, OutputLimit, Registry, Services, ToolCall
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.results_cache import ResultCache
+from harness.toolkit.result_cache import ResultCache
+from harness.toolkit.session.file_versions import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools.dev import imports, tools
 from harness_tools.dev.import_kinds import Resolved

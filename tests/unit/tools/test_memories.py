@@ -15,13 +15,13 @@ from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.events import TodoChanged
-from harness.toolkit.notebook import MemoryScope, Place, Todo, TodoStatus
-from harness.toolkit.notebook_sqlite import SqliteNotebook
-from harness.toolkit.permissions.answers import Answer, Question, Scope
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.rules import Action, Match, Rule
-from harness.toolkit.permissions.settings import PermissionSettings
-from harness.toolkit.redaction import PatternRedactor
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.rule import Action, Match, Rule
+from harness.toolkit.permissions.rules.settings import PermissionSettings
+from harness.toolkit.redaction.redactor import PatternRedactor
+from harness.toolkit.session.notebook import MemoryScope, Place, Todo, TodoStatus
+from harness.toolkit.session.notebook_stores import SqliteNotebook
 from harness_tools.interaction import tools
 
 HERE = "memory://here"
@@ -277,7 +277,7 @@ async def test_what_is_wrong_is_told_and_changes_nothing(
 
 
 async def test_a_full_place_and_a_damaged_notebook_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.toolkit.notebook_sqlite.PLACE_LIMIT", 1)
+    monkeypatch.setattr("harness.toolkit.session.notebook_stores.PLACE_LIMIT", 1)
     one = desk(place)
     await one.call("remember", content="a")
     assert (await one.call("remember", content="b")).result.error_code == "full"

@@ -22,9 +22,9 @@ LOCAL_ATTRIBUTES = {
     "anyio.connect_unix", "anyio.getaddrinfo",
 }  # fmt: skip
 HARNESS_PLANE: dict[str, tuple[str, str]] = {
-    "dev/parsing.py": ("anyio.run_process", "parses what was fetched, where a hostile source can be ended"),
-    "web/html.py": ("anyio.run_process", "converts what was fetched, where a hostile page can be ended"),
-    "web/network.py": ("anyio.getaddrinfo", "fetches from this machine, and judges every address"),
+    "dev/languages/parsing.py": ("anyio.run_process", "parses what was fetched, where a hostile source can be ended"),
+    "web/pages.py": ("anyio.run_process", "converts what was fetched, where a hostile page can be ended"),
+    "web/http_client.py": ("anyio.getaddrinfo", "fetches from this machine, and judges every address"),
 }
 """Modules that work on this machine by their nature: what they may use, and why."""
 

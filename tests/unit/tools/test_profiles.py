@@ -24,10 +24,10 @@ from harness.toolkit import (
 )
 from harness.toolkit.contract import OutputLimit
 from harness.toolkit.events import ToolCallCompleted, ToolCallRequested
-from harness.toolkit.profiles import Face, FacedTool, Profile, Shown, load_profile, profile_names
+from harness.toolkit.interfaces import Hook, Verdict
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
-from harness.toolkit.seams import Hook, Verdict
+from harness.toolkit.tool_profiles import Face, FacedTool, Profile, Shown, load_profile, profile_names
 from harness.toolkit.values import Category, Json, Subject, Text
 
 # -- a tool, and a face for it

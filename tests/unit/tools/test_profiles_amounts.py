@@ -11,7 +11,7 @@ from tests.support.profile_steps import open_unasking
 
 from harness import connect
 from harness.toolkit import Executor, Json, ToolCall, ToolResult
-from harness.toolkit.profiles import FacedTool, profile_names
+from harness.toolkit.tool_profiles import FacedTool, profile_names
 
 AMOUNTS = re.compile(r"(\d+) of (\d+) (?:characters|bytes|bytes of output) left out")
 HEADLINES = 100

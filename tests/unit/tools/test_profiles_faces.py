@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from harness.errors import ToolError
 from harness.toolkit import OutputLimit, Registry, ToolResult
-from harness.toolkit.catalogue import load_catalogue
+from harness.toolkit.catalog import load_catalogue
 from harness.toolkit.contract import NAME
-from harness.toolkit.limits import cut
-from harness.toolkit.presets import schema_gaps
-from harness.toolkit.profiles import FacedTool, load_profile
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
+from harness.toolkit.registry import schema_gaps
+from harness.toolkit.results import cut
+from harness.toolkit.tool_profiles import FacedTool, load_profile
 from harness.toolkit.values import Json
 from harness_tools.agents import TYPES
 from harness_tools.dev.clean_diff_report import Change, Differences, report

@@ -17,14 +17,14 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.compaction import Compaction, Compactor
-from harness.toolkit.permissions.answers import Answer, Question, Scope
+from harness.toolkit.delegation import SpawnRequest, SpawnResult
+from harness.toolkit.interfaces import Spawner
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.questions import Asked, Questioner, Replies, Reply
-from harness.toolkit.seams import Spawner
-from harness.toolkit.spawning import SpawnRequest, SpawnResult
+from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
 from harness.toolkit.values import Json
-from harness.toolkit.websettings import SearchSettings, WebSettings, place_of
+from harness.toolkit.web_settings import SearchSettings, WebSettings, place_of
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -13,7 +13,7 @@ from tests.support.profile_steps import open_unasking
 
 from harness import connect
 from harness.toolkit import Executor, Json, ToolCall, ToolResult
-from harness.toolkit.profiles import FacedTool, profile_names
+from harness.toolkit.tool_profiles import FacedTool, profile_names
 
 MAX_READS = 80
 NOTE = re.compile(

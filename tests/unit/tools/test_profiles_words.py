@@ -18,8 +18,8 @@ import harness.toolkit
 import harness_tools
 from harness.errors import ToolError
 from harness.toolkit import ToolResult
-from harness.toolkit.catalogue import load_catalogue
-from harness.toolkit.profiles import FacedTool, load_profile
+from harness.toolkit.catalog import load_catalogue
+from harness.toolkit.tool_profiles import FacedTool, load_profile
 from harness.toolkit.values import Advice
 
 KNOWN = load_catalogue().known

@@ -16,7 +16,7 @@ from harness.cli.asking import TerminalQuestioner, parse_reply, question_text
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.mcp.server.elicitation import ClientApprover, ClientQuestioner, question_form, question_message, replies_of
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.questions import Asked, GivenAnswers, Option, Questioner, Replies, Reply, UserQuestion
+from harness.toolkit.session.questions import Asked, GivenAnswers, Option, Questioner, Replies, Reply, UserQuestion
 from harness_tools.interaction.questions import AskUserQuestion
 
 FULL = {

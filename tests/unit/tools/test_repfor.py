@@ -19,8 +19,8 @@ from harness import ExecutionContext, connect
 from harness.errors import ToolError
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallOutcome, CallStatus, Category, Executor, ToolCall
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.seams import Verdict
+from harness.toolkit.interfaces import Verdict
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools import core
 from harness_tools.dev import tools
 from harness_tools.dev.replace import RepFor

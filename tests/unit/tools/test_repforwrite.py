@@ -14,8 +14,8 @@ from harness.errors import ConnectionLost
 from harness.results import WriteResult
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.seams import Verdict
+from harness.toolkit.interfaces import Verdict
+from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools.dev import tools
 from harness_tools.dev.replacement import AT_ONCE, NAMED, named
 

@@ -14,8 +14,8 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, ToolCall
-from harness.toolkit.presets import schema_gaps
-from harness.toolkit.reads import ReadTracker
+from harness.toolkit.registry import schema_gaps
+from harness.toolkit.session.file_versions import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools import core
 from harness_tools.dev import tools

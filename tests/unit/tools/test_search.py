@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ToolError
 from harness.toolkit import Registry
-from harness.toolkit.presets import schema_gaps
+from harness.toolkit.registry import schema_gaps
 from harness.toolkit.values import Subject
 from harness_tools.search import tools
 from harness_tools.search.check_for import Literal, find_hits

@@ -16,8 +16,8 @@ from tests.support.toolbox import toolbox
 from tests.support.web_servers import Asked, Reply, WebServer, web_server
 
 from harness.toolkit import Arguments, CallOutcome, Registry, Tool, ToolCall, ToolContext, ToolResult, Traits
-from harness.toolkit.toolsettings import ToolSettings
-from harness.toolkit.websettings import SearchSettings, WebSettings
+from harness.toolkit.catalog import ToolSettings
+from harness.toolkit.web_settings import SearchSettings, WebSettings
 from harness_tools import agents, web
 from harness_tools.agents import terms_of
 from harness_tools.web.search import Hit, chosen, domain_of, in_domain, rendered, unwrapped

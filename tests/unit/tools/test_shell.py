@@ -19,9 +19,9 @@ from harness.results import Status
 from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Subject, ToolCall
 from harness.toolkit.events import ToolCallProgress
-from harness.toolkit.permissions.answers import Scope
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
+from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.shell import MOST_INPUT, RunShell
 
 

@@ -20,9 +20,9 @@ from tests.support.toolbox import Toolbox, Trace, Words, toolbox
 from harness.extras import install_extra
 from harness.testing.memory import MemoryBackend
 from harness.toolkit import CallOutcome, CallStatus, Executor, Registry, Services, ToolCall
-from harness.toolkit.presets import schema_gaps
-from harness.toolkit.reads import ReadTracker
-from harness.toolkit.results_cache import ResultCache
+from harness.toolkit.registry import schema_gaps
+from harness.toolkit.result_cache import ResultCache
+from harness.toolkit.session.file_versions import ReadTracker
 from harness.toolkit.values import Subject
 from harness_tools.dev import signatures as sig
 from harness_tools.dev import tools

@@ -13,10 +13,10 @@ from tests.support.toolbox import toolbox
 
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
-from harness.toolkit.permissions.answers import Answer, Scope
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.settings import Mode, PermissionSettings
-from harness.toolkit.skills import SkillLibrary, SkillRoot
+from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
+from harness.toolkit.session.skills import SkillLibrary, SkillRoot
 from harness.toolkit.values import Subject
 from harness_tools.interaction.skills import Skill
 

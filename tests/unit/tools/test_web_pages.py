@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.results import ShellResult, Status
 from harness.settings import SettingsTable
-from harness.toolkit.websettings import Place, WebSettings, place_of, web_settings_of
+from harness.toolkit.web_settings import Place, WebSettings, place_of, web_settings_of
 from harness_tools.web import pages
 from harness_tools.web.getter import ROOM, command_for, headers_for, read_answer
 from harness_tools.web.html_worker import title_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.toolkit.websettings import place_of
+from harness.toolkit.web_settings import place_of
 from harness_tools.web.getter import check_headers, headers_for
 from harness_tools.web.http_client import forbidden, is_never, may_connect
 from harness_tools.web.urls import parse_url

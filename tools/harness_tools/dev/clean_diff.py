@@ -14,8 +14,8 @@ from pydantic import AliasChoices, Field, field_validator
 
 from harness.results import ShellResult, Status
 from harness.toolkit import Arguments, Category, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.reads import target_path
-from harness.toolkit.shellresults import shell_result
+from harness.toolkit.results import shell_result
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import REPORT, Line, clip
 from .clean_diff_report import Change, Differences, changes_of, new_files, report

@@ -12,8 +12,8 @@ from pydantic import AliasChoices, Field
 from harness.errors import FileError
 from harness.results import FileContent
 from harness.toolkit import Arguments, Category, Json, JsonObject, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.reads import target_path
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import REPORT, Line, clip, fit
 

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field
 from harness.errors import FileError
 from harness.results import FileStat, ShellResult, Status
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.reads import target_path
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import Line
 

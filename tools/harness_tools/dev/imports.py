@@ -28,9 +28,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.limits import fit_items
-from harness.toolkit.reads import target_path
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.results import fit_items
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import Line, readable_line, readable_name
 from .import_kinds import Kind, Resolved

@@ -17,9 +17,9 @@ from harness.backend import WriteMode
 from harness.errors import FileError, FileNotFound
 from harness.results import FileContent
 from harness.toolkit import Arguments, Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.failures import failure_of
-from harness.toolkit.reads import Written, guarded_edit, guarded_write, target_path
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.pipeline import failure_of
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.session.file_versions import Written, guarded_edit, guarded_write, target_path
 
 from ..file_lines import FILE, LIMIT, counted, line_start, no_text, whole_file, whole_text
 from ..text_changes import Endings

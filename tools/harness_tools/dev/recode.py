@@ -12,7 +12,7 @@ from pydantic import Field
 from harness.errors import FileError, FileExists
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.reads import Expected, Written, expectation, guarded_edit, target_path
+from harness.toolkit.session.file_versions import Expected, Written, expectation, guarded_edit, target_path
 from harness.toolkit.values import Advice
 
 from ..file_lines import FILE, LIMIT, WIDE, EncodingOrMixed, whole_file

@@ -11,7 +11,7 @@ from anyio import to_thread
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.result_cache import depends_on
 
 from ..file_lines import counted
 from ..text_changes import diff_of

@@ -15,8 +15,8 @@ from anyio import to_thread
 from harness.errors import ConnectError, ConnectionLost, FileError, StaleFileError, ToolError
 from harness.results import FileContent, Status
 from harness.toolkit import ToolContext, ToolResult
-from harness.toolkit.failures import failure_of
-from harness.toolkit.reads import target_path
+from harness.toolkit.pipeline import failure_of
+from harness.toolkit.session.file_versions import target_path
 
 from ..text_changes import Change, Span, apply_changes, changes_at, find_spans, line_numbers, size_after
 from ..texts import readable_name

@@ -11,9 +11,9 @@ from harness.errors import UnsupportedOperation
 from harness.extras import install_command
 from harness.results import FileContent
 from harness.toolkit import Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.limits import fit_items
-from harness.toolkit.reads import target_path
-from harness.toolkit.results_cache import depends_on
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.results import fit_items
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import Line
 from .languages.parsing import EXTRA, Source, outline_in

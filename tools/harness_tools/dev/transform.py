@@ -26,9 +26,9 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.reads import target_path
-from harness.toolkit.results_cache import depends_on
-from harness.toolkit.shellresults import note_job, progress_of, shell_result
+from harness.toolkit.result_cache import depends_on
+from harness.toolkit.results import note_job, progress_of, shell_result
+from harness.toolkit.session.file_versions import target_path
 
 from ..texts import REPORT, Content, Line, clip, dumps, fit
 

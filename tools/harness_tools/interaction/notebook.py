@@ -22,8 +22,8 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.events import TodoChanged
-from harness.toolkit.limits import fit_items
-from harness.toolkit.notebook import (
+from harness.toolkit.results import fit_items
+from harness.toolkit.session.notebook import (
     MEMORY_LIMIT,
     Memory,
     MemoryScope,

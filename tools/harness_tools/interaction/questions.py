@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
+from harness.toolkit.session.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
 
 from ..texts import Header, Label, Note, Short
 

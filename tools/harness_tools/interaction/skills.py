@@ -20,8 +20,8 @@ from harness.toolkit import (
     ToolResult,
     Traits,
 )
-from harness.toolkit.skills import Skill as Loaded
-from harness.toolkit.skills import SkillError, SkillFile, SkillInfo, SkillLibrary, SkillList, digest_of
+from harness.toolkit.session.skills import Skill as Loaded
+from harness.toolkit.session.skills import SkillError, SkillFile, SkillInfo, SkillLibrary, SkillList, digest_of
 from harness.toolkit.values import Advice
 
 from ..texts import Short

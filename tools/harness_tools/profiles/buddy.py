@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail, text_of
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from harness.toolkit import Json, JsonObject, Tool, ToolResult
-from harness.toolkit.profiles import Shown
+from harness.toolkit.tool_profiles import Shown
 
 from ..interaction.skills import Skill
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 from ..texts import readable_name
 from .forms import ALONE, facts, file_text, items, joined, ran, searched, text_of

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 from ..agents import type_choices, type_lines
 from ..texts import SomeContent

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 from ..agents import type_choices, type_lines
 from ..texts import Label, Note

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import Face, Profile, Shown
 
 from .forms import ALONE, LIMIT, as_json, facts, file_text, items, joined, json_text, picked, ran
 

@@ -13,7 +13,7 @@ from harness.errors import ToolError
 from harness.extras import install_command
 from harness.toolkit import HERE, Arguments, Category, Json, OutputLimit, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.values import Advice
-from harness.toolkit.websettings import WebSettings
+from harness.toolkit.web_settings import WebSettings
 
 from .getter import Getter, Sent, TargetGetter, check_headers, follow, headers_for, request_subjects
 from .pages import Form, Page, Readable, WebFailure, cleaned, decoded, is_html, marked, media_type, readable

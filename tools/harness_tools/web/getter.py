@@ -14,7 +14,7 @@ import anyio
 from harness.context import ExecutionContext
 from harness.results import ShellResult, Status
 from harness.toolkit import Subject
-from harness.toolkit.websettings import Place
+from harness.toolkit.web_settings import Place
 
 from .pages import Answer, Inflater, Page, WebFailure
 from .urls import WebUrl

@@ -13,7 +13,7 @@ import httpx
 from anyio import to_thread
 
 from harness.toolkit.values import Advice
-from harness.toolkit.websettings import Place, WebSettings
+from harness.toolkit.web_settings import Place, WebSettings
 
 from .getter import Getter, Sent
 from .pages import Answer, Inflater, WebFailure, wants_body

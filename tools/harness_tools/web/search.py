@@ -18,7 +18,7 @@ from anyio import to_thread
 from pydantic import AfterValidator, Field
 
 from harness.toolkit import HERE, Arguments, Category, Json, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.websettings import SearchSettings, WebSettings
+from harness.toolkit.web_settings import SearchSettings, WebSettings
 
 from .fetch import EXTRA, missing_extra
 from .getter import Getter, Sent

@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
 )
 
 from ...toolkit.providers.base import NO_OUTPUT, well_formed
-from ...toolkit.redaction import redact_object
+from ...toolkit.redaction.redactor import redact_object
 
 __all__ = [
     "MARK",

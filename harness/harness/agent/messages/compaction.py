@@ -28,7 +28,7 @@ from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
 from ...errors import HarnessError
 from ...toolkit.executor import Executor
-from ...toolkit.hooks_session import ask_hooks
+from ...toolkit.hooks.dispatch import ask_hooks
 from ..models import ModelFailure, OpenModel, model_failure, unfinished
 from ..models.request import Counting, Request
 from .cleaning import without_secrets

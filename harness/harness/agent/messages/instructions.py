@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from ...context import ExecutionContext
 from ...toolkit.contract import Tool
-from ...toolkit.permissions.settings import Mode
+from ...toolkit.permissions.rules.settings import Mode
 from ...toolkit.providers.base import CUT, not_run, pieces
 from ...toolkit.providers.schemas import plain
 from ...toolkit.registry import Registry

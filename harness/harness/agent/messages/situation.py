@@ -18,13 +18,13 @@ from pydantic_ai.models import Model
 from ...errors import HarnessError
 from ...login import use_prompter
 from ...results import PaneInfo
-from ...toolkit.context import ToolContext
+from ...toolkit.contract import ToolContext
 from ...toolkit.events import Event, EventBus, JobExited, JobStarted
 from ...toolkit.executor import Executor
+from ...toolkit.interfaces import PermissionRequest
 from ...toolkit.permissions.policy import RulePolicy
-from ...toolkit.permissions.rules import Action
+from ...toolkit.permissions.rules.rule import Action
 from ...toolkit.providers.base import well_formed
-from ...toolkit.seams import PermissionRequest
 from ...toolkit.values import ToolCall
 from .marked_text import marked
 

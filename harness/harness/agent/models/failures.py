@@ -360,7 +360,7 @@ def _clean(text: str) -> str:
     """One line of it, without keys."""
     import os
 
-    from ...toolkit.redaction import PatternRedactor
+    from ...toolkit.redaction.redactor import PatternRedactor
 
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:LOOKED_AT]).split())
     redactor = PatternRedactor.with_environment(os.environ, secrets=known_keys())  # now: half a secret is not known

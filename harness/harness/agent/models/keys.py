@@ -20,7 +20,7 @@ import anyio.to_thread
 from ...account import expand_home
 from ...errors import ConfigError
 from ...extras import install_extra
-from ...toolkit.secrets_known import remember
+from ...toolkit.redaction.redactor import remember
 from .keys_command import Printed, printed_by
 
 __all__ = [
@@ -219,7 +219,7 @@ def _complaint(done: Printed) -> str:
 
 def _harmless(text: str, secrets: Iterable[str] = ()) -> str:
     """One line for people, without these and whatever looks like a secret or may be one."""
-    from ...toolkit.redaction import PatternRedactor
+    from ...toolkit.redaction.redactor import PatternRedactor
 
     line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
     for secret in sorted(secrets, key=len, reverse=True):

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...context import ExecutionContext
 from ...results import Job, Status
+from ...toolkit.audit import AuditCall, NoRoomLedger, SqliteLedger
 from ...toolkit.events import EventBus, JobStarted
-from ...toolkit.ledger import AuditCall, NoRoomLedger, SqliteLedger
 from ...toolkit.values import Json, JsonObject
 from .log import JOB_ENDED, JOB_LEFT, ConversationLog
 from .rows import title_of

@@ -19,8 +19,8 @@ from anyio import to_thread
 
 from ...errors import HarnessError
 from ...state_home import state_home
+from ...toolkit.audit import this_process
 from ...toolkit.database import Content, PrivateDatabase
-from ...toolkit.ledger import this_process
 from . import rows
 from .log import CLOSE_LIMIT, StoredLog
 from .rows import SCHEMA, VERSION

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...toolkit.events import Event, EventBus
-from ...toolkit.redaction import redact_object
-from ...toolkit.seams import Redactor
+from ...toolkit.interfaces import Redactor
+from ...toolkit.redaction.redactor import redact_object
 from ...toolkit.values import Json, JsonObject
 
 if TYPE_CHECKING:

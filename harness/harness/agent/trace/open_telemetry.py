@@ -40,7 +40,7 @@ from ...toolkit.events import (
     ToolCallCompleted,
     ToolCallRequested,
 )
-from ...toolkit.seams import Redactor
+from ...toolkit.interfaces import Redactor
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject
 from ..events import ConversationCompacted, ModelRetry, RequestStarted, TurnCompleted, TurnStarted, UsageChanged
 from .observer import CURRENT, Observer, link_news

@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from ...errors import ConfigError
 from ...extras import install_extra
-from ...toolkit.seams import Redactor
+from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject
 from .observer import Observer
 

@@ -20,7 +20,7 @@ from anyio import to_thread
 from ...errors import HarnessError
 from ...tasks import background_tasks
 from ...toolkit.events import Event
-from ...toolkit.seams import Redactor
+from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject
 from ..events import RequestStarted
 from .observer import CURRENT, VERSION, Observer, event_fields, is_piece, line_of, link_news, type_of

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...toolkit.assembly import ToolkitSettings
-    from ...toolkit.ledger import AuditCall, Filters, Head, Orphan, Report
-    from ...toolkit.seams import Redactor
+    from ...toolkit.audit import AuditCall, Filters, Head, Orphan, Report
+    from ...toolkit.interfaces import Redactor
 
 __all__ = ["audit"]
 
@@ -56,7 +56,7 @@ class Receipt(click.ParamType["Head"]):
     name = "head"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Head:
-        from ...toolkit.ledger import Head
+        from ...toolkit.audit import Head
 
         try:
             return Head.parse(str(value))
@@ -79,7 +79,7 @@ def _filters(function: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def _chosen(session: Session, options: dict[str, Any]) -> Filters:
-    from ...toolkit.ledger import Filters
+    from ...toolkit.audit import Filters
 
     is_chosen = dict(session.settings.origins)["target"] == "command line"
     target = str(session.settings.target) if is_chosen else ""
@@ -99,7 +99,7 @@ def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -
 
     The target options choose the calls of that target.
     """
-    from ...toolkit.ledger import Place, audit_directory, calls, one_call, open_reader, this_process
+    from ...toolkit.audit import Place, audit_directory, calls, one_call, open_reader, this_process
 
     session = session_of(ctx)
     try:
@@ -171,7 +171,7 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 
     Each line is a record as it was hashed, with its hash.
     """
-    from ...toolkit.ledger import Place, audit_directory, open_reader, records, this_process
+    from ...toolkit.audit import Place, audit_directory, open_reader, records, this_process
 
     session = session_of(ctx)
     try:
@@ -191,8 +191,8 @@ def verify(ctx: click.Context, head: Head | None) -> int:
 
     The exit code is 1 when one was, and when other users may look into the audit.
     """
-    from ...toolkit.ledger import Place, audit_directory
-    from ...toolkit.ledger import verify as check
+    from ...toolkit.audit import Place, audit_directory
+    from ...toolkit.audit import verify as check
 
     report = check(Place(audit_directory()), head)
     if invocation_of(ctx).json:
@@ -239,7 +239,7 @@ def orphans(ctx: click.Context) -> int:
 
 
 def _orphans() -> list[Orphan]:
-    from ...toolkit.ledger import Place, audit_directory, open_store, orphans_of, this_process
+    from ...toolkit.audit import Place, audit_directory, open_store, orphans_of, this_process
 
     place = Place(audit_directory())
     if not place.database.exists():
@@ -265,7 +265,7 @@ def _orphan_row(orphan: Orphan) -> tuple[str, ...]:
 def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     """Decide what came of a call that 'harness audit orphans' lists; 'abort' gives it up without knowing."""
     from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.ledger import Decision, Place, audit_directory, open_store, resolution, this_process
+    from ...toolkit.audit import Decision, Place, audit_directory, open_store, resolution, this_process
 
     place, process = Place(audit_directory()), this_process()
     if not place.database.exists():
@@ -284,7 +284,7 @@ def _redactor(settings: ToolkitSettings) -> Redactor:
     """It takes secrets out of what is kept."""
     import os
 
-    from ...toolkit.redaction import PatternRedactor
+    from ...toolkit.redaction.redactor import PatternRedactor
 
     return PatternRedactor.with_environment(os.environ, patterns=settings.tools.secrets)
 
@@ -297,7 +297,7 @@ def reconcile(ctx: click.Context) -> int:
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         from ...toolkit.assembly import load_toolkit_settings
-        from ...toolkit.ledger import open_ledger
+        from ...toolkit.audit import open_ledger
 
         settings = load_toolkit_settings(session.invocation.choices)
         async with open_ledger(retention=settings.retention) as ledger:

@@ -19,8 +19,8 @@ from ..streams import Interruption, run_async
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...toolkit.notebook import Memory, Place
-    from ...toolkit.seams import Redactor
+    from ...toolkit.interfaces import Redactor
+    from ...toolkit.session.notebook import Memory, Place
 
 __all__ = ["memory"]
 
@@ -38,7 +38,7 @@ NONE = "nothing is written down"
 @click.pass_context
 def list_memories(ctx: click.Context, scope: str | None) -> int:
     """List what is written down, the oldest first. The target options choose what is about that target."""
-    from ...toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
     redact = _redactor(session).text
@@ -60,7 +60,7 @@ def _is_about(session: Session, memory: Memory) -> bool:
 
 
 def _show(session: Session, memories: Sequence[Memory]) -> None:
-    from ...toolkit.notebook import memory_json
+    from ...toolkit.session.notebook import memory_json
 
     if session.json:
         print_json([memory_json(one) for one in memories])
@@ -93,7 +93,7 @@ def _row(memory: Memory) -> tuple[str, ...]:
 @click.pass_context
 def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
     """Write TEXT down, for agents to know. A text that holds what looks like a secret is refused."""
-    from ...toolkit.notebook import MemoryScope, Place, place_at
+    from ...toolkit.session.notebook import MemoryScope, Place, place_at
 
     if cwd is not None and scope != "project":
         ctx.fail("--cwd goes with --scope project")
@@ -116,7 +116,7 @@ def _checked(session: Session, text: str) -> str:
     Raises:
         HarnessError: it may not.
     """
-    from ...toolkit.notebook import memory_text
+    from ...toolkit.session.notebook import memory_text
 
     try:
         content = memory_text(text)
@@ -129,8 +129,8 @@ def _checked(session: Session, text: str) -> str:
 
 def _redactor(session: Session) -> Redactor:
     from ...settings import load_tables
-    from ...toolkit.redaction import PatternRedactor
-    from ...toolkit.toolsettings import tool_settings_of
+    from ...toolkit.catalog import tool_settings_of
+    from ...toolkit.redaction.redactor import PatternRedactor
 
     settings = tool_settings_of(load_tables("tools", session.invocation.choices))
     variables = {**os.environ, **dict(session.settings.config.env)}
@@ -138,8 +138,8 @@ def _redactor(session: Session) -> Redactor:
 
 
 async def _add(session: Session, place: Place, content: str) -> None:
-    from ...toolkit.notebook import memory_json
-    from ...toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.session.notebook import memory_json
+    from ...toolkit.session.notebook_stores import SqliteNotebook
 
     kept = await SqliteNotebook().remember(place, content)
     print_json({"added": memory_json(kept)}) if session.json else click.echo(kept.memory_id)
@@ -150,8 +150,8 @@ async def _add(session: Session, place: Place, content: str) -> None:
 @click.pass_context
 def forget(ctx: click.Context, memory_id: str) -> int:
     """Remove what is written down, by the ID that 'list' shows, whatever scope it has."""
-    from ...toolkit.notebook import memory_json, memory_number
-    from ...toolkit.notebook_sqlite import SqliteNotebook
+    from ...toolkit.session.notebook import memory_json, memory_number
+    from ...toolkit.session.notebook_stores import SqliteNotebook
 
     session = session_of(ctx)
     redact = _redactor(session).text

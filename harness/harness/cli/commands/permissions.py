@@ -24,11 +24,11 @@ from .servers import recorded_tools, servers_of, with_recorded
 
 if TYPE_CHECKING:
     from ...toolkit import Registry, ToolContext
-    from ...toolkit.permissions.decide import Decision
+    from ...toolkit.interfaces import PermissionRequest
+    from ...toolkit.permissions.decision import Decision
     from ...toolkit.permissions.policy import RulePolicy
-    from ...toolkit.permissions.rules import Action, Rule
-    from ...toolkit.permissions.settings import PermissionSettings
-    from ...toolkit.seams import PermissionRequest
+    from ...toolkit.permissions.rules.rule import Action, Rule
+    from ...toolkit.permissions.rules.settings import PermissionSettings
     from ...toolkit.values import SubjectKind
 
 __all__ = [
@@ -120,7 +120,7 @@ def _not_a_case(number: int, problem: str) -> HarnessError:
 @click.pass_context
 def list_rules(ctx: click.Context) -> None:
     """List the rules that hold, in the order in which they count, and the mode."""
-    from ...toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
     settings = _settings(session)
@@ -161,7 +161,7 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 def _settings(session: Session) -> PermissionSettings:
     from ...settings import load_tables
-    from ...toolkit.permissions.settings import settings_of
+    from ...toolkit.permissions.rules.settings import settings_of
 
     return settings_of(load_tables("permissions", session.invocation.choices))
 
@@ -192,8 +192,8 @@ def add_rule(
     **actions: bool,
 ) -> None:
     """Add a rule of your own: ARGUMENT is the command, the path or the URL, to the letter."""
-    from ...toolkit.permissions.rules import Action, Match, Rule
-    from ...toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.rules.rule import Action, Match, Rule
+    from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     action = _one_of(ctx, actions)
     if action is None:
@@ -219,7 +219,7 @@ def _one_of(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
 def _registry(session: Session) -> Registry:
     """The tools that are here, without those of MCP servers."""
     from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.catalogue import load_catalogue
+    from ...toolkit.catalog import load_catalogue
 
     return load_catalogue(load_toolkit_settings(session.invocation.choices).tools).known
 
@@ -253,7 +253,7 @@ def _may_be_a_servers(session: Session, name: str) -> bool:
 
 def _tool_of(registry: Registry, name: str) -> str:
     """Our name of a tool that is here; empty when there is none."""
-    from ...toolkit.profiles import face_names
+    from ...toolkit.tool_profiles import face_names
 
     known = registry.get(name)
     if known is not None:
@@ -267,7 +267,7 @@ def _tool_of(registry: Registry, name: str) -> str:
 @click.pass_context
 def remove_rule(ctx: click.Context, rule_id: str) -> None:
     """Remove a rule of your own, by the ID that 'list' shows. Those of settings files are removed there."""
-    from ...toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     session = session_of(ctx)
     rule = RuleFile(rule_file_path()).remove(rule_id)
@@ -333,7 +333,7 @@ def _kind(name: str | None) -> SubjectKind:
 
 def _policy(session: Session) -> RulePolicy:
     from ...toolkit.permissions.policy import RulePolicy
-    from ...toolkit.permissions.store import RuleFile, rule_file_path
+    from ...toolkit.permissions.rules.store import RuleFile, rule_file_path
 
     return RulePolicy(_settings(session), file=RuleFile(rule_file_path()))
 
@@ -355,7 +355,7 @@ def _request(
 ) -> PermissionRequest:
     """The call that a tool of that kind would make."""
     from ...toolkit import Arguments, Category, FunctionTool, ToolResult, Traits
-    from ...toolkit.seams import PermissionRequest
+    from ...toolkit.interfaces import PermissionRequest
     from ...toolkit.values import Subject, ToolCall
 
     names = {"read": "read_file", "write": "write_file", "url": "fetch_url"}
@@ -374,8 +374,8 @@ def _request(
 def _context(execution: ExecutionContext, registry: Registry) -> ToolContext:
     from ...toolkit import ToolContext
     from ...toolkit.events import EventBus
-    from ...toolkit.reads import ReadTracker
-    from ...toolkit.redaction import PatternRedactor
+    from ...toolkit.redaction.redactor import PatternRedactor
+    from ...toolkit.session.file_versions import ReadTracker
 
     return ToolContext(execution, registry, EventBus(), ReadTracker().of("", execution), PatternRedactor())
 

@@ -126,8 +126,7 @@ def _agent_depth(choices: Choices) -> tuple[int, str]:
     Raises:
         ConfigError: the ``[tools]`` table is wrong, or its profile does not exist.
     """
-    from ...toolkit.catalogue import agent_depth
-    from ...toolkit.toolsettings import MAX_AGENT_DEPTH, tool_settings_of
+    from ...toolkit.catalog import MAX_AGENT_DEPTH, agent_depth, tool_settings_of
 
     tables = load_tables("tools", choices)
     settings = tool_settings_of(tables)
@@ -143,7 +142,7 @@ def _cache_limits(choices: Choices) -> dict[str, tuple[object, str]]:
     Raises:
         ConfigError: the ``[tools]`` table is wrong.
     """
-    from ...toolkit.toolsettings import tool_settings_of
+    from ...toolkit.catalog import tool_settings_of
 
     tables = load_tables("tools", choices)
     settings = tool_settings_of(tables)

@@ -20,9 +20,9 @@ from .servers import recorded_tools, servers_of, with_recorded, with_servers
 if TYPE_CHECKING:
     from ...toolkit import CallOutcome, Registry, Tool
     from ...toolkit.assembly import ToolkitSettings
-    from ...toolkit.catalogue import Catalogue
+    from ...toolkit.catalog import Catalogue
     from ...toolkit.permissions.approver import Approver
-    from ...toolkit.questions import Questioner
+    from ...toolkit.session.questions import Questioner
 
 __all__ = ["tools"]
 
@@ -45,7 +45,7 @@ class ProviderName(click.ParamType[str]):
 
 def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
     from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.catalogue import load_catalogue
+    from ...toolkit.catalog import load_catalogue
 
     settings = load_toolkit_settings(session.invocation.choices)
     catalogue = load_catalogue(settings.tools)
@@ -56,8 +56,7 @@ def _catalogue(session: Session) -> tuple[ToolkitSettings, Catalogue]:
 
 def _reached(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
     """The tools that can be called: all that are known, or those of the profile."""
-    from ...toolkit.catalogue import offered
-    from ...toolkit.toolsettings import NO_PROFILE
+    from ...toolkit.catalog import NO_PROFILE, offered
 
     name = settings.tools.profile if profile is None else profile
     return catalogue.known if name in ("", NO_PROFILE) else offered(settings.tools, catalogue.known, name)
@@ -120,7 +119,7 @@ def _listed(
     every: bool,
     read_only: bool,
 ) -> _Listed:
-    from ...toolkit.catalogue import offered as offered_of
+    from ...toolkit.catalog import offered as offered_of
 
     shown = catalogue.registry if profile is None else offered_of(settings.tools, catalogue.known, profile)
     faced = shown.own is not shown and not every
@@ -154,8 +153,8 @@ def _with_servers_tools(session: Session, listed: _Listed, *, read_only: bool) -
 
 def _wanted(settings: ToolkitSettings, catalogue: Catalogue, profile: str | None) -> Registry:
     """What would be offered if everything were installed."""
-    from ...toolkit.profiles import load_profile
-    from ...toolkit.toolsettings import NO_PROFILE
+    from ...toolkit.catalog import NO_PROFILE
+    from ...toolkit.tool_profiles import load_profile
 
     name = settings.tools.profile if profile is None else profile
     none = name in ("", NO_PROFILE)
@@ -183,7 +182,7 @@ def _show(session: Session, listed: _Listed, missing: dict[str, list[str]] | Non
 
 def _not_installed(wanted: Registry) -> tuple[str, ...]:
     """One sentence for each extra that some of these tools wait for."""
-    from ...toolkit.presets import missing_libraries
+    from ...toolkit.registry import missing_libraries
 
     waiting: dict[str, dict[str, tuple[str, ...]]] = {}
     for tool in wanted.list():
@@ -217,7 +216,7 @@ def _row(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None)
 
 
 def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] | None) -> dict[str, object]:
-    from ...toolkit.presets import missing_libraries
+    from ...toolkit.registry import missing_libraries
 
     traits = tool.traits
     facts = {
@@ -248,7 +247,7 @@ def _described(listed: _Listed, tool: Tool[Any], missing: dict[str, list[str]] |
 @click.pass_context
 def schema(ctx: click.Context, provider: str | None, profile: str | None, name: str) -> int:
     """Print what a model is told of a tool, or of all that are offered, as JSON."""
-    from ...toolkit.catalogue import offered
+    from ...toolkit.catalog import offered
 
     session = session_of(ctx)
     settings, catalogue = _catalogue(session)

@@ -19,7 +19,7 @@ from ..streams import Interruption
 
 if TYPE_CHECKING:
     from ...toolkit.assembly import ToolkitSettings
-    from ...toolkit.catalogue import Catalogue
+    from ...toolkit.catalog import Catalogue
     from .run import ExecRequest
 
 __all__ = [
@@ -203,7 +203,7 @@ def _request(
     settings = load_agent_settings(choices)
     toolkit, catalogue = _tools(session, approve)
     if profile is not None:
-        from ...toolkit.catalogue import offered
+        from ...toolkit.catalog import offered
 
         offered(toolkit.tools, catalogue.known, profile)  # a name that means nothing is told now
     return ExecRequest(
@@ -220,7 +220,7 @@ def _request(
 def _tools(session: Session, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
     from ...agent.opening import for_agents
     from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.catalogue import load_catalogue
+    from ...toolkit.catalog import load_catalogue
     from ..commands.servers import with_recorded
     from .run import approval_rule, with_rules
 

@@ -19,12 +19,12 @@ from ...errors import ConfigError, HarnessError
 from ...login import LoginQuestion, TerminalPrompter
 from ...tasks import background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
-from ...toolkit.catalogue import Catalogue
+from ...toolkit.catalog import Catalogue
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
-from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
-from ...toolkit.permissions.rules import Action, Match, Rule
+from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.permissions.rules.rule import Action, Match, Rule
 from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
 from ..commands.servers import servers_of, with_servers

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
-from ...toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion
-from ...toolkit.redaction import MARK
+from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.redaction.redactor import MARK
+from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion
 from ...toolkit.values import Json, ToolCall
 from ..asking import NARROWEST, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...toolkit.permissions.timed import TimedApproval
+from ...toolkit.permissions.remembered_answers import TimedApproval
 from .commands.base import Front, PromptContext, SurfaceOutput
 from .commands.table import Parsed, changes_conversation, is_command, parse, run_command
 from .facing import Standing, status_line

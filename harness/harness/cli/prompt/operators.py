@@ -16,9 +16,9 @@ from ...context import ExecutionContext
 from ...toolkit.contract import OutputLimit
 from ...toolkit.events import Event, EventBus, ToolCallProgress
 from ...toolkit.executor import Executor
-from ...toolkit.limits import cut
-from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
+from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.results import cut
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
 from .surface import Line, Role, Span, Surface, folded, line
 from .view import Output

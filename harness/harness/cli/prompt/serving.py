@@ -18,7 +18,7 @@ from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...tasks import background_tasks
 from ...toolkit.events import Event, JobStarted
-from ...toolkit.permissions.timed import TimedApproval
+from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall
 from ..conversation import Begun, Conversation, stored_choices
 from ..runtime import Session, logs_shown
@@ -289,7 +289,7 @@ class Serving:
     async def _toolkit(self, stack: AsyncExitStack) -> Toolkit:
         from ...agent.opening import for_agents
         from ...toolkit.assembly import load_toolkit_settings, open_toolkit
-        from ...toolkit.catalogue import load_catalogue
+        from ...toolkit.catalog import load_catalogue
 
         choices, variables = self._session.invocation.choices, dict(self._session.settings.config.env)
         settings = for_agents(await to_thread.run_sync(load_toolkit_settings, choices))

@@ -16,7 +16,7 @@ import anyio
 from ...errors import ConnectError, ConnectionLost, ToolError
 from ...toolkit.arguments import coerce
 from ...toolkit.contract import Arguments, Tool, Traits
-from ...toolkit.failures import MAYBE, timed_out
+from ...toolkit.pipeline import MAYBE, timed_out
 from ...toolkit.values import Json, JsonObject, Subject, ToolResult
 from .channel import plain
 from .configuration import ServerConfig
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
     from mcp.types import CallToolResult
 
-    from ...toolkit.context import ToolContext
+    from ...toolkit.contract import ToolContext
 
 __all__ = [
     "ArgumentSchema",

@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
+from ...moved_modules import moved_names
+
 __all__: list[str] = []
+
+__getattr__ = moved_names(__name__, ".server")

@@ -15,10 +15,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from ...tasks import background_tasks
-from ...toolkit.permissions.answers import Answer, Question, Scope
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
-from ...toolkit.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
+from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from .requests import unheard_of
 from .values import plain
 

@@ -30,8 +30,8 @@ from ...account import expand_home
 from ...errors import ConfigError, HarnessError
 from ...local_directories import make_directories
 from ...state_home import state_home
-from ...toolkit.permissions.rules import Action, Rule
-from ...toolkit.permissions.store import RuleFile
+from ...toolkit.permissions.rules.rule import Action, Rule
+from ...toolkit.permissions.rules.store import RuleFile
 from .requests import TAKEN, Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard
 from .server import ClientSession
 

@@ -16,12 +16,21 @@ from ...errors import HarnessError, OutputDropped, UnsupportedOperation
 from ...joblists import asked_for
 from ...results import Job, Status
 from ...tasks import BackgroundTasks, background_tasks
-from ...toolkit.context import ToolContext
-from ...toolkit.contract import Arguments, OutputLimit, tool
+from ...toolkit.contract import Arguments, OutputLimit, ToolContext, tool
 from ...toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted
 from ...toolkit.executor import Executor
-from ...toolkit.notebook import Memory, MemoryScope, Notebook, Place, Todo, memory_json, place_at, place_of, todos_json
 from ...toolkit.registry import Registry
+from ...toolkit.session.notebook import (
+    Memory,
+    MemoryScope,
+    Notebook,
+    Place,
+    Todo,
+    memory_json,
+    place_at,
+    place_of,
+    todos_json,
+)
 from ...toolkit.values import Category, Json, JsonObject, ToolResult
 
 if TYPE_CHECKING:

@@ -9,16 +9,13 @@
 
 from __future__ import annotations
 
-from .ledger import NullLedger, SqliteLedger, open_ledger
-from .noroom import NoRoomLedger, has_no_room
-from .place import Head, Place, audit_directory
-from .process import Life, ProcessId, this_process
-from .reading import AuditCall, Filters, calls, one_call, open_reader, records
-from .retention import Retention
-from .settings import retention_of
-from .settling import Decision, Orphan, Reconciled, orphans_of, resolution
+from ..ledger.process import Life, ProcessId, this_process
+from .audit_log import NoRoomLedger, NullLedger, SqliteLedger, has_no_room, open_ledger
+from .directory import Head, Place, audit_directory
+from .reading import AuditCall, Filters, Report, calls, one_call, open_reader, records, verify
+from .retention import Retention, retention_of
+from .settlement import Decision, Orphan, Reconciled, orphans_of, resolution
 from .store import Unsettled, open_store
-from .verifying import Report, verify
 
 __all__ = [
     "AuditCall",

@@ -1,11 +1,10 @@
-"""The ledger of this machine: what is about to run, and what came of it, in one chain of records.
-
-Calls that change something wait until they are on the disk, before and after; the others do not wait.
-"""
+"""The audit log: what is asked and decided about each call is on disk before it runs, and what came of it after."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -15,20 +14,75 @@ import anyio
 from anyio import to_thread
 
 from ...context import ExecutionContext
+from ...errors import HarnessError, ToolError
 from ...tasks import background_tasks
-from ..seams import CallEntry, Ledger
+from ..interfaces import CallEntry, Ledger
+from ..ledger.process import this_process
 from ..values import CallStatus
-from .place import Place, audit_directory
-from .process import this_process
+from .directory import Place, audit_directory
 from .reading import AuditCall, Filters
 from .reading import calls as calls_in
 from .records import intent_fields, job_fields, outcome_fields, refusal_fields
 from .retention import Retention, apply_step, plan
-from .settling import Decision, Orphan, Reconciled, orphans_of, reconcile, resolution
+from .settlement import Decision, Orphan, Reconciled, orphans_of, reconcile, resolution
 from .store import Item, Store, open_store
 from .writer import CLOSE_LIMIT, Writer
 
-__all__ = ["NullLedger", "SqliteLedger", "open_ledger"]
+__all__ = [
+    "NoRoomLedger",
+    "NullLedger",
+    "SqliteLedger",
+    "has_no_room",
+    "open_ledger",
+]
+
+
+# -- What stands in for the ledger while its disk has no room to open it.
+
+
+NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What SQLite says when a file, or the one that its processes share, cannot grow."""
+
+
+def has_no_room(error: HarnessError) -> bool:
+    """Whether the ledger could not be opened because its disk is full. Pure."""
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return cause.sqlite_errorcode in NO_ROOM
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoomLedger(Ledger):
+    """Refuses what changes something, and keeps nothing of the rest.
+
+    Args:
+        error: why the ledger could not be opened.
+    """
+
+    def __init__(self, error: HarnessError) -> None:
+        self._error = error
+
+    async def begin(self, entry: CallEntry) -> None:
+        if entry.mutating:
+            hint = f"{self._error.hint}; then start harness again"
+            raise ToolError(f"nothing was run: {self._error.message}", hint=hint)
+
+    async def end(self, call_id: str, status: CallStatus, summary: str, job_id: str = "") -> None:
+        """Keep nothing."""
+
+    async def refused(self, entry: CallEntry) -> None:
+        """Keep nothing."""
+
+    async def reconcile(
+        self, execution: ExecutionContext, redact: Callable[[str], str] = lambda text: text
+    ) -> Reconciled:
+        """Nothing is found out."""
+        return Reconciled()
+
+
+# -- The ledger of this machine: what is about to run, and what came of it, in one chain of records.
+# Calls that change something wait until they are on the disk, before and after; the others do not wait.
+
 
 logger = logging.getLogger(__name__)
 

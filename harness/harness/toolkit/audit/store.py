@@ -18,11 +18,10 @@ from typing import Literal
 from urllib.parse import quote
 
 from ...errors import HarnessError
+from ..ledger.process import ProcessId
 from ..values import Json, JsonObject
-from .place import Head, HeadFiles, Place
-from .process import ProcessId
-from .records import GENESIS, Kind, canonical, digest, storable
-from .schema import SCHEMA, VERSION
+from .directory import Head, HeadFiles, Place
+from .records import GENESIS, SCHEMA, VERSION, Kind, canonical, digest, storable
 
 __all__ = ["BUSY_LIMIT", "Item", "Store", "Unsettled", "connect", "damage", "open_store", "unusable"]
 

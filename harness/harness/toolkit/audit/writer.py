@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from ...errors import ToolError
 from ..values import CallStatus
-from .place import Place
+from .directory import Place
 from .records import Kind, outcome_fields
 from .store import Item, Store
 

@@ -1,29 +1,38 @@
-"""A hook that is a command: JSON on its standard input, JSON as its answer.
-
-A command that fails, takes too long or answers nonsense denies what it was asked about.
-"""
+"""Hooks that are programs: their settings, and one run of them."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from ..errors import ToolError
-from .arguments import unique_keys
-from .hooks import BEFORE, Answer, Occasion
-from .hooks_process import STDOUT_KEPT, HookExit, run_hook
-from .seams import Redactor
-from .secrets_names import MARK
-from .typed import without_private, without_typed
-from .values import Json, JsonObject, ToolResult
+from ...errors import ConfigError, ToolError
+from ...settings import SettingsTable
+from ..arguments import unique_keys
+from ..hooks_process import STDOUT_KEPT, HookExit, run_hook
+from ..interfaces import Redactor
+from ..pipeline import without_private, without_typed
+from ..redaction.patterns import MARK
+from ..values import Json, JsonObject, ToolResult
+from .dispatch import BEFORE, Answer, Matcher, Occasion, Registered, event_named
 
-__all__ = ["CommandHook", "answer_of", "environment", "written"]
+__all__ = [
+    "CommandHook",
+    "answer_of",
+    "environment",
+    "hooks_of",
+    "written",
+]
+
+
+# -- A hook that is a command: JSON on its standard input, JSON as its answer.
+# A command that fails, takes too long or answers nonsense denies what it was asked about.
+
 
 TIMEOUT = 5.0
 log = logging.getLogger(__name__)
@@ -196,3 +205,63 @@ def environment(occasion: Occasion, ours: Mapping[str, str], more: Mapping[str, 
         "CALL": occasion.call.call_id if occasion.call is not None else "",
     }
     return {**kept, **more, **{_PREFIX + name: value.replace("\0", "") for name, value in about.items() if value}}
+
+
+# -- The ``[hooks]`` table of the settings files: commands, by event.
+
+
+LONGEST = 300.0
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+    command: str | list[str] = Field(min_length=1)
+    tools: list[str] = []
+    targets: list[str] = []
+    paths: list[str] = []
+    timeout: float = Field(TIMEOUT, gt=0, le=LONGEST)
+    malformed: Literal["deny", "allow"] | None = None
+    background: bool = Field(False, alias="async")
+    env: dict[str, str] = {}
+
+
+def hooks_of(tables: Iterable[SettingsTable]) -> tuple[Registered, ...]:
+    """The hooks of all files, in their order: those of the user's own file first.
+
+    Raises:
+        ConfigError: an event is unknown, an entry is wrong, or a file that is not trusted has any.
+    """
+    return tuple(one for table in tables for one in _of(table))
+
+
+def _of(table: SettingsTable) -> Iterable[Registered]:
+    if table.values and not table.trusted:
+        raise ConfigError(
+            f"{table.origin}: hooks run programs on this machine, and this directory is not trusted",
+            hint="after reading the file, add the directory to trusted_dirs in your own settings",
+        )
+    for name, entries in table.values.items():
+        where = f"{table.origin}: hooks.{name}"
+        if not isinstance(entries, list):
+            raise ConfigError(f"{where} is not a list of tables", hint=f"write [[hooks.{name}]]")
+        for entry in entries:
+            yield _registered(where, name, entry)
+
+
+def _registered(where: str, name: str, entry: Mapping[str, Any]) -> Registered:
+    try:
+        event = event_named(name)
+        found = _Entry.model_validate(entry)
+        if found.malformed == "allow" and event == "pre_tool":
+            raise ValueError("malformed = 'allow' is not for pre_tool: what cannot be understood denies")
+        command = found.command if isinstance(found.command, str) else tuple(found.command)
+        handler = CommandHook(command, found.timeout, found.malformed, dict(found.env))
+        matcher = Matcher(tuple(found.tools), tuple(found.targets), tuple(found.paths))
+        return Registered(event, handler, matcher, found.background)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}.{key}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None

@@ -1,41 +1,134 @@
-"""Hooks: code of the operator around calls and messages and at the turns of a session, on this machine.
-
-A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.hooks_command`, from ``[hooks]`` of the settings). Hooks of
-one event run in their order: the first that denies stops, and each sees what those before it changed.
-"""
+"""Hooks: events of calls and of sessions, and which hooks get them."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
 
-from ..errors import ToolError
-from .hooks_match import Matcher
-from .seams import Hook, Redactor
-from .typed import panes_typed_into
-from .values import JsonObject, ToolCall, ToolResult
+from ...errors import ToolError
+from ...tasks import background_tasks
+from ..arguments import decode
+from ..events import Event, EventBus
+from ..interfaces import Hook, PermissionRequest, Redactor
+from ..permissions.globs import matches
+from ..pipeline import panes_typed_into
+from ..values import Json, JsonObject, Subject, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from .context import ToolContext
+    from ..contract import ToolContext
+    from ..executor import Executor
+    from ..pipeline import Services
 
 __all__ = [
     "Answer",
     "Handler",
     "HookEvent",
     "Hooks",
+    "Matcher",
     "Occasion",
     "Registered",
+    "ask_hooks",
     "event_named",
     "joined_answers",
+    "notifying",
     "occasion_of_call",
+    "paths_of",
+    "private_of",
+    "refused_question",
+    "subjects_of",
+    "tell_hooks",
 ]
+
+
+# -- For which calls a hook runs.
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Patterns as in rules of the policy; one of each kind has to match, and none of a kind is any.
+
+    ``tools`` are canonical names. ``targets`` are URLs with the target's identity. ``paths`` are absolute paths on the
+    target that the call reads or writes, without links followed; a command has none. Where they cannot be known,
+    the hook runs; so it does for a directory that may hold what a pattern from the root names, which ``grep`` and its
+    like read below.
+    """
+
+    tools: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def covers(self, occasion: Occasion) -> bool:
+        """Whether the hook runs."""
+        name = occasion.call.name if occasion.call is not None else ""
+        if not _any(self.tools, name) or not _any(self.targets, occasion.target):
+            return False
+        if not self.paths or occasion.paths is None:
+            return True
+        return any(
+            matches(pattern, path, "path") or _may_hold(path, pattern)
+            for pattern in self.paths
+            for path in occasion.paths
+        )
+
+
+def _may_hold(path: str, pattern: str) -> bool:
+    """Whether a directory of that name may have a file below that matches."""
+    if not pattern.startswith("/"):
+        return False
+    names = pattern.split("/")
+    return path == "/" or any(matches("/".join(names[:end]), path, "path") for end in range(2, len(names)))
+
+
+def _any(patterns: tuple[str, ...], text: str) -> bool:
+    return not patterns or any(matches(pattern, text) for pattern in patterns)
+
+
+def subjects_of(call: ToolCall, ctx: ToolContext) -> tuple[Subject, ...] | None:
+    """What a call would touch; None when that cannot be known."""
+    try:
+        tool = ctx.registry.lookup(call.name)
+        return tool.subjects(tool.parse(decode(call.arguments, call.name)))
+    except Exception:  # the hook runs, then
+        return None
+
+
+def private_of(call: ToolCall, ctx: ToolContext) -> frozenset[str]:
+    """The arguments that may hold a password, of a call whose subjects are known."""
+    tool = ctx.registry.lookup(call.name)
+    return tool.private_arguments(tool.parse(decode(call.arguments, call.name)))
+
+
+def paths_of(subjects: tuple[Subject, ...], ctx: ToolContext) -> tuple[str, ...]:
+    """The files that are read or written, absolute."""
+    home = ctx.execution.capabilities.home
+    return tuple(
+        _absolute(subject.text, subject.cwd or ctx.cwd or home, home)
+        for subject in subjects
+        if subject.kind in {"read", "write"}
+    )
+
+
+def _absolute(path: str, cwd: str, home: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    found = posixpath.normpath(posixpath.join(cwd, path))
+    return "/" + found.lstrip("/") if found.startswith("/") else found
+
+
+# -- Hooks: code of the operator around calls and messages and at the turns of a session, on this machine.
+# A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.hooks_command`, from ``[hooks]`` of the settings).
+# Hooks of one event run in their order: the first that denies stops, and each sees what those before it changed.
+
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +369,6 @@ def _with_text(result: ToolResult, text: str | None) -> ToolResult:
 
 def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
     """The occasion of an event around a call."""
-    from .hooks_match import paths_of, private_of, subjects_of
 
     subjects = subjects_of(call, ctx)
     return Occasion(
@@ -290,3 +382,103 @@ def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occa
         typed_into=frozenset() if subjects is None else panes_typed_into(subjects),
         private=frozenset() if subjects is None else private_of(call, ctx),
     )
+
+
+# -- What happens in a session beside its calls, for hooks: messages, questions, notifications, the ends of turns.
+
+
+MAX_NOTIFICATIONS = 100
+"""Notifications that wait for their hooks; those beyond are left out, and that is logged."""
+
+
+async def ask_hooks(executor: Executor, event: HookEvent, message: str = "", **data: Json) -> Answer:
+    """What the hooks of a session say of an event; what they changed is in the answer.
+
+    A hook that fails denies what it was asked before; after an event its failure is logged.
+    """
+    occasion = Occasion(
+        event,
+        executor.execution.identity,
+        executor.session_id,
+        executor.agent_id,
+        executor.cwd,
+        message=message,
+        data=data,
+    )
+    return await _fired(executor.services, occasion)
+
+
+async def tell_hooks(executor: Executor, event: HookEvent, limit: float, message: str = "", **data: Json) -> None:
+    """Tell the hooks of something that is over, also while the program ends; in seconds, ``limit`` at most."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(limit) as scope:
+        await ask_hooks(executor, event, message, **data)
+    if scope.cancelled_caught:
+        log.warning("the hooks of %s took longer than %g s and were ended", event, limit)
+
+
+async def refused_question(request: PermissionRequest, reason: str, ctx: ToolContext) -> str | None:
+    """Why hooks refuse a call about which somebody would be asked; None when they let the question through."""
+    if ctx.executor is None:
+        return None
+    occasion = replace(occasion_of_call("permission_request", request.call, ctx), data={"reason": reason})
+    answer = await _fired(ctx.executor.services, occasion)
+    return (answer.reason or "a hook denied it") if answer.decision == "deny" else None
+
+
+async def _fired(services: Services, occasion: Occasion) -> Answer:
+    changed = Answer()
+    for hook in services.hooks:
+        if not isinstance(hook, Hooks):
+            continue
+        try:
+            answer = await hook.fire(occasion, services.redactor)
+        except ToolError as error:
+            log.warning("a hook of %s failed: %s", occasion.event, services.redactor.text(str(error)))
+            continue
+        if answer.decision == "deny":
+            return answer
+        if answer.decision == "modify":
+            changed = joined_answers(changed, answer)
+            occasion = replace(occasion, message=answer.message if answer.message is not None else occasion.message)
+    return changed
+
+
+@asynccontextmanager
+async def notifying(hooks: Hooks, events: EventBus, session: Occasion, redactor: Redactor) -> AsyncIterator[None]:
+    """Inside, the hooks of ``notification`` run for what the operator should know, one after the other."""
+    if not any(one.event == "notification" for one in hooks.registered):
+        yield
+        return
+    into, waiting = anyio.create_memory_object_stream[Occasion](MAX_NOTIFICATIONS)
+
+    def heard(event: Event) -> None:
+        found = event.notification()
+        if found is None:
+            return
+        kind, text = found
+        try:
+            into.send_nowait(replace(session, event="notification", message=text, data={"kind": kind}))
+        except anyio.WouldBlock:
+            log.warning("a notification was left out: %d wait for their hooks", MAX_NOTIFICATIONS)
+
+    done = anyio.Event()
+    async with background_tasks() as tasks:
+        tasks.start_soon(_run_notifications, hooks, waiting, redactor, done)
+        try:
+            with into, events.listening(heard):
+                yield
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING):
+                await done.wait()
+
+
+async def _run_notifications(
+    hooks: Hooks, waiting: MemoryObjectReceiveStream[Occasion], redactor: Redactor, done: anyio.Event
+) -> None:
+    with waiting:
+        async for occasion in waiting:
+            try:
+                await hooks.fire(occasion, redactor)
+            except ToolError as error:
+                log.warning("a hook of notification failed: %s", redactor.text(str(error)))
+    done.set()

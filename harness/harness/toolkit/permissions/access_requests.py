@@ -1,39 +1,275 @@
-"""The claim of a subject that is a command: what a real parser finds in it, never what it looks like."""
+"""What a call would have access to: paths, commands and keys, by its tool and arguments."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 
 from ...context import ExecutionContext
+from ..contract import Intent
+from ..interfaces import PermissionRequest
+from ..session.file_versions import target_path
 from ..values import JsonObject, Subject
-from .blocklist import blocked, command_forms, runs_past_the_policy
-from .claims import Claim, Piece
-from .container_files import ContainerFiles, reaches_any_file
-from .embedded_commands import embedded_commands, embedded_reason
-from .file_words import unseen_files
-from .git_shown_files import GitShownFiles
 from .globs import has_wildcard
-from .harddenials import HardDenials
-from .operand_paths import EntryPath, OperandPaths
-from .pathclaims import path_forms
-from .rules import Allows, Subjected
-from .shell_state import shell_state_reason
-from .shellpaths import MAX_PATHS, homeward
-from .shelltrees import feeds
-from .targetpaths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
-from .treeclaims import TreeReader, other_settings
-from .unknown_words import unclear_programs, unknown_words_reason
+from .lookalikes import odd_characters
+from .paths.git_shown_files import GitShownFiles
+from .paths.hard_denials import HardDenials
+from .paths.target_paths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
+from .questions import Claim, Piece
+from .rules.rule import Allows, Subjected, blocked, command_forms, is_harness, runs_past_the_policy
+from .rules.settings import PermissionSettings
+from .shell.commands_in_words import embedded_commands, embedded_reason
+from .shell.container_files import ContainerFiles, reaches_any_file
+from .shell.file_words import unseen_files
+from .shell.operand_paths import EntryPath, OperandPaths
+from .shell.paths import HERE, MAX_PATHS, Trees, feeds, homeward, listed, trees_of
+from .shell.shell_state import shell_state_reason
+from .shell.unknown_words import unclear_programs, unknown_words_reason
 
 if TYPE_CHECKING:
-    from .shelljudge import CommandJudgement, SimpleCommand
+    from ..contract import ToolContext
+    from .shell.keys import KeysJudgement
+    from .shell.verdict import CommandJudgement, SimpleCommand
 
-__all__ = ["CommandReader", "extras_of", "plain_forms"]
+__all__ = [
+    "TYPED_SECRET",
+    "CommandReader",
+    "TreeReader",
+    "extras_of",
+    "key_claims",
+    "other_settings",
+    "path_claim",
+    "path_forms",
+    "plain_forms",
+    "read_claims",
+]
+
+
+# -- The claims of keys: what they would make the foreground of a pane do.
+
+
+TYPED_SECRET = "<password>"  # noqa: S105  # a name for one
+"""The argument by which rules may deny what is typed at a question for a secret; no rule allows it."""
+_MAX_LINE_CHARS = 200
+
+
+async def key_claims(
+    subject: Subject, tool: str, ctx: ToolContext, command: Callable[[Subject], Awaitable[Claim]]
+) -> tuple[Claim, ...]:
+    """What typing these keys would do; ``command`` makes the claim of the command that they are run as.
+
+    The tool is told of that command, so that what runs is what was judged.
+
+    Raises:
+        HarnessError: the link was lost.
+    """
+    from .shell.keys import judge_keys
+
+    ctx.notes.keys_command = None
+    judged = await judge_keys(subject, ctx)
+    if judged.rule == "command" and judged.command is not None:
+        ctx.notes.keys_command = judged.command
+        return (await command(judged.command),)
+    if judged.rule == "password":
+        return (_secret(judged, tool, ctx),)
+    return (_plain(subject, judged, tool, ctx),)
+
+
+def _secret(judged: KeysJudgement, tool: str, ctx: ToolContext) -> Claim:
+    """Asked each time, kept nowhere, and never shown."""
+    whole = Subjected(ctx.execution.identity, tool, TYPED_SECRET, allows="none")
+    shown = f"type a secret: {judged.reason}"
+    return Claim("keys", shown, whole, (Piece(shown, (whole,)),), must_ask=judged.reason, unkept=True, secret=True)
+
+
+def _plain(subject: Subject, judged: KeysJudgement, tool: str, ctx: ToolContext) -> Claim:
+    """Keys that are harmless, or go to a program: the same keys in another program are other keys."""
+    harmless = judged.rule == "harmless"
+    into = f" (into {judged.program})" if judged.program else ""
+    text = f"{subject.text}{into}"
+    whole = Subjected(ctx.execution.identity, tool, text, allows="broad" if harmless else "exact")
+    piece = Piece(text, (whole,), read_only=harmless)
+    line = f"; the last line there is {judged.line[:_MAX_LINE_CHARS]!r}" if judged.line else ""
+    asks = "" if harmless else f"{judged.reason}{line}"
+    return Claim("keys", text, whole, (piece,), must_ask=asks, unkept=judged.rule == "unknown")
+
+
+# -- The claim of a subject that is a file.
+
+
+async def path_claim(
+    subject: Subject, tool: str, base: str, execution: ExecutionContext, denials: HardDenials, *, read_only: bool
+) -> Claim:
+    """What a read or a write of a path is, judged by what the path is on the target now.
+
+    Raises:
+        HarnessError: the link was lost.
+    """
+    if "\0" in subject.text or not subject.text:
+        return _no_path(subject, tool, execution)
+    path = await PathFinder(execution).find(subject.text, base)
+    writes = subject.kind == "write"
+    forbidden = await denials.of_path(path, execution, writes=writes)
+    odd = odd_characters(subject.text)
+    certain = read_only and not writes and path.is_known and not odd
+    forms = path_forms(path, tool, execution)
+    return Claim(
+        kind=subject.kind,
+        shown=_shown(subject, path, odd),
+        whole=forms[0],
+        pieces=(Piece(path.real, forms, certain),),
+        forbidden=forbidden,
+        must_ask=odd,
+    )
+
+
+def path_forms(path: RealPath, tool: str, execution: ExecutionContext, allows: Allows = "any") -> tuple[Subjected, ...]:
+    """The names by which rules may know a path, its real one first: only that, and the same with ``~``, may allow."""
+    identity, home = execution.identity, execution.capabilities.home.rstrip("/")
+    names: dict[str, Allows] = {path.real: allows if path.is_known else _at_most_exact(allows)}
+    if home and path.real.startswith(f"{home}/"):
+        names["~" + path.real[len(home) :]] = names[path.real]
+    for form in path.forms:
+        names.setdefault(form, "none")
+    return tuple(Subjected(identity, tool, name, "path", allows=way) for name, way in names.items())
+
+
+def _at_most_exact(allows: Allows) -> Allows:
+    return "exact" if allows != "none" else "none"
+
+
+def _shown(subject: Subject, path: RealPath, odd: str) -> str:
+    real = "" if path.real == subject.text else f" (that is {path.real})"
+    note = f"; {odd}" if odd else ""
+    return f"{subject.kind} {subject.text}{real}{note}"
+
+
+def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> Claim:
+    whole = Subjected(execution.identity, tool, subject.text, "path", allows="none")
+    return Claim(subject.kind, subject.kind, whole, (), forbidden="it is no path")
+
+
+# -- What a command would take that it does not name: files below the directories of which it takes everything.
+# Harness's own files, and what ``.aiexclude`` keeps back. The text of the command says which directories are
+# meant, and the target what is in them.
+
+
+MOST = 64
+"""Directories of one command."""
+_SETTING = re.compile(r"(?<![A-Za-z0-9_])(?:XDG_(?:CONFIG|STATE)_HOME|HARNESS_CONFIG)\+?=")
+_HOME = re.compile(r"(?<![A-Za-z0-9_])HOME\+?=")
+
+
+def other_settings(text: str, commands: Sequence[SimpleCommand]) -> str:
+    """Why a command may start a harness that has other settings; empty when it does not. Pure."""
+    texts = [text, *(" ".join(command.argv) for command in commands)]
+    ours = [command.argv for command in commands if is_harness(command.argv)]
+    if any(map(_SETTING.search, texts)):
+        return "it sets a variable that leads a harness to other settings"
+    if ours and (any(map(_HOME.search, texts)) or any(word.startswith("--conf") for argv in ours for word in argv)):
+        return "it runs a harness with other settings"
+    return ""
+
+
+class TreeReader:
+    """Looks below the directories of one command.
+
+    Args:
+        operands: what its words are on the target.
+        entries: what it opens below directory operands.
+        judgement: what the command is.
+    """
+
+    def __init__(
+        self,
+        execution: ExecutionContext,
+        denials: HardDenials,
+        operands: OperandPaths,
+        entries: Sequence[EntryPath],
+        judgement: CommandJudgement,
+    ) -> None:
+        self._execution = execution
+        self._denials = denials
+        self._operands = operands
+        self._entries = entries
+        self._commands = judgement.commands
+        self._feeds = any(feeds(command.argv) for command in judgement.commands)
+
+    async def reason(self) -> str:
+        """Why somebody must be asked about it; empty when nobody must.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        used = [
+            (command, trees)
+            for command in self._commands
+            for trees in self._trees(command)
+            if not trees.paired or self._are_directories(command, trees)
+        ]
+        if not used:
+            return ""
+        here = await self._operands.here() if any(HERE in (*one.reads, *one.changes) for _, one in used) else []
+        for command, trees in used:
+            if reason := await self._protected(command, trees, here):
+                return reason
+        tops: dict[str, bool] = {}
+        for command, trees in used:
+            for path in [] if trees.guessed else self._operands.all((*trees.reads, *trees.changes), command, here):
+                if path.is_dir or not path.is_known:
+                    tops[path.real] = tops.get(path.real, False) or command.privileged
+        if any(trees.into for _, trees in used):  # a directory that gets the entries of another with its name
+            tops |= {entry.path.real: False for entry in self._entries if entry.writes and entry.path.is_dir}
+        return await self._kept_back(tops)
+
+    def _trees(self, command: SimpleCommand) -> Iterable[Trees]:
+        if self._feeds and (places := listed(command.argv)):
+            yield Trees(reads=places, changes=places)
+        elif (trees := trees_of(command.argv, read_only=command.read_only)) != Trees():
+            yield trees
+
+    def _are_directories(self, command: SimpleCommand, trees: Trees) -> bool:
+        """Whether two of its words may be directories."""
+        found = (self._operands.all([word], command, ()) for word in trees.reads)
+        return sum(any(path.is_dir or not path.is_known for path in paths) for paths in found) > 1
+
+    async def _kept_back(self, tops: dict[str, bool]) -> str:
+        if len(tops) > MOST:
+            return f"it takes all of more than {MOST} directories"
+        return await self._denials.below(tuple(tops), self._execution, privileged=any(tops.values())) if tops else ""
+
+    async def _protected(self, command: SimpleCommand, trees: Trees, here: Sequence[RealPath]) -> str:
+        for path in self._operands.all(trees.changes, command, here):
+            if place := await self._above(path.forms):
+                return _changes(command, path.given, place)
+        for path in self._operands.all(trees.reads, command, here):
+            if place := await self._above(path.forms, reads=True):
+                return f"{command.argv[0]} may read all of {path.given}, and {place} is in it"
+        for path in self._operands.all([trees.into] if trees.into else [], command, here):
+            entries = [posixpath.join(form, name) for form in path.forms for name in trees.names]
+            if place := await self._above([*entries, *(() if path.is_dir else path.forms)]):
+                return _changes(command, path.given, place)
+        return ""
+
+    async def _above(self, paths: Iterable[str], *, reads: bool = False) -> str:
+        for path in paths:
+            if place := await self._denials.place_below(path, self._execution, reads=reads):
+                return place
+        return ""
+
+
+def _changes(command: SimpleCommand, given: str, place: str) -> str:
+    return f"{command.argv[0]} may change all of {given}, and {place} is in it, which decides what may be done"
+
+
+# -- The claim of a subject that is a command: what a real parser finds in it, never what it looks like.
+
 
 PLAIN_ARGUMENTS = frozenset(
     {
@@ -330,6 +566,110 @@ def _from_root(word: str, home: str) -> str:
 
 def judge(text: str, *, lookups: bool = False) -> CommandJudgement:
     """The parser's judgement; it is loaded with the first command."""
-    from .shelljudge import judge_command
+    from .shell.verdict import judge_command
 
     return judge_command(text, lookups=lookups)
+
+
+# -- From a request to its claims: what the target says of each subject. Everything after this is decided without it.
+
+
+async def read_claims(
+    request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
+) -> tuple[Claim, ...]:
+    """The claims of a call, in the order of its subjects; a call without a subject claims itself.
+
+    Of many subjects the target is asked at once.
+
+    Raises:
+        HarnessError: the link was lost.
+        ExceptionGroup: the same, of one of several subjects.
+    """
+    reader = _Reader(request, ctx, settings, denials)
+    subjects = request.subjects or (Subject("other", request.call.name),)
+    if len(subjects) == 1:
+        return await reader.claims(subjects[0])
+    found: dict[int, tuple[Claim, ...]] = {}
+
+    async def one(number: int, subject: Subject) -> None:
+        found[number] = await reader.claims(subject)
+
+    async with anyio.create_task_group() as tasks:
+        for number, subject in enumerate(subjects):
+            tasks.start_soon(one, number, subject)
+    return tuple(claim for number in range(len(subjects)) for claim in found[number])
+
+
+class _Reader:
+    def __init__(
+        self, request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
+    ) -> None:
+        self._request = request
+        self._ctx = ctx
+        self._settings = settings
+        self._denials = denials
+        self._tool = request.call.name
+
+    async def claims(self, subject: Subject) -> tuple[Claim, ...]:
+        if subject.kind == "command":
+            return (await self._command(subject),)
+        if subject.kind == "keys":
+            return await key_claims(subject, self._tool, self._ctx, self._typed)
+        if subject.kind in ("read", "write"):
+            return (await self._path(subject),)
+        return (self._text(subject),)
+
+    async def _typed(self, subject: Subject) -> Claim:
+        return await self._command(subject, keys=True)
+
+    async def _command(self, subject: Subject, *, keys: bool = False) -> Claim:
+        reader = CommandReader(
+            self._ctx.execution,
+            self._denials,
+            self._settings.blocked,
+            self._tool,
+            "" if keys else self._start(subject),  # keys go where the pane's shell is, whatever the call's directory
+            "" if keys else self._extras(),
+            lookups=self._settings.network_lookups,
+        )
+        return await reader.claim(subject)
+
+    def _extras(self) -> str:
+        """What decides what the command does, and is not in its text."""
+        arguments, told = self._request.call.arguments, self._request.tool.told()
+        if not isinstance(arguments, Mapping):
+            return extras_of(arguments)
+        return extras_of({name: value for name, value in arguments.items() if name not in told})
+
+    async def _path(self, subject: Subject) -> Claim:
+        return await path_claim(
+            subject, self._tool, self._start(subject), self._ctx.execution, self._denials, read_only=self._is_harmless()
+        )
+
+    def _start(self, subject: Subject) -> str:
+        """The directory that the subject starts from, as far as the call says; empty is not at all."""
+        return target_path(self._ctx, subject.cwd) if subject.cwd else self._ctx.cwd or ""
+
+    def _is_harmless(self) -> bool:
+        return not self._request.mutating and not self._request.requires_approval
+
+    def _text(self, subject: Subject) -> Claim:
+        text = self._call_text() if subject.text == self._tool else subject.text
+        kind = "url" if subject.kind == "url" else "text"
+        whole = Subjected(self._ctx.execution.identity, self._tool, text, "text" if kind == "text" else "url")
+        named = replace(whole, text=subject.text)
+        return Claim(
+            kind=subject.kind,
+            shown=text,
+            whole=whole,
+            pieces=(Piece(text, (whole, named) if subject.text != self._tool else (whole,), False),),
+            must_ask=odd_characters(text) if kind == "url" else "",
+        )
+
+    def _call_text(self) -> str:
+        """The call itself, for a tool that names no subject: a grant for it covers these arguments and no others."""
+        arguments = self._request.call.arguments
+        if not isinstance(arguments, Mapping):
+            return f"{self._tool} {arguments}"
+        kept: JsonObject = {name: value for name, value in arguments.items() if name not in Intent.model_fields}
+        return f"{self._tool} {json.dumps(kept, sort_keys=True, ensure_ascii=False)}" if kept else self._tool

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ..values import Category
-from .claims import Claim, Piece
 from .globs import matches
-from .ruleindex import RuleIndex
-from .rules import Action, Rule, target_matches
-from .settings import Mode
+from .questions import Claim, Piece
+from .rules.rule import Action, Rule, RuleIndex, target_matches
+from .rules.settings import Mode
 
 __all__ = ["Decision", "Situation", "Step", "decide"]
 

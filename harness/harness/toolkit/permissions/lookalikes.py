@@ -1,10 +1,65 @@
-"""Texts that are not what they seem: invisible characters, and letters of one script that pass for those of another."""
+"""Letters that look like others, and characters that no shell text should hold. Pure."""
 
 from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["fold", "is_blank", "odd_characters"]
+__all__ = [
+    "describe",
+    "fold",
+    "hidden_character",
+    "is_blank",
+    "odd_characters",
+    "strange_letter",
+]
+
+
+# -- Characters that make a command look like another one: hidden ones, spaces that are none, letters of other
+# scripts.
+
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Mn", "Mc", "Me"})
+"""Control, format (zero width, bidi), surrogates, private use, unassigned, separators, marks on other letters."""
+_PLAIN = frozenset("\t\n ")
+_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+"""Fillers and the empty braille pattern: letters and symbols that show nothing."""
+
+
+def describe(character: str) -> str:
+    """``U+200B ZERO WIDTH SPACE``."""
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'a control or unnamed character')}"
+
+
+def hidden_character(text: str) -> str:
+    """The first character that people do not see as what it is, described; empty when there is none."""
+    if text.isascii() and text.isprintable():
+        return ""
+    for character in text:
+        if character in _PLAIN:
+            continue
+        if unicodedata.category(character) in _HIDDEN and character != " ":
+            return describe(character)
+        if character in _INVISIBLE:
+            return describe(character)
+    return ""
+
+
+def strange_letter(text: str) -> str:
+    """The first character that is neither ASCII nor a letter of Western Latin, described; empty when there is none.
+
+    Letters of other scripts look like ASCII ones (a Cyrillic A), so a person may approve what is not written.
+    """
+    if text.isascii():
+        return ""
+    for character in text:
+        if character > "\u017f" or (character > "\x7f" and not character.isalpha()) or character in "ªº":
+            return describe(character)
+    return ""
+
+
+# -- Texts that are not what they seem: invisible characters, and letters of one script that pass for those of
+# another.
+
 
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")

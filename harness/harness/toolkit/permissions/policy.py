@@ -1,10 +1,10 @@
-"""The policy: what rules decide, and whoever is asked when they do not."""
+"""The policy: every call of a session passes here, and results lose what is kept back."""
 
 from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -13,32 +13,114 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import ConfigError, FileError, HarnessError, ToolError
-from ..hooks_session import refused_question
-from ..seams import PermissionRequest, Policy, Verdict
-from ..values import JsonObject
-from .answers import Answer, Scope, may_be_kept, rules_of
+from ..hooks.dispatch import refused_question
+from ..interfaces import Hook, PermissionRequest, Policy, Verdict
+from ..result_cache import DEPENDS
+from ..values import JsonObject, ToolCall, ToolResult
+from .access_requests import path_forms, read_claims
 from .approver import Approver
 from .asking import ask, no_approver, question_of
-from .claims import Claim
-from .decide import Decision, Situation, Step, decide
-from .family import Family
+from .decision import Decision, Situation, Step, decide
 from .globs import has_wildcard
-from .harddenials import HardDenials
-from .reading import read_claims
-from .ruleindex import RuleIndex
-from .rules import Action, Rule
-from .secretpaths import PROTECTED, SecretPaths
-from .settings import PermissionSettings
-from .store import RuleFile, Stored
-from .targetpaths import RealPath
-from .timed import TimedApproval, elapsed
-from .withholding import found_among, locked_among
+from .paths.hard_denials import HardDenials
+from .paths.target_paths import RealPath
+from .questions import Answer, Claim, Scope, may_be_kept, rules_of
+from .remembered_answers import Family, TimedApproval, elapsed
+from .rules.rule import Action, Rule, RuleIndex
+from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
+from .rules.store import RuleFile, Stored
 
 if TYPE_CHECKING:
-    from ..context import CallNotes, ToolContext
+    from ..contract import CallNotes, ToolContext
     from ..registry import Registry
 
-__all__ = ["RulePolicy"]
+__all__ = [
+    "RulePolicy",
+    "SecretGuard",
+    "found_among",
+    "locked_among",
+]
+
+
+# -- A second look at what was read: a link may have come to lead to a secret after the decision.
+
+
+class SecretGuard(Hook):
+    """Keeps back a result that was made of a secret, by the real paths that the tool says it is made of."""
+
+    def __init__(self, policy: RulePolicy) -> None:
+        self._policy = policy
+
+    async def after(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> ToolResult:
+        """The result, or a refusal that holds nothing of it."""
+        for path in _files(result):
+            try:
+                reason = await self._policy.kept_back(path, ctx.execution)
+            except Exception as error:  # the pipeline would go on with the result
+                reason = f"whether {path} may be shown could not be found out: {type(error).__name__}"
+            if reason:
+                return ToolResult.failure("denied", f"not shown: {reason}")
+        return result
+
+
+def _files(result: ToolResult) -> Iterator[str]:
+    named = result.metadata.get(DEPENDS)
+    for entry in named if isinstance(named, list) else ():
+        if isinstance(entry, list) and entry and isinstance(entry[0], str):
+            yield entry[0]
+
+
+# -- What of many files no tool may show: for tools that search a directory.
+
+
+MANY = 500
+"""Paths beyond which they are judged in a thread, so that others are not held up."""
+READER = "read_file"
+"""A rule that denies this tool a file denies what is in it to the others."""
+
+
+async def found_among(
+    paths: Collection[str],
+    execution: ExecutionContext,
+    denials: HardDenials,
+    rules: Sequence[RuleIndex],
+    top: str,
+    holders: Collection[str] | None,
+) -> frozenset[str]:
+    """Those of some real paths that are secrets, that a rule denies, or that an ``.aiexclude`` keeps back.
+
+    Raises:
+        HarnessError: the link was lost.
+    """
+
+    def by_name() -> set[str]:
+        home = execution.capabilities.home
+        return {path for path in paths if denials.hidden(path, home) or _denied(path, READER, execution, rules)}
+
+    found = await to_thread.run_sync(by_name) if len(paths) > MANY else by_name()
+    rest = [path for path in paths if path not in found]
+    return frozenset(found | await denials.excluded(rest, execution, top, holders))
+
+
+async def locked_among(
+    paths: Collection[str], tool: str, execution: ExecutionContext, denials: HardDenials, rules: Sequence[RuleIndex]
+) -> frozenset[str]:
+    """Those of some real paths that decide what may be done, or that a rule denies this tool."""
+
+    def by_name() -> frozenset[str]:
+        home = execution.capabilities.home
+        return frozenset(path for path in paths if denials.locked(path, home) or _denied(path, tool, execution, rules))
+
+    return await to_thread.run_sync(by_name) if len(paths) > MANY else by_name()
+
+
+def _denied(path: str, tool: str, execution: ExecutionContext, rules: Sequence[RuleIndex]) -> bool:
+    forms = path_forms(RealPath(path, path, path), tool, execution) if rules else ()
+    return any(index.first(forms, (Action.DENY,)) is not None for index in rules)
+
+
+# -- The policy: what rules decide, and whoever is asked when they do not.
+
 
 FRESH = 0.25
 """Seconds for which the user's file of rules is not looked at again."""
@@ -224,7 +306,7 @@ class RulePolicy(Policy):
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
         named = {*self._profile.tools, *self._stored_index.tools, *self.settings.only}
         if unknown := {name for name in named - names.keys() - {tool.name for tool in tools} if not has_wildcard(name)}:
-            from ..profiles import face_names  # it imports every profile
+            from ..tool_profiles import face_names  # it imports every profile
 
             names |= {name: tool for name, tool in face_names().items() if name in unknown}
         if names == self._names:
@@ -335,7 +417,7 @@ def _own_places(file: RuleFile | None) -> tuple[str, ...]:
 
 
 def _state() -> str:
-    from ..ledger.place import audit_directory  # the database comes with it
+    from ..audit.directory import audit_directory  # the database comes with it
 
     return str(audit_directory().parent)
 

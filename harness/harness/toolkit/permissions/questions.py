@@ -1,4 +1,4 @@
-"""What a person may answer, and the rules that follow from an answer. Pure."""
+"""Questions about calls: what a call would have access to, and the answers that it takes. Plain values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,68 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..values import JsonObject, ToolCall
-from .claims import Claim
-from .rules import Action, Match, Rule
+from ..values import JsonObject, SubjectKind, ToolCall
+from .rules.rule import Action, Match, Rule, Subjected
 
-__all__ = ["Answer", "Question", "Scope", "may_be_kept", "rules_of"]
+__all__ = [
+    "Answer",
+    "Claim",
+    "Piece",
+    "Question",
+    "Scope",
+    "may_be_kept",
+    "rules_of",
+]
+
+
+# -- What a call would touch, in the form in which it is decided.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One thing that must be allowed: a path, or one simple command. A rule counts that covers any of its ``forms``."""
+
+    what: str
+    forms: tuple[Subjected, ...]
+    read_only: bool = False
+    """It certainly changes nothing: the quiet preset lets it run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One subject of a call. It is allowed when each piece is."""
+
+    kind: SubjectKind
+    shown: str
+    """What a person is asked about: the exact text."""
+    whole: Subjected
+    """What a grant for exactly this is a rule for."""
+    pieces: tuple[Piece, ...]
+    forbidden: str = ""
+    """Why nothing may allow it."""
+    must_ask: str = ""
+    """Why nothing but a rule for exactly this, or a person, may allow it."""
+    unclear: tuple[str, ...] = ()
+    """Programs of it with words that are only known at run time."""
+    embedded: tuple[str, ...] = ()
+    """Commands that programs of it may run, as their words look."""
+    unkept: bool = False
+    """It is asked each time, and no answer to it is kept: a password."""
+    secret: bool = False
+    """Its text is not for the screen."""
+
+    @property
+    def is_path(self) -> bool:
+        """It is a file or a directory."""
+        return self.whole.kind == "path"
+
+    @property
+    def forms(self) -> tuple[Subjected, ...]:
+        """Everything that a rule may deny it by."""
+        return (self.whole, *(form for piece in self.pieces for form in piece.forms))
+
+
+# -- What a person may answer, and the rules that follow from an answer. Pure.
 
 
 class Scope(StrEnum):

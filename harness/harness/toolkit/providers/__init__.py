@@ -21,8 +21,8 @@ __all__ = ["PROVIDERS", "Provider", "Turn", "provider"]
 _MODULES = {
     "anthropic": ("anthropic", "Anthropic"),
     "openai": ("openai", "OpenAI"),
-    "openai-strict": ("openai_strict", "OpenAIStrict"),
-    "openai-responses": ("openai_responses", "OpenAIResponses"),
+    "openai-strict": ("openai", "OpenAIStrict"),
+    "openai-responses": ("openai", "OpenAIResponses"),
     "gemini": ("gemini", "Gemini"),
     "generic": ("generic", "Generic"),
 }

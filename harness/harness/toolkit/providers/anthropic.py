@@ -8,8 +8,7 @@ from typing import Any
 
 from ..contract import Tool
 from ..values import CallOutcome, Json, JsonObject, ToolCall
-from .base import Provider, Turn, arguments_of, ended, member, objects, pieces, required, turn
-from .names import names_of
+from .base import Provider, Turn, arguments_of, ended, member, names_of, objects, pieces, required, turn
 from .schemas import plain
 
 __all__ = ["Anthropic"]

@@ -1,19 +1,25 @@
-"""The seam of the providers, and what their adapters share."""
+"""The form of a provider: its interface, names of tools that it takes, and the generic one."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ToolError
 from ..contract import Tool
 from ..values import CallOutcome, CallStatus, Image, Json, JsonObject, Text, ToolCall, ToolResult
+from .schemas import plain
 
 __all__ = [
     "CUT",
+    "Generic",
+    "Names",
     "Pieces",
     "Provider",
     "Turn",
@@ -21,6 +27,7 @@ __all__ = [
     "ended",
     "failure_in",
     "member",
+    "names_of",
     "not_run",
     "objects",
     "pieces",
@@ -28,6 +35,10 @@ __all__ = [
     "turn",
     "well_formed",
 ]
+
+
+# -- The seam of the providers, and what their adapters share.
+
 
 NO_OUTPUT = "(no output)"
 REASON = 500
@@ -200,3 +211,107 @@ def well_formed(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+# -- Names of tools as an API takes them, and the way back.
+
+
+LONGEST = 64
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that had to be changed, both ways."""
+
+    by_own: Mapping[str, str] = field(default_factory=dict)
+    by_shown: Mapping[str, str] = field(default_factory=dict)
+
+    def shown(self, name: str) -> str:
+        """The name that the model sees."""
+        return self.by_own.get(name, name)
+
+    def own(self, name: str) -> str:
+        """The tool's own name; a name that was never shown stays as it is."""
+        return self.by_shown.get(name, name)
+
+
+def names_of(tools: Iterable[Tool[Any]], first: str = "") -> Names:
+    """Names that match ``[A-Za-z0-9_-]{1,64}``, no two alike, whatever the order of the tools.
+
+    Args:
+        first: a pattern for the first character, where an API has one.
+    """
+    own = sorted({tool.name for tool in tools})
+    plain = {name for name in own if _fits(name, first)}
+    changed: dict[str, str] = {}
+    for name in own:
+        if name not in plain:
+            changed[name] = _changed(name, first, plain | set(changed.values()))
+    return Names(changed, {shown: name for name, shown in changed.items()})
+
+
+def _fits(name: str, first: str) -> bool:
+    return bool(name) and len(name) <= LONGEST and not _FOREIGN.search(name) and bool(re.match(first, name))
+
+
+def _changed(name: str, first: str, taken: set[str]) -> str:
+    simple = _FOREIGN.sub("_", name) or "tool"
+    simple = simple if re.match(first, simple) else f"_{simple}"
+    if len(simple) <= LONGEST and simple not in taken:
+        return simple
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{simple[: LONGEST - 11]}_{mark}"
+
+
+# -- A plain form for models that no other adapter knows, and for tests.
+
+
+PROPER = frozenset({"stop"})
+LENGTH = frozenset({"length"})
+
+
+class Generic(Provider):
+    """Tools: ``{name, description, input_schema}``. Response: ``{calls: [{id, name, arguments}], finish: "stop"}``.
+
+    ``finish`` is ``stop``, ``length`` or any other word for what went wrong; without it the response is whole.
+    Results: ``{call_id, name, content, is_error, error_code}``, with ``data`` and ``images`` where there are any.
+    """
+
+    def definitions(self, tools: Iterable[Tool[Any]]) -> list[JsonObject]:
+        tools = list(tools)
+        names = names_of(tools)
+        return [
+            {"name": names.shown(tool.name), "description": tool.description, "input_schema": plain(tool.schema)}
+            for tool in tools
+        ]
+
+    def calls(self, response: JsonObject, tools: Iterable[Tool[Any]] = ()) -> Turn:
+        names = names_of(tools)
+        found = []
+        for item in objects(required(response, "the generic form", "calls")):
+            arguments = arguments_of(item.get("arguments"))
+            provider_id = str(item.get("id") or "")
+            found.append(ToolCall(names.own(str(item.get("name"))), arguments, provider_id=provider_id))
+        return turn(found, ended(member(response, "finish"), PROPER, LENGTH, given="finish" in response))
+
+    def results(self, outcomes: Sequence[CallOutcome], tools: Iterable[Tool[Any]] = ()) -> list[JsonObject]:
+        names = names_of(tools)
+        return [_result(outcome, names.shown(outcome.call.name)) for outcome in outcomes]
+
+
+def _result(outcome: CallOutcome, name: str) -> JsonObject:
+    result = outcome.result
+    kinds = frozenset(getattr(block, "media_type", "") for block in result.content)
+    found = pieces(result, kinds)
+    images: list[Json] = [
+        {"media_type": image.media_type, "data": base64.b64encode(image.data).decode()} for image in found.images
+    ]
+    written: dict[str, Json] = {
+        "call_id": outcome.call.provider_id,
+        "name": name,
+        "content": found.text,
+        "is_error": result.is_error,
+        "error_code": result.error_code,
+    }
+    return written | ({"data": result.data} if result.data is not None else {}) | ({"images": images} if images else {})

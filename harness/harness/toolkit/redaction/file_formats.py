@@ -1,19 +1,231 @@
-"""Secrets in files of settings that write a word and its values without a sign between them, line by line.
-
-Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys of
-wireless networks and of rclone, and connection strings.
-"""
+"""Secrets in headers, URLs, XML, and settings that write a word and its values without a sign between them."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .secrets_tokens import Span, compiled
-from .secrets_values import is_literal, is_placeholder, is_prose, is_word
+from .patterns import MARK, Span, compiled, is_literal, is_placeholder, is_prose, is_random, is_word, value_spans
 
-__all__ = ["OPENS_KEY", "TRIGGER", "directive_spans"]
+__all__ = [
+    "DIRECTIVE_TRIGGER",
+    "HEADER_TRIGGER",
+    "OPENS_ALONE",
+    "OPENS_KEY",
+    "WORDS",
+    "directive_spans",
+    "element_spans",
+    "header_spans",
+    "is_login",
+    "url_spans",
+]
+
+
+# -- Secrets in elements of XML: ``<password value="...">``, ``<entry key="password">...</entry>``.
+
+
+WORDS = r"(?:password|passwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|pwd)"
+"""What the name of a secret ends with, in small letters."""
+_CONTENT = r"(?:\s|\\[nrt]){0,80}(?P<value>[^<>\s](?:[^<>\n]*[^<>\s])?)\s{0,80}</"
+_OPENS = rf"<(?:[\w:-]{{0,60}}?){WORDS}(?:hash)?(?:[ \t][^<>\n]{{0,200}})?>"
+OPENS_ALONE = rf"(?m:^)[ \t]{{0,80}}{_OPENS}"
+"""An element that begins its line: what holds its value may be the next one."""
+_CALLED_SO = rf"""(?:name|key|id)=\\?["'](?:[\w.-]{{0,60}}?{WORDS})\\?["']"""
+_ATTRIBUTE = r"""value[ \t]{0,4}=[ \t]{0,4}\\?(?:"(?P<double>[^"\\\n<>]+)|'(?P<single>[^'\n<>]+))"""
+_ELEMENT = re.compile(rf"{_OPENS}{_CONTENT}")
+_ELEMENT_BELOW = re.compile(rf"{OPENS_ALONE}[ \t]{{0,80}}\r?\n[ \t]{{0,80}}(?P<value>[^<>\s]+)[ \t]*(?=[\r\n<]|\Z)")
+_ELEMENT_VALUE = re.compile(rf"<(?:[\w:-]{{0,60}}?){WORDS}[ \t](?:[^<>\n]{{0,200}}?[ \t])?{_ATTRIBUTE}")
+_ELEMENT_CALLED = re.compile(
+    r"<(?:entry|string|param|property|prop|setting|item|field|var|variable|parameter|option|arg|constructor-arg)[ \t]"
+    rf"(?:[^<>\n]{{0,200}}?[ \t])?{_CALLED_SO}[^<>\n]{{0,200}}(?<!/)>(?:\s{{0,80}}<value>)?{_CONTENT}"
+)
+_VALUE_CALLED = re.compile(rf"""{_ATTRIBUTE}\\?["'][ \t]{{1,8}}{_CALLED_SO}""")
+_PASS_ELEMENT = re.compile(r"<(?:[\w:-]{0,60}[-_:])?pass(?:[ \t][^<>\n]{0,200})?>(?P<value>[^<>\s]+)</")
+
+
+def element_spans(text: str, low: str) -> Iterator[Span]:
+    """Where secrets are in elements and their attributes; ``low`` is the text in small letters."""
+    if "</" in text:
+        yield from value_spans(text, _ELEMENT.finditer(low))
+        yield from value_spans(text, _ELEMENT_CALLED.finditer(low))
+        yield from (match.span("value") for match in _PASS_ELEMENT.finditer(low) if is_random(match["value"]))
+    if ">\n" in text or ">\r" in text:
+        yield from value_spans(text, _ELEMENT_BELOW.finditer(low))
+    if "value" in low and ">" in text:
+        yield from value_spans(text, _ELEMENT_VALUE.finditer(low))
+        yield from value_spans(text, _VALUE_CALLED.finditer(low))
+
+
+# -- Secrets in headers of HTTP and in URLs.
+
+
+HEADER_TRIGGER = r"authorization|bearer[ \t]|basic[ \t]|cookie"
+"""In a line (lowered) that has not ended: what follows may be a secret."""
+
+_AUTHORIZATION = re.compile(r"authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9_-]{1,40})[ \t]{1,4}(?=[^\s|;&>])")
+_SINGLE = re.compile(r"[^\s\"'\\<>]+")
+_WHOLE = re.compile(
+    r"""(?:[^\s"'\\<>]|[ \t](?![|;&>])|"[^"\n]*"(?=,|[ \t]*$)|(?<==)"[^"\n]*"|(?<==)\\"[^"\n\\]*\\")+""", re.M
+)
+_PARAMETERS = (
+    "digest",
+    "hawk",
+    "oauth",
+    "aws4-hmac-sha256",
+    "signature",
+    "mac",
+    "scram-sha-256",
+    "scram-sha-1",
+    "mutual",
+)
+"""Schemes whose credentials are several words."""
+_SCHEMES = frozenset(
+    (
+        *(
+            "bearer",
+            "basic",
+            "token",
+            "negotiate",
+            "ntlm",
+            "apikey",
+            "api-key",
+            "ssws",
+            "geniekey",
+            "key",
+            "dpop",
+            "aws",
+        ),
+        *("sharedkey", "sharedkeylite", "vapid", "hoba", "jwt", "hmac", "kerberos", "splunk", "bot", "secret", "goog1"),
+        *("discogs", "klaviyo-api-key", "deepl-auth-key", "client-id", "zoho-oauthtoken", "privatetoken"),
+    )
+)
+_BEARER = re.compile(r"bearer[ \t]{1,4}")
+_BEARER_VALUE = re.compile(r"(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}")
+_BASIC = re.compile(r"basic[ \t]{1,4}")
+_BASIC_VALUE = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
+
+_COOKIE = re.compile(r"(?<![a-z0-9_])(?P<set>set-)?cookie2?\\?[\"']?[ \t]{0,4}:[ \t]{0,4}\[?\\?[\"']?")
+_CRUMB = re.compile(r"[ \t]{0,4}(?P<name>[^\s=;,\"'\\<>()]{1,200})=(?P<value>[^\s;\"'\\]*);?")
+_CRUMB_QUOTED = re.compile(r"[ \t]{0,4}[^\s=;,\"'\\<>()]{1,200}=\\?\"(?P<value>[^\"\\\n;]*)\\?\";?")
+_ATTRIBUTES = frozenset(("path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority"))
+
+_URL = re.compile(
+    r"://(?P<user>[^\s/:@\"'<>,\[]*):(?P<password>(?!\d{1,5}(?:[/?#\"']|$))(?:[^\s\"'<>/]|/(?!/)){0,256})@"
+)
+_USER = re.compile(
+    r"://(?<=http://|ttps://)(?P<user>[^\s/:@\"'<>,?#\[]{1,512})(?::(?:x-oauth-basic)?)?@(?=[A-Za-z0-9\[$])"
+)
+_ORACLE = re.compile(r"jdbc:oracle:\w{1,10}:[^\s/\"']{1,100}/(?P<password>[^\s/\"'@]{1,200})@")
+_GO = re.compile(r"(?<![\w/:])[\w.-]{1,100}:(?P<password>[^\s:/\"'@]{1,200})@(?:tcp|unix)\(")
+_SIGNED = re.compile(
+    r"[?&](?:sig|signature|x-goog-signature|x-amz-credential|sv_sig)=(?P<value>[^\s&\"'<>#]{8,})", re.IGNORECASE
+)
+
+
+def header_spans(text: str, low: str) -> Iterator[Span]:
+    """Where the credentials of headers are; ``low`` is the text in small letters."""
+    if "authorization" in low:
+        yield from _authorizations(text, low)
+    for word, pattern, value in (("bearer", _BEARER, _BEARER_VALUE), ("basic", _BASIC, _BASIC_VALUE)):
+        match = pattern.search(low) if word in low else None
+        while match is not None:
+            found = value.match(text, match.end())
+            if found is not None and _is_header_value(found[0], word):
+                yield found.span()
+            match = pattern.search(low, found.end() if found is not None else match.end())
+    if "cookie" in low:
+        for match in _COOKIE.finditer(low):
+            yield from _cookies(text, match)
+
+
+def _authorizations(text: str, low: str) -> Iterator[Span]:
+    match = _AUTHORIZATION.search(low)
+    while match is not None:
+        at = match.end()
+        scheme = _SCHEME.match(text, at)
+        found = _credentials(text, scheme) if scheme is not None else _alone(text, at)
+        if found is not None:
+            yield found.span()
+        match = _AUTHORIZATION.search(low, found.end() if found is not None else at)
+
+
+def _credentials(text: str, scheme: re.Match[str]) -> re.Match[str] | None:
+    """What follows the name of a scheme, or the word itself when it is none."""
+    if text.startswith(MARK, scheme.end()):
+        return None
+    name = scheme["scheme"].lower()
+    found = (_WHOLE if name in _PARAMETERS else _SINGLE).match(text, scheme.end())
+    if found is None or is_placeholder(found[0]):
+        return None
+    if name in _PARAMETERS:
+        return found if "=" in found[0] else None
+    known = name in _SCHEMES and not is_prose(found[0]) and not is_literal(found[0])
+    if known or is_random(found[0]):
+        return found
+    return _alone(text, scheme.start()) if is_random(name) else None
+
+
+def _alone(text: str, start: int) -> re.Match[str] | None:
+    found = _SINGLE.match(text, start)
+    return found if found is not None and len(found[0]) >= 6 and _is_header_value(found[0], "") else None
+
+
+def _is_header_value(text: str, word: str) -> bool:
+    if text.startswith((MARK, "$")) or "(" in text or is_literal(text) or is_prose(text) or is_placeholder(text):
+        return False
+    return word != "basic" or is_login(text)
+
+
+def is_login(text: str) -> bool:
+    """Whether it is ``user:password`` in base64."""
+    try:
+        plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return False
+    return ":" in plain and plain.isprintable()
+
+
+def _cookies(text: str, header: re.Match[str]) -> Iterator[Span]:
+    """The values of a header; of ``Set-Cookie`` the first is one, and the others are attributes."""
+    at = header.end()
+    while (crumb := _CRUMB_QUOTED.match(text, at) or _CRUMB.match(text, at)) is not None:
+        value = crumb["value"]
+        if value and not is_placeholder(value):
+            yield crumb.span("value")
+        if header["set"] or not crumb[0].endswith(";"):
+            return
+        at = crumb.end()
+
+
+def url_spans(text: str) -> Iterator[Span]:
+    """Where passwords and tokens are in URLs and in addresses of databases."""
+    if "://" in text:
+        for match in _URL.finditer(text):
+            if _is_password(match["password"]):
+                yield match.span("password")
+        for match in _USER.finditer(text):
+            if match[0].endswith(":x-oauth-basic@") or is_random(match["user"]) or len(match["user"]) >= 32:
+                yield match.span("user")
+    if "jdbc:oracle:" in text:
+        yield from (match.span("password") for match in _ORACLE.finditer(text) if _is_password(match["password"]))
+    if "@tcp(" in text or "@unix(" in text:
+        yield from (match.span("password") for match in _GO.finditer(text) if _is_password(match["password"]))
+    if "=" in text and ("?" in text or "&" in text):
+        yield from (match.span("value") for match in _SIGNED.finditer(text) if not is_placeholder(match["value"]))
+
+
+def _is_password(found: str) -> bool:
+    return bool(found) and not is_placeholder(found) and found != "x-oauth-basic"
+
+
+# -- Secrets in files of settings that write a word and its values without a sign between them, line by line.
+# Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys
+# of wireless networks and of rclone, and connection strings.
+
 
 _BEFORE_LINE = frozenset("\n:\"'`|#+>-")
 """What stands before a line, also where grep, diff, a comment or ``echo`` shows it."""
@@ -170,7 +382,7 @@ _DIRECTIVES = (
     _Directive("pwd=", rf"{_APART}pwd=(?P<v>[^\s;/\"'][^\s;\"']{{0,300}});[ \t]?{_CONNECTED}[ \t]?=", anywhere=True),
     _Directive("pwd=", rf"{_CONNECTED}=[^\s;]{{0,200}};[ \t]+pwd=(?P<v>[^\s;/\"'][^\s;\"']*)", anywhere=True),
 )
-TRIGGER = (
+DIRECTIVE_TRIGGER = (
     r"user(?:name)?[ \t]+\S+[ \t]+(?:privilege|password|secret)[ \t]|enable[ \t]+(?:secret|password)[ \t]"
     r"|-server[ \t][^\n]{0,200}?key[ \t]|isakmp[ \t]+key[ \t]"
     r"|[ \t](?:\*|x?l2tpd?|pptpd?|pppd?|accel-pppd?|[\w.-]{0,40}vpn[\w.-]{0,40})[ \t]|\A[ \t]*\*[ \t]"

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from . import secrets_commands, secrets_directives, secrets_headers
-from .secrets_commands import command_spans
-from .secrets_directives import directive_spans
-from .secrets_elements import OPENS_ALONE, WORDS, element_spans
-from .secrets_headers import header_spans, is_login, url_spans
-from .secrets_names import MARK, is_secret_name
-from .secrets_tokens import Span, compiled
-from .secrets_values import is_code, is_literal, is_number, is_placeholder, is_prose, is_random, is_word, value_spans
+from . import commands, file_formats
+from .commands import command_spans
+from .file_formats import OPENS_ALONE, WORDS, directive_spans, element_spans, header_spans, is_login, url_spans
+from .patterns import (
+    MARK,
+    Span,
+    compiled,
+    is_code,
+    is_literal,
+    is_number,
+    is_placeholder,
+    is_prose,
+    is_random,
+    is_secret_name,
+    is_word,
+    value_spans,
+)
 
 __all__ = ["OPEN_LINE", "TRIGGER", "lowered", "named_spans"]
 
@@ -140,9 +149,7 @@ _BEFORE = 200
 """How far before an option its program is looked for."""
 
 _LOGS_IN = r"(?m:^)[ \t]*(?:machine[ \t]{1,8}\S{1,200}[ \t]{1,8})?(?:login|account|user)[ \t]{1,8}\S{1,200}"
-OPEN_LINE = (
-    rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN}|{secrets_directives.OPENS_KEY})\s{{1,80}}[^\n]*\Z"
-)
+OPEN_LINE = rf"(?:{_NAMES_IT}|{_BEGINS_BLOCK}|{OPENS_ALONE}|{_LOGS_IN}|{file_formats.OPENS_KEY})\s{{1,80}}[^\n]*\Z"
 """A line (lowered) that makes a secret of what the next one holds."""
 TRIGGER = "|".join(
     [
@@ -150,10 +157,10 @@ TRIGGER = "|".join(
         rf"{_CALLED}",
         rf"-(?:{'|'.join(_OPTION_NAMES)})[ \t\"'\\]|{WORDS}(?:[ \t]{{1,4}}['\"]|[ \t>]|['\"][ \t,\]])|identified[ \t]",
         r"auth_pass[ \t]|machine[ \t]|value[ \t]{0,4}=",
-        secrets_directives.TRIGGER,
+        file_formats.DIRECTIVE_TRIGGER,
         r"(?:name|key)\\?[\"']?[ \t]{0,4}[:=]|(?=akia|asia|abia|acca)|-----begin|[ \t]login[ \t]",
-        secrets_headers.TRIGGER,
-        secrets_commands.TRIGGER,
+        file_formats.HEADER_TRIGGER,
+        commands.TRIGGER,
     ]
 )
 """In a line (lowered) that has not ended: what follows may be a secret, and only the line's end shows where it ends."""

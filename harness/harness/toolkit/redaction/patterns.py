@@ -1,16 +1,40 @@
-"""Secrets that are known by their own form, wherever they stand: keys and tokens with a prefix, JWTs, private keys.
-
-Every pattern begins with a literal, so that a text without it costs one search, and none can match at two places of
-one run of its characters: the time is linear in the text, whatever the text.
-"""
+"""What a secret looks like: names, values, tokens, also between escape sequences."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["Span", "compiled", "private_key_spans", "token_spans"]
+__all__ = [
+    "LITERALS",
+    "MARK",
+    "PlainText",
+    "Span",
+    "compiled",
+    "is_code",
+    "is_literal",
+    "is_number",
+    "is_placeholder",
+    "is_prose",
+    "is_random",
+    "is_secret_name",
+    "is_word",
+    "open_escape",
+    "plain_text",
+    "private_key_spans",
+    "token_spans",
+    "value_spans",
+]
+
+
+# -- Secrets that are known by their own form, wherever they stand: keys and tokens with a prefix, JWTs, private
+# keys.
+# Every pattern begins with a literal, so that a text without it costs one search, and none can match at two
+# places of one run of its characters: the time is linear in the text, whatever the text.
+
 
 Span = tuple[int, int]
 """From and to, in characters."""
@@ -134,3 +158,179 @@ def _headless(text: str, floor: int, end: Span) -> Span:
             break
         start = line
     return start, end[1]
+
+
+# -- Texts without the escape sequences of a terminal, which may stand in a secret or in its name.
+
+
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b[=>78cDEHM]"
+    r"|[\x0e\x0f]|[^\n\x08]\x08"
+)
+"""Colors and the like, titles and links, character sets, and a letter that is struck over (``p\\bp`` is bold)."""
+_OPEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,4096}\x1b?|[()*+])?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """A text without its escape sequences, and where the rest of it was.
+
+    Args:
+        text: what is left.
+        starts: where each piece of it begins in ``text``.
+        shifts: how many characters were taken out before each piece.
+        size: characters of the whole.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+    shifts: tuple[int, ...]
+    size: int
+
+    def place(self, index: int) -> int:
+        """Where that character was; the end of the whole for the end of the text."""
+        if index >= len(self.text):
+            return self.size
+        return index + self.shifts[bisect_right(self.starts, index) - 1]
+
+    def span(self, span: Span) -> Span:
+        """Where that part was, with the sequences inside it."""
+        return (self.place(span[0]), self.place(span[1] - 1) + 1) if span[0] < span[1] else (0, 0)
+
+
+def plain_text(text: str) -> PlainText | None:
+    """The text without its escape sequences; None when it has none. Pure."""
+    if not any(sign in text for sign in "\x1b\x08\x0e\x0f"):
+        return None
+    pieces: list[str] = []
+    starts, shifts = [], []
+    done = length = 0
+    for match in _ESCAPE.finditer(text):
+        if match.start() > done:
+            pieces.append(text[done : match.start()])
+            starts.append(length)
+            shifts.append(done - length)
+            length += match.start() - done
+        done = match.end()
+    if done < len(text):
+        pieces.append(text[done:])
+        starts.append(length)
+        shifts.append(done - length)
+    plain = "".join(pieces)
+    return PlainText(plain, tuple(starts), tuple(shifts), len(text)) if len(plain) < len(text) else None
+
+
+def open_escape(text: str) -> int:
+    """Where a sequence begins that has not ended; the length of the text when there is none. Pure."""
+    begin = text.rfind("\x1b", max(0, len(text) - 4200))
+    return begin if begin >= 0 and _OPEN.match(text, begin) else len(text)
+
+
+# -- Names whose values are secrets.
+
+
+MARK = "[redacted]"
+"""What stands in the place of a secret."""
+
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORDS = (
+    *("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "credentials"),
+    *("apikey", "authorization", "accesskey", "privatekey"),
+)
+_PAIRS = frozenset({"api", "access", "private", "secret", "auth", "account", "signing", "encryption", "master"})
+_DIRECTORIES = (["pwd"], ["old", "pwd"], ["oldpwd"])
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of that name is a secret: ``DB_PASSWORD``, ``apiKey``, ``client-secret``."""
+    words = [part.lower() for part in _PARTS.findall(name.rstrip("0123456789_-"))]
+    if not words or words in _DIRECTORIES:
+        return False
+    return words[-1].endswith(_WORDS) or (len(words) > 1 and words[-1] == "key" and words[-2] in _PAIRS)
+
+
+# -- Whether a value that has the name of a secret is one: code, references and sentences are not.
+
+
+_TYPES = ("string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "any", "self")
+_MORE_TYPES = ("char", "varchar", "byte", "float", "double", "usize", "isize", "buffer", "dict", "list", "json")
+_CONSTANTS = ("true", "false", "yes", "no", "none", "null", "nil", "undefined", "optional", "required", "default")
+_STATES = ("changed", "unchanged", "enabled", "disabled", "empty", "missing", "invalid", "example", "auto", "static")
+_SOURCES = ("prompt", "ask", "stdin", "env", "password", "passwd", "pass", "secret", "token", "key", "value", "files")
+_MORE_SOURCES = ("pwd", "pw", "hash", "hashed", "include", "omit", "same-origin")
+LITERALS = frozenset((*_TYPES, *_MORE_TYPES, *_CONSTANTS, *_STATES, *_SOURCES, *_MORE_SOURCES))
+"""Words that stand where a secret would, in small letters."""
+
+_SENTENCES = """
+a accepted after again all allowed already also an and any are argument as at authentication bad be because
+been before blank but by can cannot check choose click command contact correct could created deleted denied
+did do does either enter error every expired failed failure flag for from given good has have here how if
+ignored in incorrect into is it its keep last leave like locked login lost make may mismatch more must need
+never new next not now of off ok old on one only option or our out parameter permission please press provided
+read rejected removed reset retry return rotated same see set should since so some strong success switch than
+that the their then there these they this to too try two type unable unexpected unknown unset until updated
+use used user using valid verified wait was weak were what when where which while who will with without wrong
+you your
+"""
+_PROSE = frozenset(_SENTENCES.split())
+"""Words with which a sentence goes on after a colon."""
+_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[^}]*\}?|\(.*)|\{\{.*|<[^>]*>?|%\(.*|(?P<one>[*x.X-])(?P=one)*|\*+.*")
+_VARIABLE = re.compile(r"%[A-Za-z_]\w*%|\$env:\w+|\$\{?\w+\}?[/:].*|@\{.*")
+_SIZED = re.compile(r"(?:u|i|f|u?int|float|char|varchar|bytes)\d+")
+_IDENTIFIER_ALONE = re.compile(r"[A-Za-z_]\w*")
+_ROOTS = (
+    "self|this|req|request|config|cfg|conf|settings|process|os|env|args|argv|opts|options|params|data|user|ctx|context"
+    "|props|state|event|body|values|var|local|module|each|secrets|github|inputs|steps|needs|cls|app|input|form|session"
+)
+_ATTRIBUTE = re.compile(rf"(?:{_ROOTS})(?:\??\.[A-Za-z_]\w*)+", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9][0-9.,:_/-]*[%kKmMgGs]?")
+_WORD_OF_SENTENCE = re.compile(r"[A-Za-z]?[a-z'\u2019-]*[.!?:]*")
+_PARTS_OF_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether it stands for a value: ``$VARIABLE``, ``{{ template }}``, ``<your key>``, ``****``, our own mark."""
+    return value.startswith(MARK) or _REFERENCE.fullmatch(value) is not None or _VARIABLE.fullmatch(value) is not None
+
+
+def is_literal(value: str) -> bool:
+    """Whether it is a type, a constant or another word that stands where a secret would."""
+    return value[:20].lower() in LITERALS or _SIZED.fullmatch(value) is not None
+
+
+def is_code(value: str) -> bool:
+    """Whether a program says so: the name of a variable that holds a secret, or its type."""
+    if is_secret_name(value):
+        return True
+    if _IDENTIFIER_ALONE.fullmatch(value) and any(is_secret_name(part) for part in _PARTS_OF_WORD.findall(value)):
+        return not any(letter.isdigit() for letter in value)
+    return _ATTRIBUTE.fullmatch(value) is not None
+
+
+def is_prose(value: str) -> bool:
+    """Whether a sentence would go on with this word."""
+    return value.rstrip(".!?:").lower() in _PROSE
+
+
+def is_word(value: str) -> bool:
+    """Whether it may be a word of any language with Latin letters."""
+    return _WORD_OF_SENTENCE.fullmatch(value) is not None
+
+
+def is_number(value: str) -> bool:
+    """Whether it is a number, a date, a time or a size."""
+    return _NUMBER.fullmatch(value) is not None
+
+
+def is_random(text: str) -> bool:
+    """Whether it is nothing that stands in code or prose."""
+    return len(text) >= 6 and any(letter.isdigit() for letter in text) and not is_number(text)
+
+
+def value_spans(text: str, matches: Iterator[re.Match[str]]) -> Iterator[Span]:
+    """Where the last group of each match is, but for what stands where a secret would."""
+    for match in matches:
+        start, end = match.span(match.lastgroup or 0)
+        value = text[start:end]
+        if value and not is_placeholder(value) and not is_literal(value):
+            yield start, end

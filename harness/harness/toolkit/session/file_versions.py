@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 
 from anyio import to_thread
 
-from ..backend import WriteMode
-from ..context import ExecutionContext
-from ..errors import FileError, FileNotFound, IsADirectory, StaleFileError
-from ..results import FileContent, FileType, WriteResult
-from .context import ToolContext
-from .seams import FileVersions
-from .values import Advice, ToolResult
+from ...backend import WriteMode
+from ...context import ExecutionContext
+from ...errors import FileError, FileNotFound, IsADirectory, StaleFileError
+from ...results import FileContent, FileType, WriteResult
+from ..contract import ToolContext
+from ..interfaces import FileVersions
+from ..values import Advice, ToolResult
 
 __all__ = [
     "Expected",

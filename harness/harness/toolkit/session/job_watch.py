@@ -1,4 +1,4 @@
-"""Tells a session when a job that it left running has ended."""
+"""Jobs that a session watches, and the panes that they run in."""
 
 from __future__ import annotations
 
@@ -8,14 +8,50 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from ..context import ExecutionContext
-from ..errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
-from ..login import use_prompter
-from ..results import Status
-from ..tasks import BackgroundTasks, background_tasks
-from .events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
+from ...context import ExecutionContext
+from ...errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
+from ...login import use_prompter
+from ...results import Status
+from ...tasks import BackgroundTasks, background_tasks
+from ..events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
 
-__all__ = ["JobWatch", "watched_jobs"]
+__all__ = [
+    "JobWatch",
+    "pane_of_job",
+    "resolved_pane",
+    "watched_jobs",
+]
+
+
+# -- The pane in which a job runs, where a call names the job instead of the pane.
+
+
+PREFIX = "job:"
+"""No pane has a name with a colon."""
+
+
+def pane_of_job(job_id: str) -> str:
+    """What stands for a job's pane in a :class:`~harness.toolkit.Subject`, until the target can be asked."""
+    return f"{PREFIX}{job_id}"
+
+
+async def resolved_pane(pane: str | None, execution: ExecutionContext) -> str | None:
+    """The pane that is meant; the same for one that no job stands for, or whose job has ended.
+
+    Raises:
+        HarnessError: the link was lost.
+    """
+    if pane is None or not pane.startswith(PREFIX):
+        return pane
+    try:
+        job = await execution.job(pane.removeprefix(PREFIX))
+    except JobNotFound:
+        return pane
+    return job.pane or pane if job.status is Status.RUNNING else pane
+
+
+# -- Tells a session when a job that it left running has ended.
+
 
 LONG = 3600.0
 """Seconds of one wait for an end; the target tells of it, so that a longer one costs no more."""

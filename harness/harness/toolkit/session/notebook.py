@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import HarnessError
-from .values import Json
+from ...errors import HarnessError
+from ..values import Json
 
 if TYPE_CHECKING:
-    from .context import ToolContext
+    from ..contract import ToolContext
 
 __all__ = [
     "MEMORY_LIMIT",

@@ -1,7 +1,4 @@
-"""Whole outputs, kept on this machine for as long as somebody may want to read on: private files with a quota.
-
-Several processes may share one directory. What is kept was redacted before.
-"""
+"""Long outputs, kept to be read in parts, and the tool that reads them."""
 
 from __future__ import annotations
 
@@ -20,13 +17,27 @@ from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
+from pydantic import Field
 
-from ..errors import FileNotFound, PermissionDenied
-from ..local_directories import make_directories
-from ..state_home import state_home
-from .seams import Outputs
+from ...errors import FileNotFound, PermissionDenied
+from ...local_directories import make_directories
+from ...state_home import state_home
+from ..contract import Arguments, OutputLimit, Tool, ToolContext, Traits
+from ..interfaces import Outputs
+from ..values import ToolResult
 
-__all__ = ["OutputQuota", "OutputStore", "Page", "outputs_directory"]
+__all__ = [
+    "OutputQuota",
+    "OutputStore",
+    "Page",
+    "ReadOutput",
+    "outputs_directory",
+]
+
+
+# -- Whole outputs, kept on this machine for as long as somebody may want to read on: private files with a quota.
+# Several processes may share one directory. What is kept was redacted before.
+
 
 log = logging.getLogger(__name__)
 
@@ -239,3 +250,35 @@ def _surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> li
         total -= one.size
         count -= 1
     return gone
+
+
+# -- The tool with which a model reads on where the result of a call was cut.
+
+
+SHOWN = 15_000
+MOST_SHOWN = 60_000
+
+
+class _Arguments(Arguments):
+    handle: str = Field(description="as the cut result names it: output:...")
+    offset: int = Field(0, description="character to start at; a negative one counts from the end")
+    limit: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="how many characters at most")
+
+
+class ReadOutput(Tool[_Arguments]):
+    """``read_output``. It reads what is kept on this machine, never the target."""
+
+    def __init__(self, store: OutputStore) -> None:
+        text = "Read on in a result that was too long to be shown whole. The result names its handle where it was cut."
+        traits = Traits(parallelizable=True, packs=("core",), limit=OutputLimit(MOST_SHOWN + 1_000, 0))
+        super().__init__("read_output", text, _Arguments, traits)
+        self._store = store
+
+    async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:
+        page = await self._store.page(args.handle, args.offset, args.limit)
+        end = page.offset + len(page.text)
+        rest = "" if page.next is None else f"; go on with offset={page.next}"
+        note = f"[characters {page.offset} to {end} of {page.total}{rest}]"
+        return ToolResult.of(
+            f"{page.text}\n{note}" if page.text else note, data={"next": page.next, "total": page.total}
+        )

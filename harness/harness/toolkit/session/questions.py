@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from ..errors import HarnessError, ToolError
-from .events import QuestionAnswered, QuestionAsked
-from .values import Json
+from ...errors import HarnessError, ToolError
+from ..events import QuestionAnswered, QuestionAsked
+from ..values import Json
 
 if TYPE_CHECKING:
-    from .context import ToolContext
+    from ..contract import ToolContext
 
 __all__ = [
     "ANSWER_LIMIT",

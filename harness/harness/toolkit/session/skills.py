@@ -1,10 +1,4 @@
-"""Skills: folders of this machine with instructions for an agent, and what these need.
-
-A folder ``NAME`` holds ``SKILL.md``: a YAML front matter with ``name`` (the folder's) and ``description``, then the
-instructions. Other files in it are read by the agent, or uploaded to the target. They are in ``skills/`` beside the
-user's settings, and in ``.harness/skills/`` of the current directory when that is trusted: what they say is done with
-the operator's rights.
-"""
+"""Skills: instructions of the operator, found in directories and read when they are asked for."""
 
 from __future__ import annotations
 
@@ -17,12 +11,21 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..errors import HarnessError
-from .operator_files import FileRefusedError, Origin, operator_directories, read_operator_file
-from .operator_files import OperatorDirectory as SkillRoot
-from .skills_front import SkillError, split_front
+from ...errors import HarnessError
+from ..operator_files import (
+    FileRefusedError,
+    FrontMatterError,
+    Origin,
+    operator_directories,
+    read_operator_file,
+    split_front_matter,
+)
+from ..operator_files import (
+    OperatorDirectory as SkillRoot,
+)
 
 __all__ = [
+    "Front",
     "Skill",
     "SkillError",
     "SkillFile",
@@ -32,7 +35,44 @@ __all__ = [
     "SkillRoot",
     "digest_of",
     "skill_roots",
+    "split_front",
 ]
+
+
+# -- What counts of the front matter of a ``SKILL.md``.
+
+
+class SkillError(HarnessError):
+    """A skill is not there, or cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The name and the description; other keys are for others."""
+
+    name: str
+    description: str
+
+
+def split_front(data: bytes) -> tuple[Front, str]:
+    """The front matter of a ``SKILL.md``, and the text below it. Pure.
+
+    Raises:
+        SkillError: it has none, or one that is wrong.
+    """
+    try:
+        found = split_front_matter(data, "SKILL.md")
+        return Front(found.text("name"), found.description()), found.body
+    except FrontMatterError as error:
+        raise SkillError(error.message, hint=error.hint) from error
+
+
+# -- Skills: folders of this machine with instructions for an agent, and what these need.
+# A folder ``NAME`` holds ``SKILL.md``: a YAML front matter with ``name`` (the folder's) and ``description``, then
+# the instructions. Other files in it are read by the agent, or uploaded to the target. They are in ``skills/``
+# beside the user's settings, and in ``.harness/skills/`` of the current directory when that is trusted: what they
+# say is done with the operator's rights.
+
 
 FILE = "SKILL.md"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

@@ -34,7 +34,7 @@ def answers(task: str, sources: Iterable[tuple[str, bytes]], limit: Callable[[],
     analysis = importlib.import_module(f"{package}.analysis")
     grammar = importlib.import_module(f"{package}.grammar")
     table = importlib.import_module(f"{package}.table")
-    wire = importlib.import_module(f"{package}.wire")
+    model = importlib.import_module(f"{package}.model")
     work = analysis.outline_of if task == "outline" else analysis.facts_of
     said = 0
     for name, data in sources:
@@ -42,7 +42,7 @@ def answers(task: str, sources: Iterable[tuple[str, bytes]], limit: Callable[[],
         try:
             if said > MOST_SAID:
                 raise MemoryError
-            answer = {"found": wire.to_json(work(data, table.language_named(name), limit()))}
+            answer = {"found": model.to_json(work(data, table.language_named(name), limit()))}
         except grammar.GrammarMissing:
             answer = {"missing": name}
         except (grammar.Stopped, RecursionError, MemoryError):

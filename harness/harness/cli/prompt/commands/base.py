@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ....context import ExecutionContext
     from ....toolkit.assembly import Toolkit
     from ....toolkit.executor import Executor
-    from ....toolkit.permissions.timed import TimedApproval
+    from ....toolkit.permissions.remembered_answers import TimedApproval
 
 __all__ = [
     "BadArguments",

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ....agent.agent import Agent, AgentState
     from ....toolkit import Tool
     from ....toolkit.assembly import Toolkit
-    from ....toolkit.notebook import Memory as Kept
-    from ....toolkit.notebook import Notebook, Place
-    from ....toolkit.permissions.rules import Rule
-    from ....toolkit.permissions.timed import TimedApproval
+    from ....toolkit.permissions.remembered_answers import TimedApproval
+    from ....toolkit.permissions.rules.rule import Rule
+    from ....toolkit.session.notebook import Memory as Kept
+    from ....toolkit.session.notebook import Notebook, Place
     from .base import PromptContext
 
 __all__ = [
@@ -99,7 +99,7 @@ class Memory(SlashCommand):
         context.output.table(("ID", "SCOPE", "TEXT"), [_memory_row(one, redact(one.content)) for one in found])
 
     async def _add(self, context: PromptContext, text: str) -> None:
-        from ....toolkit.notebook import MemoryScope, memory_text, place_at
+        from ....toolkit.session.notebook import MemoryScope, memory_text, place_at
 
         try:
             content = memory_text(text)
@@ -113,7 +113,7 @@ class Memory(SlashCommand):
         context.output.say(f"{kept.memory_id} is written down for {execution.target}")
 
     async def _forget(self, context: PromptContext, memory_id: str) -> None:
-        from ....toolkit.notebook import memory_number
+        from ....toolkit.session.notebook import memory_number
 
         number = memory_number(memory_id)
         if number is None:
@@ -131,7 +131,7 @@ class Memory(SlashCommand):
 
 def _places(context: PromptContext) -> tuple[Place, ...]:
     """Where what is written down holds here."""
-    from ....toolkit.notebook import MemoryScope, Place, place_at
+    from ....toolkit.session.notebook import MemoryScope, Place, place_at
 
     execution, cwd = context.execution, context.executor.cwd
     identity, home = execution.identity, execution.capabilities.home

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...context import ExecutionContext
-from ...results import Status
-from .git_requests import UNKNOWN_OPTIONS, ShownRequest, colon_at, object_names, shown_request
-from .harddenials import HardDenials
-from .operand_paths import OperandPaths
+from ....context import ExecutionContext
+from ....results import Status
+from ..shell.git_commands import UNKNOWN_OPTIONS, ShownRequest, colon_at, object_names, shown_request
+from ..shell.operand_paths import OperandPaths
+from .hard_denials import HardDenials
 
 if TYPE_CHECKING:
-    from .shelljudge import CommandJudgement, SimpleCommand
-    from .shelltypes import Word
+    from ..shell.verdict import CommandJudgement, SimpleCommand
+    from ..shell.words import Word
 
 __all__ = ["GitShownFiles"]
 
@@ -78,7 +78,7 @@ def _may_be_asked(request: ShownRequest, command: SimpleCommand, texts: Sequence
         return False
     if command.read_only or request.made:
         return True
-    from .shelljudge import judge_command  # the parser is loaded with the first command
+    from ..shell.verdict import judge_command  # the parser is loaded with the first command
 
     return judge_command(shlex.join(command.argv)).read_only
 

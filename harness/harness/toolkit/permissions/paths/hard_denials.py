@@ -1,19 +1,105 @@
-"""``.aiexclude`` files on the target: what the people there keep from agents, in the syntax of ``.gitignore``."""
+"""Files that no answer opens: secrets, and what ``.aiexclude`` keeps back, also below a directory that is searched."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
 
-from ...context import ExecutionContext
-from ...errors import FileError
-from .belowsearch import NAME, BelowSearch
-from .globs import matches
+from ....context import ExecutionContext
+from ....errors import FileError, HarnessError
+from ....results import ShellResult, Status
+from ..globs import matches
+from ..rules.settings import PROTECTED, PermissionSettings, SecretPaths
+from .target_paths import RealPath
 
-__all__ = ["NAME", "AiExclude", "excluded", "parse_lines"]
+__all__ = [
+    "NAME",
+    "AiExclude",
+    "BelowSearch",
+    "HardDenials",
+    "excluded",
+    "parse_lines",
+]
+
+
+# -- Looking on the target for files below directories of which a command would take everything.
+
+
+NAME = ".aiexclude"
+SECONDS = 10.0
+"""How long one look may take; what is not known then is asked about."""
+ANSWER = 256 << 10
+"""Bytes of what was found, at most."""
+PATTERNS = 200
+"""Patterns that are looked for, at most."""
+
+
+class BelowSearch:
+    """``find`` on the target, beside the terminal.
+
+    Args:
+        privileged: somebody else's eyes will go through: what ``find`` may not look into is not known.
+    """
+
+    def __init__(self, execution: ExecutionContext, *, privileged: bool) -> None:
+        self._execution = execution
+        self._privileged = privileged
+
+    async def holders(self, tops: Sequence[str]) -> list[str] | str:
+        """The directories with a file that excludes others, or why they are not known."""
+        found = await self._find(tops, f"-name {NAME}")
+        return found if isinstance(found, str) else [posixpath.dirname(path) for path in found]
+
+    async def named(self, tops: Sequence[str], told: Mapping[str, Sequence[str]]) -> list[str] | str:
+        """What a pattern may mean, and more, or why it is not known."""
+        wanted = dict.fromkeys(
+            test for directory, lines in told.items() for line in lines if (test := _test(directory, line))
+        )
+        if len(wanted) > PATTERNS:
+            return f"its {NAME} files have more patterns than can be looked for"
+        return await self._find(tops, f"\\( {' -o '.join(wanted)} \\)") if wanted else []
+
+    async def _find(self, tops: Sequence[str], test: str) -> list[str] | str:
+        look = f"LC_ALL=C find {' '.join(map(shlex.quote, tops))} {test} -print"
+        script = f'{{ {look}; echo "end $?"; }} | head -c {ANSWER}'
+        try:
+            done = await self._execution.run_beside(script, timeout=SECONDS, max_output=ANSWER)
+        except HarnessError as error:
+            return f"whether an {NAME} keeps something back below could not be found out: {error.message}"
+        *found, end = done.stdout.splitlines() or [""]
+        return self._unknown(done, found, end) or found
+
+    def _unknown(self, done: ShellResult, found: Sequence[str], end: str) -> str:
+        if done.status is Status.TIMED_OUT:
+            return f"whether an {NAME} keeps something back below was not found out in {SECONDS:g} seconds"
+        looked = done.status is Status.COMPLETED and end in ({"end 0"} if self._privileged else {"end 0", "end 1"})
+        odd = any(not line.startswith("/") for line in found)
+        if not looked or done.truncated or odd:
+            return f"whether an {NAME} keeps something back below could not be found out"
+        return ""
+
+
+def _test(directory: str, line: str) -> str:
+    """A test of ``find`` for a pattern; it may mean more than the pattern, never less. Pure."""
+    if line.startswith("!"):
+        return ""  # it takes back what others say
+    plain = line.replace("\\", "").rstrip("/")
+    if "/" not in plain:
+        return f"-name {shlex.quote(plain)}" if plain.strip("*") else "-name '*'"
+    path = posixpath.join(_literal(directory), plain.lstrip("/").replace("**", "*"))
+    return f"-path {shlex.quote(path)}"
+
+
+def _literal(directory: str) -> str:
+    return "".join(f"\\{mark}" if mark in "*?[\\" else mark for mark in directory)
+
+
+# -- ``.aiexclude`` files on the target: what the people there keep from agents, in the syntax of ``.gitignore``.
+
 
 SIZE_LIMIT = 256 << 10
 """Bytes of one file; a longer one excludes everything."""
@@ -163,13 +249,13 @@ async def _patterns(path: str, execution: ExecutionContext) -> tuple[str, ...]:
     try:
         content = await execution.read_file(path, limit=SIZE_LIMIT)
     except FileError:
-        return EVERYTHING if await _is_there(path, execution) else ()
+        return EVERYTHING if await _name_is_there(path, execution) else ()
     if content.size > SIZE_LIMIT:
         return EVERYTHING
     return parse_lines(content.text)
 
 
-async def _is_there(path: str, execution: ExecutionContext) -> bool:
+async def _name_is_there(path: str, execution: ExecutionContext) -> bool:
     try:
         await execution.stat(path, follow=False)
     except FileError:
@@ -184,3 +270,124 @@ def _above(path: str) -> list[str]:
         path = posixpath.dirname(path)
         found.append(path)
     return found[::-1]
+
+
+# -- What nothing allows: secrets, files that give rights, and what ``.aiexclude`` on the target keeps back.
+
+
+HOME_PLACES = (".config/harness", ".local/state/harness")
+"""Where a harness keeps such files, in a home."""
+KEY_PLACES = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh/hosts.yml", ".docker/config.json"),
+    *(".kube/config", ".password-store", ".local/share/keyrings", ".netrc", ".git-credentials", ".pgpass"),
+    *(".cargo/credentials.toml", ".config/rclone/rclone.conf", ".s3cfg", ".bash_history", ".zsh_history"),
+)
+"""Where keys and passwords are, in a home."""
+DEPTH = 256
+"""Directories above a path: in each an ``.aiexclude`` is looked for."""
+
+
+class HardDenials:
+    """The hard denials of paths.
+
+    Args:
+        protected: further files of this machine that no call on it may write: the file of the grants.
+        places: the directories on this machine of files that no call may write.
+    """
+
+    def __init__(
+        self,
+        settings: PermissionSettings,
+        clock: Callable[[], float],
+        protected: Iterable[str] = (),
+        places: Iterable[str] = (),
+    ) -> None:
+        self._secrets = SecretPaths(settings.secrets)
+        self._protected = SecretPaths((*PROTECTED, *protected), copies=False)
+        self._places = tuple(places)
+        self._aiexclude = AiExclude(settings.aiexclude_seconds, clock)
+
+    def hidden(self, path: str, home: str) -> str:
+        """Why a path, as it is written, is a secret; empty when it is none. Pure."""
+        found = self._secrets.matching(path, home)
+        return f"{path} is a secret ({found})" if found else ""
+
+    def locked(self, path: str, home: str) -> str:
+        """Why nothing may write this path; empty when something may. Pure."""
+        found = self._protected.matching(path, home)
+        return f"{path} decides what may be done ({found})" if found else ""
+
+    async def of_path(self, path: RealPath, execution: ExecutionContext, *, writes: bool) -> str:
+        """Why nothing may touch it; empty when something may.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        home = execution.capabilities.home
+        for form in path.forms:
+            hidden = "" if path.only_named else self.hidden(form, home)
+            if reason := hidden or (self.locked(form, home) if writes else ""):
+                return reason
+        if path.only_named and not writes:
+            return ""
+        for form in dict.fromkeys((path.real, posixpath.normpath(path.absolute))):  # a shell's cd goes by the names
+            if form.count("/") > DEPTH:
+                return f"it is in more than {DEPTH} directories, too many to be judged"
+            if reason := await self._aiexclude.reason(_rooted(form), execution):
+                return reason
+        return ""
+
+    async def place_below(self, path: str, execution: ExecutionContext, *, reads: bool = False) -> str:
+        """A directory of files that nothing may write, at this absolute path or below it; empty: there is none.
+
+        On another machine it is one of a harness there, when that is there.
+
+        Args:
+            reads: what is below is read, so that directories of keys count, too.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        home, is_here = execution.capabilities.home.rstrip("/"), execution.target.hops[-1].scheme == "local"
+        own = [*(self._places if is_here else ()), *(f"{home}/{place}" for place in HOME_PLACES if home)]
+        keys = [f"{home}/{place}" for place in KEY_PLACES if home and reads]
+        above = f"{posixpath.normpath(_rooted(path)).rstrip('/')}/"
+        for place in (*own, *keys):
+            is_below = f"{place}/".startswith(above)
+            if is_below and ((is_here and place in own) or await _file_is_there(place, execution)):
+                return place
+        return ""
+
+    async def below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
+        """Which file below some directories an ``.aiexclude`` keeps back, or why that is not known; empty: none is.
+
+        Args:
+            privileged: who goes through them may see more than we do.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        return await self._aiexclude.below(tops, execution, privileged=privileged)
+
+    async def excluded(
+        self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None
+    ) -> set[str]:
+        """Those of some real paths that an ``.aiexclude`` keeps back; ``holders`` are the directories from ``top`` on
+        that hold one, None when that is not known.
+
+        Raises:
+            HarnessError: the link was lost.
+        """
+        return await self._aiexclude.among(paths, execution, top, holders)
+
+
+async def _file_is_there(path: str, execution: ExecutionContext) -> bool:
+    try:
+        await execution.stat(path)
+    except FileError:
+        return False
+    return True
+
+
+def _rooted(path: str) -> str:
+    return "/" + path.lstrip("/")  # two slashes at the beginning are one on every target

@@ -7,9 +7,9 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...context import ExecutionContext
-from ...errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
-from ...results import FileStat
+from ....context import ExecutionContext
+from ....errors import FileError, FileNotFound, NotADirectory, UnsupportedOperation
+from ....results import FileStat
 
 __all__ = [
     "PathFinder",

@@ -1,17 +1,28 @@
-"""Commands that no mode and no answer lets through. Pure."""
+"""Rules, the blocklist, and an index that finds the rules for a subject."""
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise, product
+from typing import Literal
 
-from .globs import matches
+from ..globs import Kind, has_wildcard, literal_prefix, matches
 
 __all__ = [
+    "ANYTHING",
     "BLOCKED",
     "RUNNERS",
+    "Action",
+    "Allows",
+    "Match",
+    "Rule",
+    "RuleIndex",
+    "Subjected",
     "blocked",
     "command_forms",
     "is_harness",
@@ -19,7 +30,205 @@ __all__ = [
     "may_block",
     "removes_recursively",
     "runs_past_the_policy",
+    "target_matches",
 ]
+
+
+# -- A rule: on which target, for which tool and which argument, what is done. Pure.
+
+
+ANYTHING = "*"
+
+
+class Action(StrEnum):
+    """What a rule says."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    ASK = "ask"
+
+
+class Match(StrEnum):
+    """How a rule's argument is compared."""
+
+    LITERAL = "literal"
+    """It is the text, exactly. What a person granted is always so."""
+    GLOB = "glob"
+    """It is a pattern (see :mod:`.globs`): only whoever writes a settings file, or uses ``--glob``, makes one."""
+    BELOW = "below"
+    """It is a directory on the target, and everything in it."""
+
+
+Allows = Literal["any", "broad", "exact", "none"]
+"""``broad``: rules for any argument, or for exactly this text; ``exact``: only the latter; ``none``: no rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subjected:
+    """One text as rules see it: where, by which tool, what."""
+
+    identity: str
+    """The target with its identity: ``docker://app#3f2a``."""
+    tool: str
+    text: str
+    kind: Kind = "text"
+    cwd: str = ""
+    """Where a command starts, as far as the call says."""
+    allows: Allows = "any"
+    """Which rules may allow by it. Every rule that denies or asks goes by it."""
+
+    @property
+    def url(self) -> str:
+        """The target without its identity."""
+        return self.identity.partition("#")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. ``argument`` None is any; ``target`` and ``tool`` are ``*`` for any.
+
+    ``target`` is a URL, a URL with an identity, or a pattern of one. ``cwd`` is set in what a person granted for a
+    command: the same words in another directory are another command. ``origin`` names the file, or who granted it.
+    """
+
+    action: Action
+    target: str = ANYTHING
+    tool: str = ANYTHING
+    argument: str | None = None
+    match: Match = Match.LITERAL
+    cwd: str | None = None
+    origin: str = ""
+
+    @property
+    def rule_id(self) -> str:
+        """A short name of what it says, wherever it is from."""
+        what = (self.action, self.target, self.tool, self.argument, self.match, self.cwd)
+        return hashlib.sha256(repr(tuple(map(str, what))).encode("utf-8", "backslashreplace")).hexdigest()[:8]
+
+    @property
+    def is_exact(self) -> bool:
+        """It matches by equality alone, so that it can be looked up."""
+        fixed = self.match is Match.LITERAL or self.argument is None
+        return fixed and not any(has_wildcard(part) and part != ANYTHING for part in (self.target, self.tool))
+
+    def covers(self, what: Subjected) -> bool:
+        """Whether it speaks of this."""
+        return (
+            self.cwd in (None, what.cwd)
+            and self._argument_covers(what)
+            and self._may_decide(what)
+            and matches(self.tool, what.tool)
+            and target_matches(self.target, what)
+        )
+
+    def _may_decide(self, what: Subjected) -> bool:
+        if self.action is not Action.ALLOW or what.allows == "any":
+            return True
+        if what.allows == "broad" and self.argument is None:
+            return True
+        return what.allows != "none" and self.argument == what.text
+
+    def _argument_covers(self, what: Subjected) -> bool:
+        if self.argument is None or self.argument == what.text:
+            return True
+        if self.match is Match.BELOW:
+            return what.kind == "path" and what.text.startswith(f"{self.argument.rstrip('/')}/")
+        return self.match is Match.GLOB and matches(self.argument, what.text, what.kind)
+
+    def __str__(self) -> str:
+        argument = "" if self.argument is None else f" {self.argument!r}"
+        below = " and below" if self.match is Match.BELOW else ""
+        where = "" if self.target == ANYTHING else f" on {self.target}"
+        inside = f" in {self.cwd}" if self.cwd else ""
+        return f"{self.action} {self.tool}{argument}{below}{where}{inside}"
+
+
+def target_matches(pattern: str, what: Subjected) -> bool:
+    """Whether a rule's target is this one: its URL, or its URL with its identity."""
+    if pattern == ANYTHING or pattern in (what.identity, what.url):
+        return True
+    return has_wildcard(pattern) and (matches(pattern, what.identity) or matches(pattern, what.url))
+
+
+# -- Many rules, looked up by what they say: ten thousand cost a decision as much as ten. Pure.
+
+
+class _Beginnings:
+    """Numbers of patterns by how the texts begin that they match."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, list[int]] = {}
+        self._lengths: tuple[int, ...] = ()
+
+    def add(self, beginning: str, number: int) -> None:
+        self._numbers.setdefault(beginning.lower(), []).append(number)
+        self._lengths = tuple(sorted({*self._lengths, len(beginning)}))
+
+    def of(self, text: str) -> Iterator[int]:
+        folded = text.lower()
+        for length in self._lengths:
+            if length > len(folded):
+                return
+            yield from self._numbers.get(folded[:length], ())
+
+
+class RuleIndex:
+    """Rules in their order; the first that covers something is what counts.
+
+    Rules that match by equality are found by (target, tool, argument). Of patterns those are tried whose literal
+    beginning is that of the text.
+
+    Args:
+        names: other names of tools and what they stand for: a rule for one is a rule for the tool.
+    """
+
+    def __init__(self, rules: Iterable[Rule] = (), names: Mapping[str, str] | None = None) -> None:
+        self.rules = tuple(rules)
+        self._named = [replace(rule, tool=(names or {}).get(rule.tool, rule.tool)) for rule in self.rules]
+        self.tools = frozenset(rule.tool for rule in self.rules)
+        """What the rules call the tools: names and patterns."""
+        self._actions = frozenset(rule.action for rule in self.rules)
+        self._exact: dict[tuple[str, str, str | None], list[int]] = {}
+        self._texts = _Beginnings()
+        self._last_names = _Beginnings()
+        for number, rule in enumerate(self._named):
+            self._add(number, rule)
+
+    def _add(self, number: int, rule: Rule) -> None:
+        argument = rule.argument or ""
+        if rule.is_exact:
+            self._exact.setdefault((rule.target, rule.tool, rule.argument), []).append(number)
+        elif rule.match is Match.GLOB:
+            self._texts.add(literal_prefix(argument).rstrip("/"), number)
+            if "/" not in argument:
+                self._last_names.add(literal_prefix(argument), number)
+        else:
+            self._texts.add(argument.rstrip("/"), number)
+
+    def first(self, forms: Iterable[Subjected], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
+        """The first rule of such an action that covers one of these texts."""
+        wanted = self._actions.intersection(actions)
+        if not wanted:
+            return None
+        best: int | None = None
+        for what in forms:
+            for number in self._candidates(what):
+                rule = self._named[number]
+                if (best is None or number < best) and rule.action in wanted and rule.covers(what):
+                    best = number
+        return None if best is None else self.rules[best]
+
+    def _candidates(self, what: Subjected) -> Iterator[int]:
+        targets, tools, arguments = {what.identity, what.url, ANYTHING}, (what.tool, ANYTHING), (what.text, None)
+        for key in product(targets, tools, arguments):
+            yield from self._exact.get(key, ())
+        yield from self._texts.of(what.text)
+        if what.kind == "path":
+            yield from self._last_names.of(what.text.rpartition("/")[2])
+
+
+# -- Commands that no mode and no answer lets through. Pure.
+
 
 BLOCKED = (
     "security find-*-password*",

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...errors import ConfigError
-from ...local_directories import make_directories
-from ...settings import user_config_path
-from .rules import Action, Match, Rule
+from ....errors import ConfigError
+from ....local_directories import make_directories
+from ....settings import user_config_path
+from .rule import Action, Match, Rule
 
 __all__ = ["RuleFile", "Stored", "rule_file_path"]
 

@@ -1,15 +1,270 @@
-"""Words that run as commands though they stand as values: of variables, of options, of an index. Pure."""
+"""Commands within words: values that are evaluated, loops, scripts that are written. Pure."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain, pairwise, product
+from math import prod
+from typing import TYPE_CHECKING
 
-from .shelloptions import loose_values
-from .shelltypes import Found, Word
+from ..rules.rule import blocked, may_begin_blocked
+from .read_only_programs import PROGRAMS
+from .words import Found, Input, Redirect, Word, loose_values
+from .wrappers import is_wrapper
 
-__all__ = ["commands_in_options", "commands_in_variables", "evaluates_text"]
+if TYPE_CHECKING:
+    from .verdict import CommandJudgement, SimpleCommand
+
+__all__ = [
+    "WRITERS",
+    "commands_in_options",
+    "commands_in_variables",
+    "embedded_commands",
+    "embedded_reason",
+    "evaluates_text",
+    "unrolled",
+    "written_script",
+]
+
+
+# -- Scripts that a command writes, as far as its text holds them: ``cat > x.sh <<EOF``, ``echo "..." | tee x.py``.
+# Pure.
+# What is in them is looked at as what is in a program for an interpreter: it may run later, when nobody sees it.
+
+
+WRITERS = frozenset({"cat", "tee", "echo", "printf"})
+"""What writes the text that it is given, or reads."""
+_SCRIPT = re.compile(
+    r"(?:.*/)?(?:[^/]*\.(?:sh|bash|zsh|ksh|fish|py|pl|rb|php|lua|js|mjs|cjs|ts|ps1|mk|awk|tcl|service|timer|cron)"
+    r"|(?:GNU)?[Mm]akefile|[Jj]ustfile|package\.json|Dockerfile|crontab|\.?[a-z]*(?:rc|profile|aliases)|envrc|\.envrc"
+    r"|(?:.*/)?hooks/[a-z-]+|(?:\.git/|\.)?(?:git)?config)"
+)
+"""Names of files that run, or that name what runs."""
+
+
+def written_script(name: str, words: Sequence[Word], given: Input, targets: Sequence[str]) -> str:
+    """The text that a command writes into a file that may run; empty when it writes none, or another text.
+
+    Args:
+        name: the program, without its directory.
+        words: its words; the first is its name.
+        given: what it reads.
+        targets: the files that its redirections write.
+    """
+    if name not in WRITERS:
+        return ""
+    operands = [word.text for word in words[1:] if not word.text.startswith("-")]
+    files = [*targets, *(operands if name == "tee" else ())]
+    source = words if name in ("echo", "printf") else given.source
+    text = given.text or (" ".join(word.text for word in source[1:]) if files else "")
+    runs = any(_SCRIPT.fullmatch(file) for file in files) or text.lstrip().startswith("#!")
+    return text if files and runs else ""
+
+
+# -- Commands within the words of programs that nobody here knows: ``tini -- rm x``, ``perl -e 'system("rm x")'``.
+# Pure.
+# It takes far more than there is, so that it only decides that somebody is asked: where such a command would be
+# blocked or, in mode ``auto``, denied by a rule.
+
+
+MAX_CHARS = 256 << 10
+"""Characters of all that may be commands in one command, each up to its end; with more it asks."""
+_SAY = frozenset({"echo", "printf", "logger", "wall", "write", "notify-send", "say", "tee", "cat", "true", ":"})
+"""What runs nothing of what it is given."""
+_TAKE_MESSAGES = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
+"""What is given texts for people, as by ``commit -m``."""
+_SEVERAL = frozenset(
+    [
+        *(name for name, program in PROGRAMS.items() if program.commands),
+        *("npm", "yarn", "pnpm", "cargo", "go", "pip", "pip3", "uv", "pipx", "brew", "dnf", "yum", "zypper", "pacman"),
+        *("gem", "bundle", "terraform", "vagrant", "gcloud", "aws", "az", "gh", "glab", "svn", "hg", "snap", "flatpak"),
+        *("virsh", "rabbitmqctl", "restic", "borg", "rclone", "mc", "s3cmd", "lxc", "incus", "pct", "qm", "helm"),
+        *("apt-get", "aptitude", "service", "rc-service", "initctl", "ip", "tc", "nft", "crictl"),
+    ]
+)
+"""Programs with sub-commands, which are words such as ``rm`` and ``run``."""
+_MARKS = frozenset({"exec", "run", "--", "-x", "-X", "--exec", "-exec", "foreach"})
+"""Behind one of these a program with sub-commands may be given a command."""
+_NAME = re.compile(r"[A-Za-z0-9_./+][\w./+-]*")
+_ENDS = re.compile(r"[;|&\n`'\"(){}\[\]!<>$,%\\]+")
+_LIST_BEGINS = re.compile(r"[\[(](?=\s*[rub]{0,2}['\"`]?[\w./])")
+_LIST_ENDS = re.compile(r"[\])]")
+_LIST_WORDS = 24
+"""Words in which the operands of ``rm`` and ``harness`` are looked for, whatever stands between them."""
+
+
+def embedded_reason(judgement: CommandJudgement, patterns: Sequence[str]) -> str:
+    """Why a program may run a command that is blocked; empty when it does not."""
+    for command in judgement.commands:
+        runs = _embedded(command)
+        if runs is None:
+            return (
+                f"{command.argv[0] if command.argv else 'it'} is given more words that may be commands than are judged"
+            )
+        watched = {word for word in {words[0] for words in runs} if may_begin_blocked(word, patterns)}
+        for words in runs:
+            if words[0] in watched and (why := blocked(words, patterns)):
+                return f"{command.argv[0] if command.argv else 'it'} may run {' '.join(words[:4])}: {why}"
+    return ""
+
+
+def embedded_commands(judgement: CommandJudgement) -> tuple[str, ...]:
+    """The texts of commands that programs may run, as rules know them."""
+    found = (words for command in judgement.commands for words in _embedded(command) or ())
+    return tuple(dict.fromkeys(" ".join((posixpath.basename(words[0]), *words[1:])) for words in found))
+
+
+def _embedded(command: SimpleCommand) -> tuple[tuple[str, ...], ...] | None:
+    """What may be commands in the words of another; None when that is too much to be judged."""
+    name = posixpath.basename(command.argv[0]) if command.argv else ""
+    if command.read_only or name in _SAY:
+        return _runs("", (), command.code) if name in WRITERS else ()
+    return _runs(name, command.argv, command.code)
+
+
+@lru_cache(maxsize=8)
+def _runs(name: str, argv: tuple[str, ...], code: str) -> tuple[tuple[str, ...], ...] | None:
+    texts = [word for word in argv[1:] if re.search(r"\s", word) and name not in _TAKE_MESSAGES]
+    inner = () if is_wrapper(name) else _behind(name, argv)
+    found, room = [], MAX_CHARS
+    for words in chain(inner, chain.from_iterable(_in_text(text) for text in (*texts, code))):
+        room -= sum(map(len, words)) + len(words)
+        if room < 0:
+            return None
+        if words and _NAME.fullmatch(words[0]):
+            found.append(words)
+    return tuple(found)
+
+
+def _behind(name: str, argv: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    """What stands behind a program, from each word on that may be the name of another."""
+    first = next((at + 1 for at, word in enumerate(argv) if word in _MARKS), len(argv)) if name in _SEVERAL else 1
+    for at in range(first, len(argv)):
+        yield tuple(argv[at:])
+
+
+def _in_text(text: str) -> Iterable[tuple[str, ...]]:
+    """What may be a command in a program for an interpreter; also as a list of its words."""
+    parts = [part.split() for part in _ENDS.split(text)]
+    for words in parts:
+        for at in range(len(words)):
+            yield tuple(words[at:])
+    listed = [word for words in parts for word in words]
+    for at, word in enumerate(listed):
+        if posixpath.basename(word) in ("harness", "rm"):
+            yield tuple(listed[at : at + _LIST_WORDS])
+    yield from _lists(text)
+
+
+def _lists(text: str) -> Iterable[tuple[str, ...]]:
+    """The words of each list: ``["git", "push"]``, ``spawn("git", ["push"])``."""
+    ends = [match.start() for match in _LIST_ENDS.finditer(text)]
+    for begin in _LIST_BEGINS.finditer(text):
+        at = bisect_right(ends, begin.start())
+        parts = _ENDS.split(text[begin.end() : ends[at] if at < len(ends) else len(text)])
+        yield tuple(word for part in parts for word in part.split())
+
+
+# -- Loops over words that are in the text: each command in the body is judged with each value of the variable. Pure.
+
+
+MAX_VALUES = 24
+"""Values with which one command is judged; a loop with more is judged as one over unknown words."""
+_PIECE = re.compile(
+    r"(?P<quote>\")|\$(?:(?P<name>[A-Za-z_]\w*)(?!:)|\{(?P<braced>[A-Za-z_]\w*)\})"  # zsh changes $f:h
+    r"|[\w./:@%+,=-]+|(?P<glob>\*|\?)|~(?=/)| "
+)
+_GLOB = re.compile(r"[*?\[\\]")
+_SPLITS = re.compile(r"\s")
+
+
+def unrolled(found: Found, *, changed: Sequence[str]) -> Iterator[Found]:
+    """The command with each of the values that the variables of the loops around it have, or as it is.
+
+    Args:
+        changed: variables that something else sets, too.
+    """
+    values = {name: words for name, words in found.loops if name not in changed and all(map(_seen, words))}
+    used = [name for name in values if any(name in _names(word) for word in _words(found))]
+    if not used or not 0 < prod(len(values[name]) for name in used) <= MAX_VALUES:
+        yield found
+        return
+    for combination in product(*(values[name] for name in used)):
+        yield _with(found, dict(zip(used, combination, strict=True)))
+
+
+def _seen(word: Word) -> bool:
+    """It stands in the text, but for the names of files that match it."""
+    return word.known or word.pattern or word.plain
+
+
+def _words(found: Found) -> Iterator[Word]:
+    yield from found.words
+    yield from (word for _, word in found.assigned)
+    yield from (item.word for item in found.redirects if item.word is not None)
+
+
+def _names(word: Word) -> set[str]:
+    return set() if word.known else {match["name"] or match["braced"] or "" for match in _PIECE.finditer(word.raw)}
+
+
+def _with(found: Found, values: Mapping[str, Word]) -> Found:
+    return replace(
+        found,
+        words=tuple(_put(word, values) for word in found.words),
+        assigned=tuple((name, _put(word, values)) for name, word in found.assigned),
+        redirects=tuple(_redirect(item, values) for item in found.redirects),
+    )
+
+
+def _redirect(item: Redirect, values: Mapping[str, Word]) -> Redirect:
+    return item if item.word is None else replace(item, word=_put(item.word, values))
+
+
+def _may_stand(value: Word, is_quoted: bool) -> bool:
+    """Whether the value stands there as it is: ``~+`` was a directory, and an unquoted one with blanks is split."""
+    is_split = not is_quoted and not value.plain and _SPLITS.search(value.text) is not None
+    return bool(value.text) and not is_split and not re.match(r"~[^/]", value.raw)
+
+
+def _put(word: Word, values: Mapping[str, Word]) -> Word:
+    """The word with values in it; as it is when something else in it is unknown, or a shell would split it."""
+    if word.known or not _names(word) & set(values):
+        return word
+    text, is_quoted, is_pattern, at = "", False, False, 0
+    while at < len(word.raw):
+        piece = _PIECE.match(word.raw, at)
+        if piece is None:
+            return word
+        at = piece.end()
+        name = piece["name"] or piece["braced"]
+        if piece["quote"]:
+            is_quoted = not is_quoted
+        elif name is None:
+            is_pattern = is_pattern or (piece["glob"] is not None and not is_quoted)
+            text += piece[0]
+        else:
+            value = values.get(name)
+            if value is None or not _may_stand(value, is_quoted):
+                return word
+            if value.plain and word.raw.strip('"') in (f"${name}", f"${{{name}}}"):
+                return replace(value, raw=word.raw, spread=False)
+            is_pattern = is_pattern or value.pattern or value.plain
+            is_pattern = is_pattern or (not is_quoted and _GLOB.search(value.text) is not None)
+            text += "*" if value.plain else value.text
+    if not is_pattern:
+        return Word(word.raw, text, lead=text)
+    first = _GLOB.search(text)
+    return Word(word.raw, text, known=False, lead=text[: first.start()] if first else text, pattern=True)
+
+
+# -- Words that run as commands though they stand as values: of variables, of options, of an index. Pure.
+
 
 _COMMAND_VARIABLES = re.compile(
     r"[A-Z_]*(?:PAGER|EDITOR|BROWSER|ASKPASS|RSH)|VISUAL|GIT_SSH(?:_COMMAND)?|GIT_PROXY_COMMAND|GIT_EXTERNAL_DIFF"

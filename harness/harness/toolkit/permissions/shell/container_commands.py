@@ -6,8 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .shelloptions import grammar, parse_options
-from .shelltypes import Word
+from .words import Word, grammar, parse_options
 
 __all__ = ["COMPOSERS", "ENGINES", "ContainerCommand", "container_command"]
 

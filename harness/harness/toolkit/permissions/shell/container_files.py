@@ -6,15 +6,15 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from ...context import ExecutionContext
+from ....context import ExecutionContext
+from ..globs import has_wildcard
+from ..paths.target_paths import PathFinder, RealPath
 from .container_reach import Mount, container_reach, reaches_by_socket
-from .globs import has_wildcard
 from .operand_paths import OperandPaths
-from .shellpaths import homeward
-from .targetpaths import PathFinder, RealPath
+from .paths import homeward
 
 if TYPE_CHECKING:
-    from .shelljudge import CommandJudgement
+    from .verdict import CommandJudgement
 
 __all__ = ["ContainerFiles", "reaches_any_file"]
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from .container_commands import COMPOSERS, ENGINES, ContainerCommand, container_command
-from .shelloptions import grammar, loose_values, parse_options
-from .shelltypes import Word
-from .shellwrapdata import WRAPPERS
+from .words import Word, grammar, loose_values, parse_options
+from .wrappers import WRAPPERS
 
 __all__ = ["ContainerReach", "Mount", "container_directories", "container_reach", "reaches_by_socket"]
 

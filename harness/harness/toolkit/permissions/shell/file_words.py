@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from .shelloptions import loose_values
+from .words import loose_values
 
 __all__ = ["files_in_words", "near_files", "unseen_files"]
 

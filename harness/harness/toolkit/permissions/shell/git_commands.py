@@ -1,8 +1,4 @@
-"""What git is asked before a command of it that shows the content of tracked files: which files those are. Pure.
-
-A command that only reads is asked again with ``--name-only``. Of one that does more (``format-patch``, ``archive``,
-``add -p``) a harmless command is made that names the same files, out of its revisions and paths alone.
-"""
+"""Commands of git, and what git is asked before one that shows the content of tracked files. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +7,48 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .git_commands import GIT_COMMANDS
-from .shelloptions import Options, grammar, loose_values, parse_options
-from .shelltypes import Word
+from .words import Options, Word, grammar, loose_values, parse_options
 
-__all__ = ["UNKNOWN_OPTIONS", "ShownRequest", "colon_at", "object_names", "shown_request"]
+__all__ = [
+    "GIT_COMMANDS",
+    "UNKNOWN_OPTIONS",
+    "ShownRequest",
+    "colon_at",
+    "object_names",
+    "shown_request",
+]
+
+
+# -- The names of the commands of git: what is none of these may be an alias of the repository.
+
+
+_COMMANDS = (
+    "add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr check-ignore "
+    "check-mailmap check-ref-format checkout checkout-index cherry cherry-pick clean clone column commit "
+    "commit-graph commit-tree config count-objects credential credential-cache credential-store daemon describe "
+    "diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch fetch-pack "
+    "filter-branch fmt-merge-msg for-each-ref for-each-repo format-patch fsck fsck-objects gc get-tar-commit-id "
+    "grep hash-object help hook http-backend http-fetch http-push imap-send index-pack init init-db instaweb "
+    "interpret-trailers log ls-files ls-remote ls-tree mailinfo mailsplit maintenance merge merge-base merge-file "
+    "merge-index merge-octopus merge-one-file merge-ours merge-recursive merge-recursive-ours "
+    "merge-recursive-theirs merge-resolve merge-subtree merge-tree mergetool mktag mktree multi-pack-index mv "
+    "name-rev notes pack-objects pack-redundant pack-refs patch-id pickaxe prune prune-packed pull push "
+    "quiltimport range-diff read-tree rebase receive-pack reflog remote remote-ext remote-fd remote-ftp "
+    "remote-ftps remote-http remote-https repack replace request-pull rerere reset restore rev-list rev-parse "
+    "revert rm send-pack shell shortlog show show-branch show-index show-ref sparse-checkout stage stash status "
+    "stripspace submodule subtree switch symbolic-ref tag unpack-file unpack-objects update-index update-ref "
+    "update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag version whatchanged "
+    "worktree write-tree"
+)
+GIT_COMMANDS = frozenset(_COMMANDS.split())
+"""Those that git 2.39 itself has; no alias takes their place."""
+
+
+# -- What git is asked before a command of it that shows the content of tracked files: which files those are. Pure.
+# A command that only reads is asked again with ``--name-only``. Of one that does more (``format-patch``,
+# ``archive``, ``add -p``) a harmless command is made that names the same files, out of its revisions and paths
+# alone.
+
 
 _SHOWING = frozenset({"show", "diff"})
 """These show content unless an option says otherwise; the others when one says so."""

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...extras import install_extra
-from .shelltext import read_plainly
-from .shelltypes import Found, Input, Redirect, Scan, Word
-from .shellwords import hides_substitution, word_of
+from ....extras import install_extra
+from .strict_text import read_plainly
+from .words import Found, Input, Redirect, Scan, Word, hides_substitution, word_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -13,15 +13,13 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from .blocklist import RUNNERS, is_harness, may_block, removes_recursively
-from .readonlydata import PROGRAMS
-from .shelloptions import Options, grammar, parse_options
-from .shelltrees import listed, takes_names
-from .shelltreesdata import CHANGING, COPYING, READING, SEARCHING
-from .shelltypes import Word
+from ..rules.rule import RUNNERS, is_harness, may_block, removes_recursively
+from .paths import CHANGING, COPYING, READING, SEARCHING, listed, takes_names
+from .read_only_programs import PROGRAMS
+from .words import Options, Word, grammar, parse_options
 
 if TYPE_CHECKING:
-    from .shelljudge import CommandJudgement, SimpleCommand
+    from .verdict import CommandJudgement, SimpleCommand
 
 __all__ = ["unclear_programs", "unknown_words_reason"]
 

@@ -14,15 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from ..secrets_names import is_secret_name
-from .evaluated_words import commands_in_options, commands_in_variables, evaluates_text
-from .loop_values import unrolled
-from .names_only import takes_rights_away
-from .network_lookups import lookup_reason
-from .readonly import Finding, examine, readable_path
-from .readonlychecks import HARMLESS_NAME
-from .shellchars import hidden_character, strange_letter
-from .shellpaths import (
+from ...redaction.patterns import is_secret_name
+from ..lookalikes import hidden_character, strange_letter
+from .commands_in_words import commands_in_options, commands_in_variables, evaluates_text, unrolled, written_script
+from .host_programs import lookup_reason
+from .parse import ShellParserMissing, scan
+from .paths import (
     Directories,
     TooManyPaths,
     braced,
@@ -35,13 +32,12 @@ from .shellpaths import (
     renamings,
     substituted,
 )
-from .shelltext import read_plainly
-from .shelltree import ShellParserMissing, scan
-from .shelltypes import Found, Redirect, Scan, Word
-from .shellvariables import harmless_assignment
-from .shellwrap import Inner, program_name, unwrap
-from .shown_values import keeps_lines, shows_values
-from .written_scripts import written_script
+from .read_only import HARMLESS_NAME, Finding, examine, readable_path
+from .read_only_programs import takes_rights_away
+from .shell_state import keeps_lines, shows_values
+from .strict_text import read_plainly
+from .words import Found, Redirect, Scan, Word, harmless_assignment
+from .wrappers import Inner, program_name, unwrap
 
 __all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
 

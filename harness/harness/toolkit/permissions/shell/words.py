@@ -1,10 +1,4 @@
-"""Option grammars: which options a program has, which of them take a value, and where its operands begin.
-
-A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that is read,
-``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``, ``--color?``
-are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find -name``). ``own`` is for
-programs that do not read several letters behind one dash as others do: these are flags, or one letter and a number.
-"""
+"""Words of a command line: their types, quoting, variables and option grammars. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +6,332 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Literal
 
-from .shelltypes import Word
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
-__all__ = ["Grammar", "Options", "grammar", "loose_values", "parse_options"]
+__all__ = [
+    "Found",
+    "Grammar",
+    "Input",
+    "Options",
+    "Redirect",
+    "Scan",
+    "Word",
+    "grammar",
+    "harmless_assignment",
+    "hides_substitution",
+    "lists_plain_words",
+    "loose_values",
+    "parse_options",
+    "prints_plain_words",
+    "word_of",
+]
+
+
+# -- What the judge finds in the text of a command, before it knows what the programs do.
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command.
+
+    ``text`` is its value when it is ``known``; otherwise what is known of it, with the source of the rest.
+    ``lead`` is its certain beginning. ``spread``: it may become several words, or none, that begin with anything.
+    ``pattern``: it is known but for what file names match it.
+    """
+
+    raw: str
+    text: str
+    known: bool = True
+    lead: str = ""
+    spread: bool = False
+    pattern: bool = False
+    plain: bool = False
+    """It becomes numbers, ids or names: none of them is an option or a pattern, but there may be none of them."""
+
+    @classmethod
+    def of(cls, text: str) -> Word:
+        """A word that is exactly this."""
+        return cls(text, text, lead=text)
+
+    @classmethod
+    def unknown(cls, raw: str, *, spread: bool = True) -> Word:
+        """A word of which nothing is known."""
+        return cls(raw, raw, known=False, spread=spread)
+
+    @property
+    def operand(self) -> bool:
+        """It is certainly not an option, whatever it becomes."""
+        first = self.text if self.known else self.lead
+        certain = self.known or not self.spread or self.plain
+        return certain and bool(first) and (first[0] != "-" or (self.known and first == "-"))
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A redirection to or from a file; of descriptors, ``word`` is None."""
+
+    operator: str
+    word: Word | None = None
+
+    @property
+    def writes(self) -> bool:
+        """It opens its file for writing."""
+        return ">" in self.operator
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a command reads: the terminal, a pipe, a file, or a text that is written in the command."""
+
+    kind: Literal["terminal", "pipe", "file", "text"] = "terminal"
+    text: str | None = None
+    """For ``text``: what it is; None when it is only known at run time."""
+    source: tuple[Word, ...] = ()
+    """For ``pipe``: the words of the simple command before it; empty when it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One simple command as it stands in the text, or something else that runs or changes the shell (``special``)."""
+
+    text: str
+    words: tuple[Word, ...] = ()
+    assigned: tuple[tuple[str, Word], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    input: Input = Input()
+    special: str = ""
+    """Why it is not read-only, whatever its words say."""
+    values: tuple[Word, ...] = ()
+    """What a loop's variable becomes."""
+    loops: tuple[tuple[str, tuple[Word, ...]], ...] = ()
+    """The variables of the loops around it, each with its values."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """The whole text: what was found, why the text is not understood, why it is not read-only."""
+
+    found: list[Found] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    shapes: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    """Each simple command's place and raw words, to compare with another reading of the text."""
+    targets: list[tuple[int, str]] = field(default_factory=list)
+    """The places and words of the files of redirections, for the same."""
+
+
+# -- Substitutions whose output is known in kind: numbers, ids, dates and names of the host, never an option.
+
+
+_PRINTS = re.compile(
+    r"\$\((?:"
+    r"pgrep(?: -[fnox]+| -[uUgGP] [\w,-]+)* [\w./-]+|pidof(?: -[sx]+)* [\w./-]+|seq(?: -w)?(?: [0-9]+){1,3}"
+    r"|(?:docker|podman) (?:ps|images|volume ls|network ls)"
+    r"(?: (?:-[al]*q[al]*|--quiet|-[al]+|--all|(?:--filter|-f) [\w.=-]+))+"
+    r"|date(?: -u)? [\"']?\+(?:%[YmdHMSsFTjuy]|[0-9A-Za-z_:.])(?:%[YmdHMSsFTjuy]|[\w:.-])*[\"']?"
+    r"|hostname(?: -[sfI])?|uname -[rmns]|id -[ugn]+|whoami|nproc|arch"
+    r")\)"
+)
+
+
+def prints_plain_words(raw: str) -> bool:
+    """Whether a substitution becomes words that are no options and no patterns; it may become none. Pure."""
+    if not _PRINTS.fullmatch(raw):
+        return False
+    lists = re.match(r"\$\((?:docker|podman) ", raw)
+    return not lists or re.search(r" (?:-[al]*q|--quiet)", raw) is not None
+
+
+def lists_plain_words(words: Sequence[Word]) -> bool:
+    """The same of a simple command whose output is read. Pure."""
+    said = " ".join(word.text for word in words)
+    return bool(words) and all(word.known for word in words) and prints_plain_words(f"$({said})")
+
+
+# -- Which variables may be set for a command that only reads: those that choose a language, a width or no pager.
+
+
+_LOCALE = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE")
+_VALUES = {
+    "TZ": re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*"),
+    "COLUMNS": re.compile(r"[0-9]{1,4}"),
+    "LINES": re.compile(r"[0-9]{1,4}"),
+    "PAGER": re.compile(r"cat|"),
+    "GIT_PAGER": re.compile(r"cat|"),
+    "SYSTEMD_PAGER": re.compile(r"cat|"),
+    "SYSTEMD_COLORS": re.compile(r"[a-z0-9]*"),
+    "NO_COLOR": re.compile(r"[a-z0-9]*"),
+    "TERM": re.compile(r"dumb"),
+    "GIT_OPTIONAL_LOCKS": re.compile(r"0"),
+}
+
+
+def harmless_assignment(name: str, value: Word) -> str:
+    """Why setting the variable may change what a command does; empty when it does not."""
+    pattern = re.compile(r"[A-Za-z0-9_.@-]*") if _LOCALE.fullmatch(name) else _VALUES.get(name)
+    if pattern is None:
+        return f"{name} is set, and something may look at it"
+    if not value.known or not pattern.fullmatch(value.text):
+        return f"{name} is set to something that is not on the list"
+    return ""
+
+
+# -- What the words of a command are worth: quotes and escapes undone, and what is only known at run time kept apart.
+
+
+_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
+_QUOTED_ESCAPE = re.compile(r'\\(\n|["\\$`])')
+_GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
+_BRACES = re.compile(r"(?<!\\)(?:\\\\)*(?:\{(?!\})|(?<!\{)\})")
+_RANGE = re.compile(r"\{[0-9]{1,4}\.\.[0-9]{1,4}\}")
+_SUBSTITUTION = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_BARE = frozenset({"word", "number", "variable_name", "extglob_pattern", "test_operator"})
+_LITERAL = frozenset({"raw_string", "ansi_c_string", "command_substitution", "process_substitution"})
+_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ANSI_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+
+
+def word_of(node: Node, source: bytes) -> Word:
+    """The value of a word's node. Pure."""
+    raw = _text(node, source)
+    if raw == "{}":
+        return Word.of(raw)
+    if node.type != "concatenation":
+        return _join(raw, [_part(node, source)])
+    if _gaps(node):
+        return Word.unknown(raw)
+    parts: list[Word] = []
+    for is_bare, group in groupby(node.children, key=lambda child: child.type in _BARE):
+        children = list(group)
+        if is_bare:  # the grammar cuts at braces
+            parts.append(_bare("".join(_text(child, source) for child in children)))
+        else:
+            parts += [_part(child, source) for child in children]
+    return _join(raw, parts)
+
+
+def hides_substitution(node: Node, source: bytes) -> bool:
+    """A leaf of a word's tree has a substitution in it that the grammar took for text. Pure."""
+    if node.type in _LITERAL:
+        return False
+    if node.named_child_count:
+        return any(hides_substitution(child, source) for child in node.named_children)
+    return node.is_named and _SUBSTITUTION.search(_text(node, source)) is not None
+
+
+def _gaps(node: Node) -> bool:
+    """Something stands between the parts that the grammar has no name for."""
+    ends = [child.end_byte for child in node.children[:-1]]
+    return any(end != child.start_byte for end, child in zip(ends, node.children[1:], strict=True))
+
+
+def _join(raw: str, parts: list[Word]) -> Word:
+    lead, pieces = "", [part for part in parts if part.text or not part.known]
+    if len(pieces) == 1 and pieces[0].plain:
+        return replace(pieces[0], raw=raw)
+    for part in parts:
+        lead += "" if part.plain else part.lead  # it may be empty
+        if not part.known:
+            break
+    return Word(
+        raw=raw,
+        text="".join(part.text for part in parts),
+        known=all(part.known for part in parts),
+        lead=lead,
+        spread=any(part.spread for part in parts),
+        pattern=all(part.known or part.pattern for part in parts) and not all(part.known for part in parts),
+    )
+
+
+def _part(node: Node, source: bytes) -> Word:
+    raw = _text(node, source)
+    if node.type in _BARE:
+        return _bare(raw)
+    if node.type == "raw_string":
+        return _exactly(raw, raw[1:-1])
+    if node.type == "ansi_c_string":
+        return _ansi(raw)
+    if node.type in ("string", "translated_string"):
+        return _string(node, source)
+    if prints_plain_words(raw):
+        return Word(raw, raw, known=False, lead="0", spread=True, plain=True)
+    return Word.unknown(raw)
+
+
+def _bare(raw: str) -> Word:
+    text = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], raw)
+    if _RANGE.fullmatch(raw):  # some shells leave it as it is
+        return Word(raw, raw, known=False, lead="0", spread=True, plain=True)
+    if _BRACES.search(raw):
+        return Word(raw, text, known=False, spread=True)
+    match = _GLOB.search(raw)
+    if match is None:
+        return _exactly(raw, text)
+    lead = _ESCAPE.sub(lambda found: found[1], raw[: match.end() - 1])
+    return Word(raw, text, known=False, lead=lead, spread=False, pattern=True)
+
+
+def _exactly(raw: str, text: str) -> Word:
+    return Word(raw, text, lead=text)
+
+
+def _ansi(raw: str) -> Word:
+    """``$'..'``, as bash and zsh read it."""
+
+    def value(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "xuU" and len(code) > 1:
+            number = int(code[1:], 16)
+            return chr(number) if number < 0x110000 else ""
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        if code[0] == "c" and len(code) > 1:
+            return chr(ord(code[1]) & 0x1F)
+        return _ANSI_NAMED.get(code, code)
+
+    return _exactly(raw, _ANSI.sub(value, raw[2:-1]))
+
+
+def _string(node: Node, source: bytes) -> Word:
+    """A string in double quotes: what is expanded in it is one word, and unknown."""
+    parts: list[Word] = []
+    opening = node.children[0] if node.children else node
+    at = opening.end_byte
+    for child in node.children[1:]:
+        if child.is_named and child.type != "string_content":
+            parts += [_literal(source[at : child.start_byte]), _inside(_text(child, source))]
+            at = child.end_byte
+    parts.append(_literal(source[at : node.end_byte - 1]))
+    return _join(_text(node, source), parts)
+
+
+def _inside(raw: str) -> Word:
+    """An expansion in double quotes; ``"$@"`` alone becomes several words."""
+    if prints_plain_words(raw):
+        return Word(raw, raw, known=False, lead="0", plain=True)
+    return Word.unknown(raw, spread="@" in raw or "[" in raw)
+
+
+def _literal(data: bytes) -> Word:
+    text = data.decode("utf-8", "replace")
+    return _exactly(text, _QUOTED_ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], text))
+
+
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+# -- Option grammars: which options a program has, which of them take a value, and where its operands begin.
+# A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that
+# is read, ``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``,
+# ``--color?`` are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find
+# -name``). ``own`` is for programs that do not read several letters behind one dash as others do: these are
+# flags, or one letter and a number.
+
 
 _KINDS = "=:?"
 _LIKE_OPTION = re.compile(r"--?[A-Za-z]")

@@ -1,21 +1,263 @@
-"""Programs that run other programs: what ``sudo``, ``env``, ``xargs``, ``sh -c``, ``ssh host`` and others would run."""
+"""Programs that run other programs: what they run, and with which rights."""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from .container_commands import COMPOSERS, ENGINES, container_command
-from .found_files import found_file, lists_null_separated
-from .plain_outputs import lists_plain_words
-from .shelloptions import Options, grammar, parse_options
-from .shelltypes import Input, Word
-from .shellvariables import harmless_assignment
-from .shellwrapdata import PRIVILEGED, WRAPPERS, Wrapper
+from .words import Input, Options, Word, grammar, harmless_assignment, lists_plain_words, parse_options
 
-__all__ = ["FED_WORDS", "SHELLS", "SYSTEM_DIRECTORIES", "Inner", "is_wrapper", "program_name", "unwrap"]
+__all__ = [
+    "FED_WORDS",
+    "PRIVILEGED",
+    "SHELLS",
+    "SYSTEM_DIRECTORIES",
+    "WRAPPERS",
+    "Inner",
+    "Wrapper",
+    "found_file",
+    "is_wrapper",
+    "lists_null_separated",
+    "program_name",
+    "unwrap",
+]
+
+
+# -- The files that ``find`` passes on to another program: what is known of their names. Pure.
+
+
+_PLAIN_NAMES = re.compile(r"\*\.(?:log|md|html|css|js|ts|py|rb|go|rs|c|h|cc|cpp|java|php|service|timer|socket)")
+"""Kinds of files that no pattern of secrets speaks of."""
+_TESTS = frozenset(
+    [
+        *(
+            "-name",
+            "-iname",
+            "-type",
+            "-path",
+            "-ipath",
+            "-size",
+            "-mtime",
+            "-mmin",
+            "-atime",
+            "-ctime",
+            "-amin",
+            "-cmin",
+        ),
+        *("-newer", "-newermt", "-maxdepth", "-mindepth", "-user", "-group", "-perm", "-uid", "-gid"),
+    ]
+)
+_FLAGS = frozenset({"-xdev", "-mount", "-print", "-print0", "-empty", "-daystart", "-readable"})
+_RUNS = frozenset({"-exec", "-execdir"})
+_ACTIONS = frozenset({*_RUNS, "-print", "-print0"})
+
+
+def found_file(words: Sequence[Word]) -> Word:
+    """What stands for a file that ``find`` with these words finds: a path below what it searches, never an option.
+
+    When its tests, which stand before what it does, find plain files of a kind that holds no secrets, and it follows
+    no links, it counts as a known file.
+    """
+    return Word("{}", "{}", known=False, lead="./", pattern=_finds_plain_files(words))
+
+
+def lists_null_separated(words: Sequence[Word]) -> bool:
+    """Whether a command is a ``find`` that prints nothing but paths, each with a NUL behind it."""
+    texts = [word.text for word in words]
+    printed = {text for text in texts if text.startswith(("-print", "-ls", "-fprint", "-fls"))}
+    roots = _roots(words)
+    fine = all(word.operand or (word.pattern and bool(word.lead)) for word in roots)
+    return texts[:1] == ["find"] and printed == {"-print0"} and fine and not _RUNS & set(texts)
+
+
+def _roots(words: Sequence[Word]) -> list[Word]:
+    end = next((at for at, word in enumerate(words[1:], 1) if word.text[:1] in ("-", "(", "!")), len(words))
+    return list(words[1:end])
+
+
+def _finds_plain_files(words: Sequence[Word]) -> bool:
+    rest = iter(words[1 + len(_roots(words)) :])
+    given: list[tuple[str, str]] = []
+    before: list[tuple[str, str]] | None = None
+    for word in rest:
+        if not word.known:
+            return False
+        if before is None and word.text in _ACTIONS:
+            before = list(given)  # a test behind an action does not keep it from what it is for
+        if word.text in _RUNS:
+            any(end.text in (";", "+") for end in rest)  # goes on behind it
+        elif word.text in _TESTS and (value := next(rest, None)) is not None and value.known:
+            given.append((word.text, value.text))
+        elif word.text not in _FLAGS:
+            return False
+    tests = given if before is None else before
+    named = any(test in ("-name", "-iname") and _PLAIN_NAMES.fullmatch(value) for test, value in tests)
+    return named and ("-type", "f") in tests
+
+
+# -- The option grammars of programs that run other programs.
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A program that runs the command behind its options and ``skip`` operands.
+
+    ``harmless``: the options with which it still only passes on. ``reason``: why it is never read-only itself.
+    ``script``: the options whose value is a shell text. ``joined``: its words are joined into one; ``joins``: the
+    options with which they are. ``tail``: it adds words that it reads. ``assignments``: ``A=b`` may stand first.
+    ``permute``: its options may stand behind operands. ``alone``: what it is without a command.
+    """
+
+    options: str = ""
+    skip: int = 0
+    harmless: str = ""
+    reason: str = ""
+    script: tuple[str, ...] = ()
+    joined: bool = False
+    joins: tuple[str, ...] = ()
+    tail: bool = False
+    assignments: bool = False
+    permute: bool = False
+    alone: str = "it waits for commands"
+
+
+_OTHER = "it runs as another user, or elsewhere"
+_SU = "-lmpPfsgGcT= --command= --session-command= --shell= --group= --supp-group= --login --preserve-environment"
+
+PRIVILEGED = frozenset(
+    [
+        *("sudo", "doas", "su", "runuser", "pkexec", "chroot", "nsenter", "unshare", "systemd-run", "setpriv", "gosu"),
+        *("su-exec", "runcon", "sg", "machinectl", "at", "batch", "ssh"),
+    ]
+)
+"""What these run, runs as another user, in another place or at another time."""
+
+WRAPPERS: Mapping[str, Wrapper] = {
+    "sudo": Wrapper(
+        "-ABbEHikKlnNPSsvVe -ugpCcDhRrtTU= --user= --group= --prompt= --close-from= --chdir= --host= --chroot= --role= "
+        "--type= --other-user= --command-timeout= --login --shell --non-interactive --preserve-env? --stdin --set-home "
+        "--background --askpass --edit --list --validate --remove-timestamp --reset-timestamp --bell --no-update",
+        reason=_OTHER,
+        joins=("-i", "-s", "--login", "--shell"),
+        assignments=True,
+    ),
+    "doas": Wrapper("-nsL -uCa=", reason=_OTHER),
+    "pkexec": Wrapper("--user= --disable-internal-agent --keep-cwd", reason=_OTHER),
+    "su": Wrapper(
+        "-lmpP -cgGswT= " + _SU.split(None, 1)[1], skip=99, reason=_OTHER, script=("-c", "--command"), permute=True
+    ),
+    "runuser": Wrapper(
+        "-lmpP -cgGsuwT= " + _SU.split(None, 1)[1] + " --user=",
+        reason=_OTHER,
+        script=("-c", "--command"),
+    ),
+    "gosu": Wrapper(skip=1, reason=_OTHER),
+    "su-exec": Wrapper(skip=1, reason=_OTHER),
+    "setpriv": Wrapper(
+        "--reuid= --regid= --clear-groups --init-groups --keep-groups --groups= --no-new-privs --reset-env "
+        "--inh-caps= --ambient-caps= --bounding-set= --securebits=",
+        reason=_OTHER,
+    ),
+    "runcon": Wrapper("-c -urtl= --user= --role= --type= --range= --compute", skip=1, reason=_OTHER),
+    "sg": Wrapper("-c=", skip=1, reason=_OTHER, script=("-c",), joined=True),
+    "chroot": Wrapper("--userspec= --groups= --skip-chdir", skip=1, reason=_OTHER),
+    "nsenter": Wrapper(
+        "-aFeZ -tSG= -muinpUCTrw? --target= --setuid= --setgid= --all --mount? --uts? --ipc? --net? --pid? --user? "
+        "--cgroup? --time? --root? --wd? --no-fork --preserve-credentials --follow-context",
+        reason=_OTHER,
+    ),
+    "unshare": Wrapper(
+        "-fFrc -RwSGl= -muinpUCT? --mount? --uts? --ipc? --net? --pid? --user? --cgroup? --time? --fork "
+        "--map-root-user "
+        "--map-current-user --mount-proc? --kill-child? --root= --wd= --setuid= --setgid= --propagation=",
+        reason=_OTHER,
+    ),
+    "systemd-run": Wrapper(
+        "-tPqGdSr -upEMHCp= --user --system --scope --pty --pipe --wait --quiet --collect --no-block --same-dir "
+        "--shell "
+        "--remain-after-exit --slice-inherit --unit= --property= --setenv= --host= --machine= --slice= --uid= --gid= "
+        "--nice= --description= --working-directory= --service-type= --on-active= --on-boot= --on-calendar= "
+        "--timer-property=",
+        reason=_OTHER,
+    ),
+    "machinectl": Wrapper("--uid= -q --quiet --setenv= -E=", skip=2, reason=_OTHER),
+    "env": Wrapper(
+        "-i0v -uC= --ignore-environment --null --debug --unset= --chdir= --block-signal? --default-signal? "
+        "--ignore-signal?",
+        harmless="-iv --ignore-environment",
+        assignments=True,
+        alone="",
+    ),
+    "nice": Wrapper("-n= -# --adjustment=", harmless="-n= -# --adjustment="),
+    "ionice": Wrapper("-cnpPu= -t --class= --classdata= --ignore", harmless="-cn= -t --class= --classdata= --ignore"),
+    "chrt": Wrapper("-aabfiorRvd -TPD= --batch --fifo --idle --other --rr", skip=1, reason="it changes priorities"),
+    "taskset": Wrapper("-ac --all-tasks --cpu-list", skip=1, harmless="-c --cpu-list"),
+    "nohup": Wrapper(reason="it writes nohup.out, and what it runs stays"),
+    "timeout": Wrapper(
+        "-fpv -ks= --foreground --preserve-status --verbose --kill-after= --signal=",
+        skip=1,
+        harmless="-fpv -ks= --foreground --preserve-status --verbose --kill-after= --signal=",
+    ),
+    "stdbuf": Wrapper("-ioe= --input= --output= --error=", harmless="-ioe= --input= --output= --error="),
+    "setsid": Wrapper("-cfw --ctty --fork --wait", reason="what it runs leaves the terminal"),
+    "time": Wrapper("-apvq -of= --append --output= --format= --portability --verbose", harmless="-p --portability -v"),
+    "xargs": Wrapper(
+        "-0rtpxo -nLPIdasER= -ile? --null --no-run-if-empty --verbose --interactive --exit --max-args= --max-lines? "
+        "--max-procs= --replace? --delimiter= --arg-file= --max-chars= --eof? --open-tty --show-limits",
+        harmless="-0rtx -nLPIds= -i? --null --no-run-if-empty --max-args= --max-lines? --max-procs= --replace? "
+        "--delimiter=",
+        tail=True,
+        alone="",
+    ),
+    "watch": Wrapper(
+        "-bcdegtxwCr -nq= --differences? --beep --color --errexit --chgexit --no-title --exec --interval= --equexit= "
+        "--no-wrap --precise -p",
+        harmless="-bcdegtxwC -n= --differences? --color --no-title --exec --interval=",
+        joined=True,
+    ),
+    "flock": Wrapper(
+        "-sxeunoFv -wEc= --shared --exclusive --unlock --nonblock --nb --timeout= --wait= --close "
+        "--conflict-exit-code= "
+        "--no-fork --verbose --command=",
+        skip=1,
+        reason="it makes or takes a lock",
+        script=("-c", "--command"),
+    ),
+    "script": Wrapper(
+        "-aefq -cOIBTEmo= -t? --append --command= --return --flush --force --quiet --log-out= --log-in= --log-io= "
+        "--log-timing= --echo= --logging-format= --output-limit= --timing?",
+        reason="it writes a record",
+        script=("-c", "--command"),
+        skip=1,
+        permute=True,
+    ),
+    "strace": Wrapper(
+        "-fFvqcCdhikknNrtTwxyYzZDV -espoauabEIOPSUX= --follow-forks --quiet? --trace= --output= --attach= "
+        "--user= --env=",
+        reason="it looks into and may change what it runs",
+    ),
+    "ltrace": Wrapper("-fcCiSrtTV -aAeDFlLnopsuwxX= --output=", reason="it looks into and may change what it runs"),
+    "exec": Wrapper("-cl -a=", reason="it replaces the shell", alone="it changes the shell's files"),
+    "builtin": Wrapper(alone="", reason=""),
+    "coproc": Wrapper(reason="it leaves a command running"),
+    "noglob": Wrapper(reason="zsh alone knows it"),
+    "nocorrect": Wrapper(reason="zsh alone knows it"),
+    "-": Wrapper(reason="zsh alone knows it"),
+    "and": Wrapper(reason="fish alone knows it"),
+    "or": Wrapper(reason="fish alone knows it"),
+    "not": Wrapper(reason="fish alone knows it"),
+    "begin": Wrapper(reason="fish alone knows it", alone=""),
+    "repeat": Wrapper(skip=1, reason="zsh alone knows it"),
+}
+
+
+# -- Programs that run other programs: what ``sudo``, ``env``, ``xargs``, ``sh -c``, ``ssh host`` and others would
+# run.
+
 
 SYSTEM_DIRECTORIES = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "ksh93"})

@@ -1,0 +1,9 @@
+"""Hooks: programs and functions that are told of calls and may decide about them."""
+
+from __future__ import annotations
+
+from ...moved_modules import moved_names
+
+__all__: list[str] = []
+
+__getattr__ = moved_names(__name__, ".dispatch")

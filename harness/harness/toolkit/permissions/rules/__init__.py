@@ -1,0 +1,9 @@
+"""Rules about calls, their settings and where they are kept."""
+
+from __future__ import annotations
+
+from ....moved_modules import moved_names
+
+__all__: list[str] = []
+
+__getattr__ = moved_names(__name__, ".rule")

@@ -1,0 +1,9 @@
+"""Secrets in texts, found and replaced."""
+
+from __future__ import annotations
+
+from ...moved_modules import moved_names
+
+__all__: list[str] = []
+
+__getattr__ = moved_names(__name__, ".redactor")
