@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from harness.system.process_identity import ProcessId
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.audit import Place, Report, open_store, this_process, verify
 from harness.toolkit.audit.records import intent_fields, outcome_fields
 from harness.toolkit.audit.store import Item
 from harness.toolkit.interfaces import CallEntry, Verdict
-from harness.toolkit.ledger.process import ProcessId
 from harness.toolkit.values import JsonObject
 
 STARTED = float(int(time.time()))

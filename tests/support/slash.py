@@ -12,7 +12,7 @@ import anyio
 from harness.cli.prompt.commands.base import Deadlines, Front, Output, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.context import ExecutionContext
-from harness.tasks import background_tasks
+from harness.system.background_tasks import background_tasks
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 

@@ -61,12 +61,10 @@ HEAVY = (
 # The core's layers, lowest first; a module may import from its own layer and from those below.
 LAYERS = (
     (
-        *("errors", "results", "command", "config", "target", "continued", "login", "tasks", "operators", "withheld"),
-        "local_directories",
-        "moved_modules",
-        *("account", "state_home", "joblists", "extras"),
+        *("errors", "results", "command", "config", "target", "login", "withheld"),
+        *("account", "extras", "moved_modules", "system"),
     ),
-    ("transport", "terminal", "settings_limits", "settings_schema", "settings"),
+    ("transport", "terminal", "settings_schema", "settings"),
     ("backend",),
     ("discovery",),
     ("context",),

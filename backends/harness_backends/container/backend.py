@@ -10,7 +10,7 @@ from harness.command import Command
 from harness.config import Config
 from harness.errors import UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult
-from harness.tasks import background_tasks
+from harness.system.background_tasks import background_tasks
 from harness.terminal import Sessions, Terminal
 
 from ..posix.backend import open_posix_backend

@@ -28,7 +28,7 @@ from harness.errors import (
     UnsupportedOperation,
 )
 from harness.results import Job, JobOutput, ShellResult, Status
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.jobcwd import MISSING, cwd_error
 from ..posix.jobinput import pieces

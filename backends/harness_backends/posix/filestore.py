@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from harness.backend import Any_, Progress, WriteMode
 from harness.results import WriteResult
-from harness.tasks import background_tasks
+from harness.system.background_tasks import background_tasks
 
 from .filecalls import FileCalls, check_path
 from .fileparse import fields_of

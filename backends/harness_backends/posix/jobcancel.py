@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from harness.errors import HarnessError, PaneGone, TargetGone
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from .shell import HeldShell
 from .state import JobStore

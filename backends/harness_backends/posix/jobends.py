@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from harness.errors import ConnectionLost
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from .shell import Ticket
 

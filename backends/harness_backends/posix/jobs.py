@@ -26,7 +26,7 @@ from harness.errors import (
     UnsupportedOperation,
 )
 from harness.results import Job, JobOutput, ShellResult, Status
-from harness.tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from . import joboutput, jobscript

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import anyio
 
 from harness.errors import ConnectionLost
+from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.target import Target
-from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Process, Transport
 
 from .formershell import WHO, end_script, who_is

@@ -24,8 +24,8 @@ from urllib.parse import quote, unquote
 import anyio
 
 from harness.errors import ConnectError, ConnectionLost, NoSpace
+from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.target import Target
-from harness.tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
 from .shell import HeldShell, call_line

@@ -12,7 +12,7 @@ from typing import Literal
 import asyncssh
 
 from harness.errors import HostKeyError
-from harness.local_directories import make_directories
+from harness.system.private_files import make_directories
 from harness.target import Target
 
 __all__ = ["DEFAULT_PORT", "HostKeys", "OfferedKey", "host_name", "judge", "refusal"]

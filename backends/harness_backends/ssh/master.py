@@ -16,8 +16,8 @@ import anyio.lowlevel
 
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
+from harness.system.background_tasks import background_tasks
 from harness.target import Hop, Target
-from harness.tasks import background_tasks
 
 from .mux import MuxConnection, MuxError, MuxGone, connect_mux
 from .options import Settings, master_argv, master_key, master_name, master_tag, query_argv

@@ -12,8 +12,8 @@ from itertools import chain, repeat
 import anyio
 
 from harness.errors import ConnectionLost, HarnessError, PaneGone, TargetGone
+from harness.system.background_tasks import BackgroundTasks
 from harness.target import Target
-from harness.tasks import BackgroundTasks
 from harness.transport import Transport
 
 from ..posix.shell import HeldShell

@@ -11,7 +11,7 @@ import anyio
 
 from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, TargetGone, TerminalError
 from harness.results import PaneInfo, Status
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.jobscript import Outcome, recorded
 from ..posix.shell import HeldShell

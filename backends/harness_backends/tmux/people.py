@@ -11,7 +11,7 @@ import anyio
 
 from harness.errors import HarnessError, UnsupportedOperation
 from harness.operators import Listener, OperatorActivity, Operators, ScreenMark
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from .link import MY_PID, MY_SESSION, Link
 from .naming import DEFAULT_PANE

@@ -14,7 +14,7 @@ import anyio
 from harness.command import Command
 from harness.errors import ConnectError, ConnectionLost, HarnessError, PaneBusy, TargetGone, TerminalError
 from harness.results import ShellResult, Status
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.end_proof import new_secret, proves_end
 from ..posix.jobcancel import Cancelling

@@ -11,7 +11,7 @@ import anyio
 from harness.command import Capture, Command, Keys
 from harness.errors import PaneGone, TerminalError, UnsupportedOperation
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 

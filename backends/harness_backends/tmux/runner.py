@@ -23,7 +23,7 @@ from harness.errors import (
     TerminalError,
 )
 from harness.results import ShellResult, Status
-from harness.tasks import BackgroundTasks
+from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.end_proof import new_secret
 from ..posix.jobcancel import Cancelling

@@ -18,7 +18,7 @@ from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, PaneBusy, PaneGone, TerminalError, UnsupportedOperation
 from harness.operators import Listener, Operators
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
-from harness.tasks import BackgroundTasks, background_tasks
+from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 

@@ -18,7 +18,7 @@ import anyio
 
 from ..errors import HarnessError, UnsupportedOperation
 from ..operators import OperatorActivity, Operators, ScreenMark
-from ..tasks import background_tasks
+from ..system.background_tasks import background_tasks
 from ..toolkit.events import Event, ToolCallProgress
 from .agent import Agent, Doing
 from .events import AnswerDelta, ReasoningDelta

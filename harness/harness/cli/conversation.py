@@ -15,7 +15,7 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import ConfigError, HarnessError
 from ..settings import Choices
-from ..tasks import background_tasks
+from ..system.background_tasks import background_tasks
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent

@@ -19,7 +19,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from ..errors import HarnessError
-from .private import check_private, make_private
+from .private_files import check_private, make_private
 
 __all__ = ["BUSY_LIMIT", "Content", "PrivateDatabase", "transaction"]
 

@@ -1,16 +1,63 @@
-"""Directories and files that are their user's alone."""
+"""Directories and files of this machine that are their user's alone, and where harness keeps its own."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..account import home_directory
 from ..errors import HarnessError
-from ..local_directories import make_directories
 
-__all__ = ["check_own", "check_private", "is_open_to_others", "make_private"]
+__all__ = [
+    "check_own",
+    "check_private",
+    "is_open_to_others",
+    "make_directories",
+    "make_private",
+    "state_home",
+]
+
+
+# -- Directories of this user on this machine.
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory and those above it where they are missing, all of them for this user alone.
+
+    ``Path.mkdir`` gives those above the last one what the umask leaves, which may be everything.
+
+    Raises:
+        OSError: one of them cannot be made, or is something else.
+    """
+    missing = []
+    at = path
+    while not at.exists() and at != at.parent:
+        missing.append(at)
+        at = at.parent
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+# -- Where this machine keeps what harness keeps for its user between runs.
+
+
+def state_home(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/harness``, or ``~/.local/state/harness`` where that variable names no absolute path.
+
+    Args:
+        environ: ``os.environ`` when not given.
+    """
+    env = os.environ if environ is None else environ
+    state = env.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else home_directory(env) / ".local" / "state"
+    return base / "harness"
+
+
+# -- Directories and files that are their user's alone.
+
 
 Failure = Callable[[str, str], HarnessError]
 """Makes the error of what is wrong, and a hint, which may be empty."""

@@ -14,7 +14,7 @@ import anyio
 import asyncssh
 from anyio.abc import Process, TaskGroup
 
-from ..tasks import BackgroundTasks
+from ..system.background_tasks import BackgroundTasks
 from ._pty import Pty, on_terminal
 
 __all__ = ["Account", "Host", "SessionServer"]

@@ -12,7 +12,7 @@ from anyio.abc import ByteReceiveStream, ByteStream, SocketAttribute, SocketStre
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ..tasks import background_tasks
+from ..system.background_tasks import background_tasks
 
 __all__ = ["DelayProxy", "delay_proxy"]
 

@@ -18,7 +18,7 @@ from ..account import account_name, login_shell
 from ..config import Config
 from ..errors import UnsupportedOperation
 from ..extras import install_extra
-from ..tasks import background_tasks
+from ..system.background_tasks import background_tasks
 from .delay import DelayProxy, delay_proxy
 
 if TYPE_CHECKING:

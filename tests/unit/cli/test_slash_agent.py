@@ -21,7 +21,7 @@ from harness.agent.opening import People
 from harness.agent.storage import NewSession, SessionStore
 from harness.cli.prompt.commands.base import Deadlines, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
-from harness.tasks import background_tasks
+from harness.system.background_tasks import background_tasks
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 

@@ -17,7 +17,7 @@ from harness.cli.prompt.commands.table import COMMANDS, Mistake, Parsed, complet
 from harness.cli.prompt.commands.work import Victim, Wanted, parse_timeout, parse_victims
 from harness.context import ExecutionContext
 from harness.results import Status
-from harness.tasks import background_tasks
+from harness.system.background_tasks import background_tasks
 
 TURN, JOB = Victim("turn"), Victim("job", "12")
 

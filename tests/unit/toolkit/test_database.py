@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError
-from harness.toolkit.database import Content, PrivateDatabase
+from harness.system.private_database import Content, PrivateDatabase
 
 SCHEMA = ("CREATE TABLE words (word TEXT NOT NULL)", "CREATE INDEX by_word ON words (word)")
 ADD = "INSERT INTO words VALUES (?)"

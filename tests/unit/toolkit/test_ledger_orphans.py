@@ -16,6 +16,7 @@ from harness import connect
 from harness.context import ExecutionContext
 from harness.errors import HarnessError
 from harness.results import Job, Status
+from harness.system.process_identity import ProcessId, life_of
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallStatus
 from harness.toolkit.audit import (
@@ -32,7 +33,6 @@ from harness.toolkit.audit import (
 from harness.toolkit.audit.records import intent_fields, outcome_fields
 from harness.toolkit.audit.settlement import Finding, find, verdict_of
 from harness.toolkit.audit.store import Item
-from harness.toolkit.ledger.process import ProcessId, life_of
 
 DEAD = replace(this_process(), user="ann", host="desk", pid=4711)
 OWNER = "ann@desk:4711"

@@ -272,7 +272,7 @@ async def test_a_newer_file_is_left_to_the_newer_harness(place: Path) -> None:
 async def test_another_process_that_holds_it_is_waited_for_and_then_named(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.toolkit.database.BUSY_LIMIT", 0.05)
+    monkeypatch.setattr("harness.system.private_database.BUSY_LIMIT", 0.05)
     book = SqliteNotebook(place)
     await book.remember(GLOBAL, "x")
     holder = sqlite3.connect(place / "notebook.db", isolation_level=None)

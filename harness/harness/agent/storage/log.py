@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from ...toolkit.database import PrivateDatabase, transaction
+from ...system.private_database import PrivateDatabase, transaction
 from ...toolkit.events import Event, JobExited, JobStarted
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus

@@ -18,9 +18,9 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from ...state_home import state_home
+from ...system.private_database import Content, PrivateDatabase
+from ...system.private_files import state_home
 from ...toolkit.audit import this_process
-from ...toolkit.database import Content, PrivateDatabase
 from . import rows
 from .log import CLOSE_LIMIT, StoredLog
 from .rows import SCHEMA, VERSION

@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from ...errors import HarnessError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.events import Event
 from ...toolkit.interfaces import Redactor
 from ...toolkit.values import JsonObject

@@ -10,9 +10,9 @@ import click
 
 from ...config import Config
 from ...errors import ConfigError
-from ...local_directories import make_directories
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
 from ...settings_limits import UNITS, with_unit
+from ...system.private_files import make_directories
 from ..options import command, group, invocation_of
 from ..output import print_json, table
 from ..prompt.surface import printable

@@ -17,7 +17,7 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...login import LoginQuestion, TerminalPrompter
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from ...toolkit.catalog import Catalogue
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription

@@ -20,7 +20,7 @@ from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
 from ...extras import install_extra
 from ...login import LoginQuestion, TerminalPrompter, use_prompter
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ..output import note, readable
 from ..runtime import Needs, Session, logs_shown
 from ..streams import Interruption, run_async

@@ -46,7 +46,7 @@ from prompt_toolkit.styles import BaseStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from ...results import DirEntry
-from ...tasks import BackgroundTasks
+from ...system.background_tasks import BackgroundTasks
 from .surface import (
     Asking,
     Ended,

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.history import History
 
 from ...context import ExecutionContext
-from ...local_directories import make_directories
-from ...state_home import state_home
+from ...system.private_files import make_directories, state_home
 from .surface import Line, Span, Surface, folded, line, one_line, printable, theme_for
 
 if TYPE_CHECKING:
-    from ...tasks import BackgroundTasks
+    from ...system.background_tasks import BackgroundTasks
     from .editor import Suggested
     from .screen import Screen
 

@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.events import Event, JobStarted
 from ...toolkit.permissions.remembered_answers import TimedApproval
 from ...toolkit.values import ToolCall

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...local_directories import make_directories
-from ...state_home import state_home
+from ...system.private_files import make_directories, state_home
 from ...toolkit.contract import NAME
 from ...toolkit.values import Block, Image, Json, JsonObject, Text, ToolResult
 from .channel import plain

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from ...errors import AuthenticationError, ConfigError, ConnectError, ConnectionLost, HarnessError, UnsupportedOperation
 from ...extras import DISTRIBUTION, install_extra
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.values import JsonObject
 from .channel import Link
 from .configuration import ServerConfig, StdioLaunch

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ...errors import ConfigError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.registry import Registry
 from .configuration import ServerConfig
 from .definitions import DefinitionStore, Known, ToolDefinition, changed_tools, is_nameable, local_name, state_directory

@@ -17,7 +17,7 @@ import anyio.to_thread
 from anyio.abc import Process
 
 from ...errors import ConfigError, ConnectError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from .channel import LineSplitter, Link, ServerLog, TooLong
 from .configuration import ServerConfig, StdioLaunch
 

@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
 from ...toolkit.permissions.questions import Answer, Question, Scope

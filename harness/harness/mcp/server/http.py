@@ -28,8 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...account import expand_home
 from ...errors import ConfigError, HarnessError
-from ...local_directories import make_directories
-from ...state_home import state_home
+from ...system.private_files import make_directories, state_home
 from ...toolkit.permissions.rules.rule import Action, Rule
 from ...toolkit.permissions.rules.store import RuleFile
 from .requests import TAKEN, Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard

@@ -20,7 +20,7 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
 from ...errors import HarnessError
-from ...tasks import BackgroundTasks, background_tasks
+from ...system.background_tasks import BackgroundTasks, background_tasks
 from ...toolkit.events import Event, ToolCallProgress
 from ...toolkit.executor import Executor
 from ...toolkit.values import CallOutcome, Json, Text, ToolCall

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ..ledger.process import Life, ProcessId, this_process
+from ...system.process_identity import Life, ProcessId, this_process
 from .audit_log import NoRoomLedger, NullLedger, SqliteLedger, has_no_room, open_ledger
 from .directory import Head, Place, audit_directory
 from .reading import AuditCall, Filters, Report, calls, one_call, open_reader, records, verify

@@ -15,9 +15,9 @@ from anyio import to_thread
 
 from ...context import ExecutionContext
 from ...errors import HarnessError, ToolError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
+from ...system.process_identity import this_process
 from ..interfaces import CallEntry, Ledger
-from ..ledger.process import this_process
 from ..values import CallStatus
 from .directory import Place, audit_directory
 from .reading import AuditCall, Filters

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HarnessError
-from ...state_home import state_home
-from ..private import check_own, check_private, is_open_to_others, make_private
+from ...system.private_files import check_own, check_private, is_open_to_others, make_private, state_home
 
 __all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...errors import HarnessError
-from ..ledger.process import Life, ProcessId, life_of
+from ...system.process_identity import Life, ProcessId, life_of
 from ..values import CallStatus, JsonObject
 from .directory import Head, Place
 from .records import COLUMNS, GENESIS, Kind, digest, storable

@@ -10,7 +10,7 @@ from typing import Literal
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...results import Job, Status
-from ..ledger.process import Life, life_of
+from ...system.process_identity import Life, life_of
 from ..values import CallStatus, JsonObject
 from .records import job_fields, outcome_fields, resolution_fields, shortened
 from .store import Item, Store, Unsettled

@@ -18,7 +18,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from ...errors import HarnessError
-from ..ledger.process import ProcessId
+from ...system.process_identity import ProcessId
 from ..values import Json, JsonObject
 from .directory import Head, HeadFiles, Place
 from .records import GENESIS, SCHEMA, VERSION, Kind, canonical, digest, storable

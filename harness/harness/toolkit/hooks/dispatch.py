@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from ...errors import ToolError
-from ...tasks import background_tasks
+from ...system.background_tasks import background_tasks
 from ..arguments import decode
 from ..events import Event, EventBus
 from ..interfaces import Hook, PermissionRequest, Redactor

@@ -12,7 +12,7 @@ from ...context import ExecutionContext
 from ...errors import AuthenticationError, ConfigError, HarnessError, HostKeyError, JobNotFound, TargetGone
 from ...login import use_prompter
 from ...results import Status
-from ...tasks import BackgroundTasks, background_tasks
+from ...system.background_tasks import BackgroundTasks, background_tasks
 from ..events import Event, EventBus, JobExited, JobStarted, ToolCallCompleted
 
 __all__ = [

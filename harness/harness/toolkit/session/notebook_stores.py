@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from ...state_home import state_home
-from ..database import Content, PrivateDatabase
+from ...system.private_database import Content, PrivateDatabase
+from ...system.private_files import state_home
 from .notebook import Memory, MemoryScope, Notebook, NotebookFull, Place, Todo, TodoStatus, todos_json
 
 __all__ = [

@@ -20,8 +20,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from ...errors import FileNotFound, PermissionDenied
-from ...local_directories import make_directories
-from ...state_home import state_home
+from ...system.private_files import make_directories, state_home
 from ..contract import Arguments, OutputLimit, Tool, ToolContext, Traits
 from ..interfaces import Outputs
 from ..values import ToolResult

@@ -14,7 +14,7 @@ import anyio
 
 from ....errors import HarnessError
 from ....results import Job
-from ....tasks import BackgroundTasks
+from ....system.background_tasks import BackgroundTasks
 from ..surface import Span, Surface, folded, line, one_line, printable
 
 if TYPE_CHECKING:

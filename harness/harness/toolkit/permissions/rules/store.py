@@ -20,8 +20,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ....errors import ConfigError
-from ....local_directories import make_directories
 from ....settings import user_config_path
+from ....system.private_files import make_directories
 from .rule import Action, Match, Rule
 
 __all__ = ["RuleFile", "Stored", "rule_file_path"]
