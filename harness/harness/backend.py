@@ -11,22 +11,61 @@ from typing import Final, Literal
 from .command import Command
 from .config import Config
 from .errors import UnsupportedOperation
-from .results import (
-    DirEntry,
-    FileContent,
-    FileStat,
-    Job,
-    JobOutput,
-    OutputPart,
-    ShellResult,
-    Status,
-    WriteResult,
-)
+from .results import DirEntry, FileContent, FileStat, Job, JobOutput, OutputPart, ShellResult, Status, WriteResult
 from .target import Target
 from .terminal import Sessions, Terminal
 from .transport import Transport
 
-__all__ = ["ANY", "Any_", "Backend", "BackendFactory", "Capabilities", "Files", "Jobs", "Progress", "WriteMode"]
+__all__ = [
+    "ANY",
+    "Any_",
+    "Backend",
+    "BackendFactory",
+    "Capabilities",
+    "Files",
+    "Finding",
+    "Jobs",
+    "Level",
+    "Progress",
+    "WriteMode",
+    "fail",
+    "ok",
+    "warn",
+]
+
+
+# -- What a check has to say.
+
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check. ``fix`` says what to do; it is empty when nothing is to be done."""
+
+    check: str
+    level: Level
+    message: str
+    fix: str = ""
+
+
+def ok(check: str, message: str) -> Finding:
+    """All is well."""
+    return Finding(check, "ok", message)
+
+
+def warn(check: str, message: str, fix: str) -> Finding:
+    """It works, with something to know or to put right."""
+    return Finding(check, "warn", message, fix)
+
+
+def fail(check: str, message: str, fix: str) -> Finding:
+    """It does not work."""
+    return Finding(check, "fail", message, fix)
+
+
+# -- What a backend provides for a target. The core finds backends by entry point and talks to these classes only.
 
 
 class Any_:

@@ -26,7 +26,6 @@ from .command import (
 from .config import Config
 from .discovery import open_target
 from .errors import ContextClosed, UnsupportedOperation
-from .operators import Listener, Operators
 from .results import (
     DirEntry,
     FileContent,
@@ -39,7 +38,7 @@ from .results import (
     WriteResult,
 )
 from .target import Target
-from .terminal import Terminal
+from .terminal import Listener, Operators, Terminal
 
 __all__ = ["ExecutionContext", "connect"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -18,7 +19,11 @@ __all__ = [
     "ShellResult",
     "Status",
     "WriteResult",
+    "asked_for",
 ]
+
+
+# -- What operations return: small frozen values.
 
 
 class Status(StrEnum):
@@ -215,3 +220,11 @@ class SessionInfo:
     attached: int = 0
     panes: tuple[PaneInfo, ...] = field(default=())
     default: bool = False
+
+
+# -- Which of the jobs of a target a list shows. Pure.
+
+
+def asked_for(jobs: Iterable[Job], *, helpers: bool = False) -> list[Job]:
+    """Those that somebody asked for; with ``helpers`` also what tools ran for their own work."""
+    return [job for job in jobs if helpers or not job.helper]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.desk import Desk, OpenDesk, desk, everywhere, open_desk, until
 
 from harness import connect
-from harness.operators import OperatorActivity
+from harness.terminal import OperatorActivity
 
 __all__ = ["desk", "open_desk"]
 

@@ -7,11 +7,16 @@ import subprocess
 
 import pytest
 
-from harness.backend import Capabilities
+from harness.backend import Capabilities, Finding
+from harness.operate.checks import (
+    PROBE,
+    judge_capabilities,
+    judge_facts,
+    judge_ssh_config,
+    parse_facts,
+    parse_ssh_config,
+)
 from harness.operate.doctor import judge_jobs
-from harness.operate.findings import Finding
-from harness.operate.ssh_checks import judge_ssh_config, parse_ssh_config
-from harness.operate.target_checks import PROBE, judge_capabilities, judge_facts, parse_facts
 from harness.results import Job, Status
 
 GOOD = {

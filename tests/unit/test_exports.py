@@ -116,11 +116,18 @@ NAMES = {
         ),
         *("TargetGone", "TargetNotFound", "TerminalError", "ToolError", "UnsupportedOperation"),
     },
-    "harness.login": {"LoginQuestion", "Prompter", "TerminalPrompter", "current_prompter", "use_prompter"},
+    "harness.login": {
+        "LoginQuestion",
+        "Prompter",
+        "TerminalPrompter",
+        "current_prompter",
+        "use_prompter",
+        "when_continued",
+    },
     "harness.testing.delay": {"DelayProxy", "delay_proxy"},
     "harness.testing.ssh_server": {"EmbeddedSshServer", "embedded_ssh_server"},
     "harness.transport": {"Process", "Transport"},
-    "harness.terminal": {"Sessions", "Terminal"},
+    "harness.terminal": {"Listener", "OperatorActivity", "Operators", "ScreenMark", "Sessions", "Terminal"},
 }
 
 CONTEXT = {

@@ -23,8 +23,7 @@ from harness.settings import (
     target_names,
     user_config_path,
 )
-from harness.settings_limits import RANGES, TIMES, with_unit
-from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, parse_size
+from harness.settings_schema import ENGINE_KEYS, GENERAL_KEYS, RANGES, TIMES, parse_size, with_unit
 
 
 class Place:

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
 from harness.errors import JobNotFound
-from harness.joblists import asked_for
-from harness.results import Job, Status
+from harness.results import Job, Status, asked_for
 from harness.toolkit import (
     Arguments,
     Category,

@@ -12,7 +12,7 @@ from harness.target import Target
 from harness.transport import Transport
 
 if TYPE_CHECKING:
-    from harness.operate.findings import Finding
+    from harness.backend import Finding
 
     from .transport import ContainerTransport
 

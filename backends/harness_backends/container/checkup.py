@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from harness.backend import Finding, fail, ok, warn
 from harness.config import Config
 from harness.discovery import open_target
 from harness.errors import HarnessError
-from harness.operate.findings import Finding, fail, ok, warn
 from harness.target import Target
 from harness.transport import Transport
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from harness.errors import HarnessError, UnsupportedOperation
-from harness.operators import Listener, OperatorActivity, Operators, ScreenMark
 from harness.system.background_tasks import BackgroundTasks
+from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
 from .link import MY_PID, MY_SESSION, Link
 from .naming import DEFAULT_PANE

@@ -16,10 +16,9 @@ from harness.backend import Capabilities
 from harness.command import Capture, Command, Keys
 from harness.config import Config
 from harness.errors import ConnectError, ConnectionLost, PaneBusy, PaneGone, TerminalError, UnsupportedOperation
-from harness.operators import Listener, Operators
 from harness.results import PaneInfo, SessionInfo, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks, background_tasks
-from harness.terminal import Terminal
+from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport
 
 from ..posix.jobcancel import Cancelling

@@ -17,8 +17,8 @@ from dataclasses import replace
 import anyio
 
 from ..errors import HarnessError, UnsupportedOperation
-from ..operators import OperatorActivity, Operators, ScreenMark
 from ..system.background_tasks import background_tasks
+from ..terminal import OperatorActivity, Operators, ScreenMark
 from ..toolkit.events import Event, ToolCallProgress
 from .agent import Agent, Doing
 from .events import AnswerDelta, ReasoningDelta

@@ -28,8 +28,7 @@ from ..toolkit.result_cache import ResultCache
 from ..toolkit.session.file_versions import ReadTracker
 from ..toolkit.session.notebook_stores import SqliteNotebook
 from ..toolkit.session.output_store import OutputStore
-from .demo import PACK
-from .demo_place import DemoPlace, Say, open_place, say_how_to_attach, wait_for_a_signal
+from .demo import PACK, DemoPlace, Say, open_place, say_how_to_attach, wait_for_a_signal
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent

@@ -1,25 +1,149 @@
-"""Doctor: look at a target and at this machine, and say what is wrong with its fix."""
+"""Doctor: look at a target, its containers, this machine and its connections, and say what is wrong with its fix."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
 
 import anyio
 
-from ..backend import Backend
-from ..discovery import open_target
-from ..errors import HarnessError
+from ..backend import Backend, Finding, fail, ok, warn
+from ..config import Config
+from ..discovery import find_backend, open_target
+from ..errors import HarnessError, TargetNotFound, UnsupportedOperation
 from ..results import Job, Status
 from ..settings import Settings
+from ..target import Target
 from ..transport import Process
-from .connections import check_connections
-from .containers import check_containers, is_container
-from .findings import Finding, fail, ok, warn
-from .ssh_checks import check_ssh_client
-from .target_checks import PROBE, judge_capabilities, judge_facts, parse_facts
+from .checks import PROBE, check_ssh_client, judge_capabilities, judge_facts, parse_facts
 
-__all__ = ["examine"]
+__all__ = [
+    "Keeper",
+    "Master",
+    "check_connections",
+    "check_containers",
+    "examine",
+    "is_container",
+    "keeper",
+]
+
+
+# -- The connections that harness keeps open between its runs: found, checked and ended.
+# A backend that keeps connections offers them under the same entry point as its factory: the module also has
+# ``list_masters`` and ``disconnect`` of the shapes below.
+
+
+class Master(Protocol):
+    """One connection that is kept."""
+
+    @property
+    def name(self) -> str:
+        """The host, for people."""
+
+    @property
+    def path(self) -> str:
+        """Its control socket."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None when it does not answer any more."""
+
+
+class Keeper(Protocol):
+    """What a backend that keeps connections can do with them."""
+
+    async def list_masters(self) -> Sequence[Master]:
+        """This user's kept connections, dead ones included."""
+
+    async def disconnect(self, config: Config, target: Target | None) -> Sequence[Master]:
+        """End the connection to a target, or with None all of them; returns those that were alive."""
+
+
+def keeper(scheme: str = "ssh") -> Keeper:
+    """The keeper of a scheme's connections.
+
+    Raises:
+        UnsupportedOperation: the backend keeps none.
+    """
+    module = sys.modules[find_backend(scheme).__module__]
+    if not hasattr(module, "list_masters") or not hasattr(module, "disconnect"):
+        raise UnsupportedOperation(f"the backend of {scheme}: keeps no connections")
+    return cast(Keeper, module)
+
+
+async def check_connections(settings: Settings, *, clean: bool) -> list[Finding]:
+    """A finding about the kept connections; ``clean`` removes what the dead ones left."""
+    if settings.config.ssh_engine != "openssh":
+        return []
+    masters = await keeper().list_masters()
+    dead = [master for master in masters if master.pid is None]
+    kept = len(masters) - len(dead)
+    if not dead:
+        return [ok("connections", f"{kept} kept")]
+    if not clean:
+        return [warn("connections", f"{len(dead)} of {len(masters)} are dead", "harness doctor --clean")]
+    _remove(dead)
+    return [ok("connections", f"{len(dead)} dead ones removed, {kept} kept")]
+
+
+def _remove(dead: Sequence[Master]) -> None:
+    for master in dead:
+        Path(master.path).unlink(missing_ok=True)
+
+
+# -- Doctor's questions to the backend of containers, which knows its engines.
+
+
+SCHEME = "container"
+
+
+class Examiner(Protocol):
+    """What the module of that backend offers."""
+
+    async def examine_engines(self, target: Target | None, config: Config, *, clean: bool) -> list[Finding]:
+        """Findings about the engines of a target, or of this machine, and about what was left behind there."""
+
+
+def is_container(target: Target) -> bool:
+    """An engine starts the commands of this target; it can do so as any user."""
+    try:
+        return _module(target.last.scheme) == find_backend(SCHEME).__module__
+    except TargetNotFound:
+        return False
+
+
+async def check_containers(settings: Settings, *, clean: bool) -> list[Finding]:
+    """Findings about each container of the target; ``clean`` also removes what was left behind on this machine."""
+    try:
+        ours = find_backend(SCHEME)
+    except TargetNotFound:
+        return []
+    examiner = cast(Examiner, sys.modules[ours.__module__])
+    hops = settings.target.hops
+    targets = [Target(hops[:n]) for n, hop in enumerate(hops, 1) if _module(hop.scheme) == ours.__module__]
+    findings = [
+        finding
+        for target in targets
+        for finding in await examiner.examine_engines(target, settings.config, clean=clean)
+    ]
+    if not targets and clean:
+        findings = await examiner.examine_engines(None, settings.config, clean=True)
+    return findings
+
+
+def _module(scheme: str) -> str:
+    try:
+        return find_backend(scheme).__module__
+    except TargetNotFound:
+        return ""
+
+
+# -- Doctor: look at a target and at this machine, and say what is wrong with its fix.
+
 
 PROBE_TIMEOUT = 20.0
 MANY_JOBS = 1000

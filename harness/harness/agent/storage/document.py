@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from ...errors import HarnessError
-from ...settings_limits import PATTERNS
+from ...settings_schema import PATTERNS
 from ...target import Target
 from ...toolkit.values import Json, JsonObject
 from ..events import Origin, TurnStatus

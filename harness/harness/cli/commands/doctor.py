@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
+from ...backend import Finding
 from ...errors import UnsupportedOperation
-from ...operate.findings import Finding
 from ..options import command
 from ..output import print_json, readable
 from ..runtime import session_of
@@ -34,7 +34,7 @@ def disconnect(ctx: click.Context, every: bool) -> int:
         raise UnsupportedOperation("no connection is kept to it", target=target, hint="give --ssh HOST, or --all")
 
     async def main(interruption: Interruption) -> int:
-        from ...operate.connections import keeper
+        from ...operate.doctor import keeper
 
         ended = await keeper().disconnect(session.settings.config, None if every else target)
         if session.json:

@@ -10,8 +10,7 @@ import click
 from ...context import ExecutionContext
 from ...discovery import open_target
 from ...errors import OutputDropped
-from ...joblists import asked_for
-from ...results import Job, Status
+from ...results import Job, Status, asked_for
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..runtime import PLAIN, on_target, session_of

@@ -11,7 +11,7 @@ import click
 from ...config import Config
 from ...errors import ConfigError
 from ...settings import DEFAULT_ORIGIN, PROJECT_FILE, Choices, Settings, load_tables, user_config_path
-from ...settings_limits import UNITS, with_unit
+from ...settings_schema import UNITS, with_unit
 from ...system.private_files import make_directories
 from ..options import command, group, invocation_of
 from ..output import print_json, table

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from ...continued import when_continued
+from ...login import when_continued
 from .surface import (
     NONE,
     Asking,

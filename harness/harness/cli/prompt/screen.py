@@ -22,7 +22,7 @@ from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...continued import when_continued
+from ...login import when_continued
 from ..asking import wrapped
 from .editor import MARK, Editor, Keyboard
 from .markdown import Blocks, Piece, drawn

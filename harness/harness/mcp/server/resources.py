@@ -13,8 +13,7 @@ import anyio
 from pydantic import Field
 
 from ...errors import HarnessError, OutputDropped, UnsupportedOperation
-from ...joblists import asked_for
-from ...results import Job, Status
+from ...results import Job, Status, asked_for
 from ...system.background_tasks import BackgroundTasks, background_tasks
 from ...toolkit.contract import Arguments, OutputLimit, ToolContext, tool
 from ...toolkit.events import Event, JobExited, JobStarted, TodoChanged, ToolCallCompleted

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from ....errors import HarnessError
-from ....joblists import asked_for
 from ....results import Status as JobStatus
+from ....results import asked_for
 from .base import BadArguments, Choice, SlashCommand, agent_of, duration, no_arguments, one_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import anyio
 
 from ....command import parse_duration
 from ....errors import HarnessError, JobNotFound
-from ....joblists import asked_for
-from ....results import Job, Status
+from ....results import Job, Status, asked_for
 from .base import BadArguments, Choice, SlashCommand, agent_of, brief, duration, job_facts, moment
 
 if TYPE_CHECKING:
