@@ -346,11 +346,11 @@ WRITER = """
 import sys
 from pathlib import Path
 import anyio
-from harness.toolkit import database
+from harness.system import private_database
 from harness.toolkit.session.notebook import MemoryScope, Place, Todo
 from harness.toolkit.session.notebook_stores import SqliteNotebook
 
-database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
+private_database.BUSY_LIMIT = 60.0  # on a machine that has other things to do
 
 async def main(place, name, count):
     book = SqliteNotebook(place)

@@ -19,7 +19,7 @@ from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell import paths as shellpaths
 from harness.toolkit.permissions.shell import verdict
 
-PACKAGE = Path(verdict.__file__).parent
+PACKAGE = Path(verdict.__file__).parents[1]
 RULES = tuple(
     Rule(Action.DENY, tool="run_shell", argument=pattern, match=Match.GLOB) for pattern in ("touch *", "*--force")
 )
@@ -28,60 +28,59 @@ PARTS = ";".join(f"a{number} b" for number in range(600))
 NAMES = ",".join(f"n{number}" for number in range(40))
 
 BEYOND = {
-    "shelljudge.MAX_NAMES": "; ".join(f"ln -s /srv/a{n} b{n}" for n in range(140)) + "; python3 x",
-    "shelljudge.MAX_LENGTH": "make " + "x" * (16 << 10),
-    "shelljudge._DEPTH": "env " * 9 + "make",
-    "shelljudge._MOST": "make;" * 450,
-    "shelltree.DEPTH": "(" * 70 + "make" + ")" * 70,
-    "shelltext.DEPTH": "echo " + "$(echo " * 12 + "x" + ")" * 12 + "; python3 -c 'open(\"/etc/shadow\")'",
-    "shellpaths.MAX_PATHS": "python3 x " + " ".join(f"f{n}" for n in range(257)),
-    "shellpaths._KEPT": "python3 x $HOME/a ${HOME}/a ~/a " + " ".join(f"f{n}" for n in range(1100)) + " /etc/shadow",
-    "shellpaths._MAX_DIRECTORIES": ";".join(f"cd d{n}" for n in range(8)) + "; cd /etc; python3 x shadow",
-    "shellpaths._MAX_FORMS": "python3 x {a,/etc}{/shadow," + NAMES + "}{,x}{,y}",
-    "shellpaths._BRACES": "python3 x {/etc/shadow,b}" + "{,a}" * 7,
-    "shellpaths._MAX_PATH_CHARS": f"python3 x --a={'a' * 4100},src=/etc/shadow",
-    "shellpaths._MAX_VALUE_CHARS": ";".join(f"v{n}=$v{n + 1}$v{n + 1}" for n in range(30))
-    + ";v30=/etc/shadow; make $v0",
-    "secretpaths._MAX_NAME_CHARS": "python3 x id_rsa" + ".bak" * 8,
-    "loop_values.MAX_VALUES": "for f in "
+    "verdict.MAX_NAMES": "; ".join(f"ln -s /srv/a{n} b{n}" for n in range(140)) + "; python3 x",
+    "verdict.MAX_LENGTH": "make " + "x" * (16 << 10),
+    "verdict._DEPTH": "env " * 9 + "make",
+    "verdict._MOST": "make;" * 450,
+    "parse.DEPTH": "(" * 70 + "make" + ")" * 70,
+    "strict_text.DEPTH": "echo " + "$(echo " * 12 + "x" + ")" * 12 + "; python3 -c 'open(\"/etc/shadow\")'",
+    "paths.MAX_PATHS": "python3 x " + " ".join(f"f{n}" for n in range(257)),
+    "paths._KEPT": "python3 x $HOME/a ${HOME}/a ~/a " + " ".join(f"f{n}" for n in range(1100)) + " /etc/shadow",
+    "paths._MAX_DIRECTORIES": ";".join(f"cd d{n}" for n in range(8)) + "; cd /etc; python3 x shadow",
+    "paths._MAX_FORMS": "python3 x {a,/etc}{/shadow," + NAMES + "}{,x}{,y}",
+    "paths._BRACES": "python3 x {/etc/shadow,b}" + "{,a}" * 7,
+    "paths._MAX_PATH_CHARS": f"python3 x --a={'a' * 4100},src=/etc/shadow",
+    "paths._MAX_VALUE_CHARS": ";".join(f"v{n}=$v{n + 1}$v{n + 1}" for n in range(30)) + ";v30=/etc/shadow; make $v0",
+    "settings._MAX_NAME_CHARS": "python3 x id_rsa" + ".bak" * 8,
+    "commands_in_words.MAX_VALUES": "for f in "
     + " ".join(f"f{n}" for n in range(40))
     + " /etc/shadow; do python3 x $f; done",
     "unknown_words._ROUNDS": "a=$b;b=$c;c=$d;d=$e;e=$(x); cat $a",
     "unknown_words._FORMS": ";".join(f"a=f{n}" for n in range(9)) + "; cat $a$a$a$a$a$a$a$a$a$a$a$a$a$a$a$a$a$a",
     "unknown_words._MAX_FORM_CHARS": "a=" + "$b" * 900 + ";b=" + "$c" * 900 + ";c=x; cat $a",
-    "embedded_commands.MAX_CHARS": f"perl -e '{'a ' * 8000}'",
-    "embedded_commands._LIST_WORDS": f'python3 -c \'run(["rm", "-r", {", ".join(FILLER.split())}, "/"])\'',
+    "commands_in_words.MAX_CHARS": f"perl -e '{'a ' * 8000}'",
+    "commands_in_words._LIST_WORDS": f'python3 -c \'run(["rm", "-r", {", ".join(FILLER.split())}, "/"])\'',
     "file_words._PROSE": f"python3 -c \"run('{FILLER} cat ./id_rsa')\"",
-    "harddenials.DEPTH": "cat /" + "d/" * 300 + "x",
-    "awk_script.MAX_CHARS": "awk '{print " + "1+" * 1100 + '1; system("touch y")}\'',
-    "readonlysed._LIMIT": "sed '" + "p;" * 1100 + "w id_rsa' x",
+    "hard_denials.DEPTH": "cat /" + "d/" * 300 + "x",
+    "special_programs.MAX_CHARS": "awk '{print " + "1+" * 1100 + '1; system("touch y")}\'',
+    "read_only_languages._LIMIT": "sed '" + "p;" * 1100 + "w id_rsa' x",
 }
 """A command beyond each limit. Mode ``auto`` would run it if what is beyond counted for nothing."""
 ELSEWHERE = {
-    "aiexclude.SIZE_LIMIT": "excludes everything",
-    "aiexclude.KEPT": "is read again",
-    "belowsearch.SECONDS": "asks: test_what_could_not_be_found_out_asks",
-    "belowsearch.ANSWER": "asks",
-    "belowsearch.PATTERNS": "asks",
+    "hard_denials.SIZE_LIMIT": "excludes everything",
+    "hard_denials.KEPT": "is read again",
+    "hard_denials.SECONDS": "asks: test_what_could_not_be_found_out_asks",
+    "hard_denials.ANSWER": "asks",
+    "hard_denials.PATTERNS": "asks",
     "git_shown_files.SECONDS": "asks: test_what_could_not_be_found_out_asks",
     "git_shown_files.MAX_ANSWER_BYTES": "asks",
     "git_shown_files.MAX_DIRECTORIES": "what is below the repository is looked for",
-    "keyclaims._MAX_LINE_CHARS": "is not shown; the keys ask",
-    "keysjudge.PROMPT_TIMEOUT": "asks: the prompt counts as not empty",
-    "keysjudge.PROMPT_INTERVAL": "no limit",
+    "access_requests._MAX_LINE_CHARS": "is not shown; the keys ask",
+    "keys.PROMPT_TIMEOUT": "asks: the prompt counts as not empty",
+    "keys.PROMPT_INTERVAL": "no limit",
     "operand_paths.MAX_LOOKUPS": "their directories are listed; more links than that ask",
     "policy.FRESH": "the file of rules is looked at again",
-    "previews.LINES": "is not shown; the write asks",
-    "previews.WIDTH": "is not shown; the write asks",
+    "approver.LINES": "is not shown; the write asks",
+    "approver.WIDTH": "is not shown; the write asks",
     "store.VERSION": "no limit",
     "store.LOCK_LIMIT": "no rule is written",
     "store.SIZE_LIMIT": "the file is not used, and everything asks",
-    "targetpaths.LINKS": "no system follows so many",
-    "targetpaths.MATCHES": "asks: the target's answer is an error",
-    "targetpaths.DIRECTORIES": "asks",
-    "timed.LONGEST": "is no answer in advance",
-    "treeclaims.MOST": "asks",
-    "withholding.MANY": "no limit: a thread does it",
+    "target_paths.LINKS": "no system follows so many",
+    "target_paths.MATCHES": "asks: the target's answer is an error",
+    "target_paths.DIRECTORIES": "asks",
+    "remembered_answers.LONGEST": "is no answer in advance",
+    "access_requests.MOST": "asks",
+    "policy.MANY": "no limit: a thread does it",
 }
 """Those of which the target says that they were reached, those of what is shown, and numbers that are no limits."""
 
@@ -89,7 +88,7 @@ ELSEWHERE = {
 def numbers() -> set[str]:
     """The constants of the package that are numbers."""
     found = set()
-    for path in PACKAGE.glob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_number(node.value):
                 found.add(f"{path.stem}.{node.targets[0].id}")

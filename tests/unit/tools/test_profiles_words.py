@@ -47,7 +47,7 @@ TOLD_OTHERWISE = {
 }
 NAMED = re.compile(r"[a-z]+(?:_[a-z]+)+|[a-z]+(?==)")
 SOURCES = sorted(path for path in Path(harness_tools.__file__).parent.rglob("*.py") if "profiles" not in path.parts) + [
-    Path(harness.toolkit.__file__).parent / name for name in ("reads.py", "limits.py", "shellresults.py")
+    Path(harness.toolkit.__file__).parent / name for name in ("session/file_versions.py", "results.py")
 ]
 
 

@@ -215,7 +215,7 @@ def test_it_says_of_itself_what_it_touches() -> None:
     registry = Registry(tools())
     tool = registry.lookup("sig")
     assert tool.subjects(tool.parse({"path": "a.go"})) == (Subject("read", "a.go"),)
-    assert [schema_gaps(tool) for tool in registry.list()] == [(), ()]
+    assert [schema_gaps(tool) for tool in registry.list() if schema_gaps(tool)] == []
     assert not tool.traits.mutating
     assert tool.traits.packs == ("dev",)
     assert all(name in tool.description.replace("#", "sharp").lower() for name in ("python", "go", "csharp", "zig"))

@@ -122,6 +122,6 @@ async def open_telemetry(
     if not options.on:
         yield None
         return
-    otel: ModuleType = await to_thread.run_sync(import_module, ".otel", __package__)
+    otel: ModuleType = await to_thread.run_sync(import_module, ".open_telemetry", __package__)
     async with otel.open_exporters(options, redactor, about or {}) as telemetry:
         yield telemetry

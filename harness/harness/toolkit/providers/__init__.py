@@ -24,7 +24,7 @@ _MODULES = {
     "openai-strict": ("openai", "OpenAIStrict"),
     "openai-responses": ("openai", "OpenAIResponses"),
     "gemini": ("gemini", "Gemini"),
-    "generic": ("generic", "Generic"),
+    "generic": ("base", "Generic"),
 }
 PROVIDERS = tuple(_MODULES)
 """The names that :func:`provider` knows."""
