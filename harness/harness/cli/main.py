@@ -13,6 +13,7 @@ from typing import ClassVar, NoReturn
 import click
 
 from ..errors import HarnessError
+from .exits import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 from .options import Invocation, LazyGroup, invocation_of
 from .output import (
     UNWRITABLE,
@@ -26,7 +27,6 @@ from .output import (
     report,
 )
 from .start import Unwinding
-from .streams import HARNESS_FAILED, INTERRUPTED, SIGNALLED, failure_code
 
 __all__ = ["cli", "main"]
 

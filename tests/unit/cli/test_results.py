@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from harness.cli.commands.jobs import JsonLines, whole_characters
 from harness.cli.commands.run import brief, command_text, outcome_sentence
+from harness.cli.exits import exit_code_of, failure_code
 from harness.cli.options import NO_LIMIT
 from harness.cli.output import as_json, readable, result_json
-from harness.cli.streams import exit_code_of, failure_code
 from harness.errors import ConnectError, FileNotFound, HarnessError, JobNotFound, PaneBusy
 from harness.results import Job, ShellResult, Status
 

@@ -12,10 +12,11 @@ import click
 from ...command import parse_duration
 from ...context import ExecutionContext
 from ...errors import HarnessError
+from ..exits import FAILED
 from ..options import command, group, invocation_of
 from ..output import note, print_json, readable, table
 from ..runtime import PLAIN, Session, on_target, session_of
-from ..streams import FAILED, Interruption
+from ..streams import Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,11 @@ import click
 
 from ...backend import Finding
 from ...errors import UnsupportedOperation
+from ..exits import FAILED
 from ..options import command
 from ..output import print_json, readable
 from ..runtime import session_of
-from ..streams import FAILED, Interruption, run_async
+from ..streams import Interruption, run_async
 
 __all__ = [
     "disconnect",

@@ -11,10 +11,11 @@ from ...context import ExecutionContext
 from ...discovery import open_target
 from ...errors import OutputDropped
 from ...results import Job, Status, asked_for
+from ..exits import exit_code_of
 from ..options import command, group, pause_option, time_limit_option
 from ..output import as_json, note, print_json, readable, result_json, table, with_base64
 from ..runtime import PLAIN, on_target, session_of
-from ..streams import Interruption, StreamWriter, exit_code_of, run_async
+from ..streams import Interruption, StreamWriter, run_async
 from .run import brief, explain
 
 __all__ = [

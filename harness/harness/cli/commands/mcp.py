@@ -17,10 +17,11 @@ from anyio import to_thread
 from ...context import ExecutionContext
 from ...errors import ConfigError
 from ...extras import install_extra
+from ..exits import SIGNALLED
 from ..options import command
 from ..output import note, print_json, warn
 from ..runtime import Needs, Session, on_target, session_of
-from ..streams import SIGNALLED, Interruption
+from ..streams import Interruption
 from .servers import servers_of, with_servers
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import ConfigError
+from ..exits import FAILED
 from ..options import command, group
 from ..output import note, print_json, readable, table
 from ..runtime import session_of
-from ..streams import FAILED, Interruption, run_async
+from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from ...agent.models import ModelProfile, ModelTable, Price

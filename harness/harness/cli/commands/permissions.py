@@ -16,10 +16,11 @@ import click
 
 from ...context import ExecutionContext
 from ...errors import ConfigError, HarnessError
+from ..exits import FAILED, REFUSED
 from ..options import command, group
 from ..output import note, print_json, readable, table
 from ..runtime import PLAIN, Session, on_target, session_of
-from ..streams import FAILED, REFUSED, Interruption
+from ..streams import Interruption
 from .servers import recorded_tools, servers_of, with_recorded
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from ...command import OnTimeout
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...results import ShellResult, Status
+from ..exits import exit_code_of
 from ..options import NO_LIMIT, Size, command, time_limit_option
 from ..output import note, print_json, result_json
 from ..runtime import Needs, Session, on_target, session_of
-from ..streams import Interruption, StreamWriter, exit_code_of
+from ..streams import Interruption, StreamWriter
 
 __all__ = [
     "MOST_HELD",

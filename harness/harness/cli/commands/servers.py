@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import ConfigError, HarnessError
+from ..exits import FAILED
 from ..options import command, group
 from ..output import note, print_json, readable, table, warn
 from ..runtime import Session, session_of
-from ..streams import FAILED, Interruption, run_async
+from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from ...mcp.client.configuration import ServerConfig

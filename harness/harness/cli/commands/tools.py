@@ -11,10 +11,11 @@ import click
 from ...context import ExecutionContext
 from ...errors import HarnessError
 from ...extras import install_command
+from ..exits import FAILED, HARNESS_FAILED, REFUSED
 from ..options import command, group
 from ..output import note, print_json, read_stdin, readable, report, table, warn
 from ..runtime import Needs, Session, on_target, session_of
-from ..streams import FAILED, HARNESS_FAILED, REFUSED, Interruption, StreamWriter
+from ..streams import Interruption, StreamWriter
 from .servers import recorded_tools, servers_of, with_recorded, with_servers
 
 if TYPE_CHECKING:

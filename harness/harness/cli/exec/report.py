@@ -19,8 +19,9 @@ from ...agent.models import ModelFailure
 from ...agent.storage.values import is_session_id
 from ...toolkit.events import Event, Failure, SubagentStarted, ToolCallCompleted, ToolCallRequested
 from ...toolkit.values import CallOutcome, CallStatus, Image, Text, ToolCall
+from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 from ..output import as_json
-from ..streams import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT, Interruption
+from ..streams import Interruption
 
 if TYPE_CHECKING:
     from ...agent.turn import TurnResult
