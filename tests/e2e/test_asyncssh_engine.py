@@ -33,8 +33,7 @@ from harness.target import Target
 from harness.testing.contract import run_program
 from harness.testing.ssh_server import embedded_ssh_server
 from harness_backends.local import LocalTransport
-from harness_backends.ssh.asyncssh_engine import open_asyncssh_transport
-from harness_backends.ssh.asyncssh_renewal import RenewingTransport
+from harness_backends.ssh.asyncssh_engine import RenewingTransport, open_asyncssh_transport
 
 pytestmark = pytest.mark.usefixtures("ssh_runtime")
 

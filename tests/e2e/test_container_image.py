@@ -17,7 +17,7 @@ from tests.support.program import Program, program
 from harness.config import Config
 from harness.errors import ConfigError, ConnectError
 from harness_backends.container.maker import living, this_machine, this_process
-from harness_backends.container.scratch import LABEL, Maker, Mount, orphaned, parse_maker, parse_mount
+from harness_backends.container.temporary_container import LABEL, Maker, Mount, orphaned, parse_maker, parse_mount
 
 __all__ = ["make_way", "program"]
 

@@ -18,7 +18,7 @@ from tests.support.sshd import MakeSshd
 
 from harness import ExecutionContext, connect
 from harness.errors import FileError, HarnessError, UnsupportedOperation
-from harness_backends.container import archivefiles
+from harness_backends.container import archive_files
 
 __all__ = ["make_way"]
 
@@ -188,7 +188,7 @@ async def check_links(ctx: ExecutionContext, one: Container) -> None:
 async def test_what_a_user_may_not_read_the_engine_does_not_read_for_it(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archivefiles, "READ_LIMIT", 1 << 20)
+    monkeypatch.setattr(archive_files, "READ_LIMIT", 1 << 20)
     with container(way.engine, "only-sh", options=("--user", "4242")) as one:
         fill(one)
         async with way.connect(one) as ctx:

@@ -24,7 +24,7 @@ from harness.errors import ConnectError, ConnectionLost
 from harness.login import LoginQuestion
 from harness.target import Target
 from harness_backends.ssh import disconnect, list_masters
-from harness_backends.ssh.master import plan_master
+from harness_backends.ssh.control_master import plan_master
 
 OTHER_PROCESS = """
 import anyio, sys
@@ -149,7 +149,7 @@ async def test_what_a_killed_login_left_is_removed_by_the_next(sshd: SshServer, 
 async def test_a_frozen_master_is_replaced_before_the_next_program(
     sshd: SshServer, ssh_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness_backends.ssh.master.ANSWER_TIMEOUT", 0.3)
+    monkeypatch.setattr("harness_backends.ssh.control_master.ANSWER_TIMEOUT", 0.3)
     async with connected(sshd) as transport:
         (pid,) = master_pids(ssh_runtime)
         os.kill(pid, signal.SIGSTOP)
@@ -163,7 +163,7 @@ async def test_a_frozen_master_is_replaced_before_the_next_program(
 async def test_a_socket_where_nobody_answers_is_not_waited_for_long(
     sshd: SshServer, ssh_runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness_backends.ssh.master.ANSWER_TIMEOUT", 0.3)
+    monkeypatch.setattr("harness_backends.ssh.control_master.ANSWER_TIMEOUT", 0.3)
     async with connected(sshd):
         pass
     (pid,) = master_pids(ssh_runtime)
@@ -256,7 +256,7 @@ async def test_disconnect_takes_no_name_for_another(sshd: SshServer) -> None:
 
 
 async def test_names_that_are_cut_are_still_told_apart(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness_backends.ssh.sockets.MAX_PATH", 70)
+    monkeypatch.setattr("harness_backends.ssh.control_master.MAX_PATH", 70)
     sshd.ssh_config.write_text(f"Host web*\n  HostName 127.0.0.1\n  Port {sshd.port}\n  User {sshd.user}\n")
     long = "web" + "x" * 40
     async with connected(sshd, f"ssh://{long}1"), connected(sshd, f"ssh://{long}2") as second:

@@ -16,8 +16,8 @@ from harness.errors import ConnectError
 from harness.target import Target
 from harness.transport import Process
 from harness_backends.local import LocalProcess, LocalTransport
-from harness_backends.posix.files import PosixFiles
-from harness_backends.posix.shell import open_held_shell
+from harness_backends.posix.files.files import PosixFiles
+from harness_backends.posix.persistent_shell import open_held_shell
 
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 

@@ -19,10 +19,11 @@ from harness.results import ShellResult
 from harness.target import Target
 from harness.transport import Process
 from harness_backends.local import LocalTransport
-from harness_backends.posix import jobs, probe, state
-from harness_backends.posix.jobs import open_jobs
-from harness_backends.posix.shell import HeldShell, open_held_shell
-from harness_backends.posix.state import JobStore
+from harness_backends.posix import probe, state_directory
+from harness_backends.posix.jobs import plain
+from harness_backends.posix.jobs.plain import open_jobs
+from harness_backends.posix.persistent_shell import HeldShell, open_held_shell
+from harness_backends.posix.state_directory import JobStore
 
 SHELLS = ("dash", "bash", "busybox", "mksh")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -94,13 +95,13 @@ async def open_job_target(shell: str, directory: Path, config: Config | None = N
     home.mkdir(exist_ok=True)
     transport = ShellTransport(path_of(shell), home)
     async with open_held_shell(transport) as held:
-        held.define(state.PROLOGUE)
-        held.define(jobs.PROLOGUE)
-        text = (await held.call(state.REPORT + probe.SCRIPT)).text
-        report = state.parse_report(text, transport.target)
+        held.define(state_directory.PROLOGUE)
+        held.define(plain.PROLOGUE)
+        text = (await held.call(state_directory.REPORT + probe.SCRIPT)).text
+        report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
         async with (
-            state.keep_job_store(held, report) as store,
+            state_directory.keep_job_store(held, report) as store,
             open_jobs(transport, config or Config(), held, store, probed) as runner,
         ):
             yield JobTarget(runner, store, held, transport, probed.capabilities, home)

@@ -173,7 +173,8 @@ def test_importing_harness_loads_nothing_heavy() -> None:
 
 SLOW_AND_SELDOM_USED = {
     *HEAVY[:3], "rich", "importlib.metadata", "email", "json", "difflib", "secrets", "random", "tempfile",
-    "harness_backends.tmux", "harness_backends.container", "harness_backends.posix.files", "harness_backends.ssh.login",
+    "harness_backends.tmux", "harness_backends.container",
+    "harness_backends.posix.files.files", "harness_backends.ssh.login",
 }  # fmt: skip
 
 
@@ -182,7 +183,7 @@ def test_running_a_command_loads_nothing_that_it_does_not_use(tmp_path: Path) ->
     script = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-import harness_backends.ssh.master, harness_backends.ssh.openssh, harness.cli.main
+import harness_backends.ssh.control_master, harness_backends.ssh.openssh, harness.cli.main
 harness.cli.main.main(["run", "--", "true"])
 """
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
@@ -190,7 +191,7 @@ harness.cli.main.main(["run", "--", "true"])
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.split())
-    assert "harness_backends.posix.jobs" in loaded
+    assert "harness_backends.posix.jobs.plain" in loaded
     assert loaded & SLOW_AND_SELDOM_USED == set()
 
 

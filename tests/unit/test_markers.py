@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness_backends.posix.end_proof import proof_of
 from harness_backends.posix.markers import Mark, MarkerScanner, NewlineUnmapper, answered, from_keyboard
 from harness_backends.posix.panelog import PaneLog
-from harness_backends.posix.state import JobRecord
+from harness_backends.posix.state_directory import JobRecord
 
 N = "a1b2"
 SECRET = "5ec2e7"

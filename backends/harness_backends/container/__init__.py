@@ -27,7 +27,7 @@ async def open_transport(target: Target, config: Config, base: Transport | None)
         TargetNotFound: there is no such container.
         ConnectError: no engine answers, or the container takes no program in its state.
     """
-    from .connect import find_container
+    from .finding import find_container
     from .transport import ContainerTransport
 
     here = base is None or base.target.last.scheme == "local"

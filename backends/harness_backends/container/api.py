@@ -20,12 +20,12 @@ from harness.target import Target
 from harness.transport import Process
 
 from . import http
-from .endpoint import Endpoint
+from .endpoints import Endpoint
 from .engine import Engine, Exec
+from .exec_stream import AttachedProcess
 from .http import EngineError
-from .info import ContainerInfo, parse_info
-from .scratch import LABEL, Scratch, api_body
-from .stream import AttachedProcess
+from .information import ContainerInfo, parse_info
+from .temporary_container import LABEL, Scratch, api_body
 
 __all__ = ["PULL_TIMEOUT", "ApiEngine", "choose_version", "open_api_engine"]
 

@@ -14,8 +14,8 @@ from harness.system.background_tasks import background_tasks
 from harness.terminal import Sessions, Terminal
 
 from ..posix.backend import open_posix_backend
-from ..posix.state import NoStateDirectory
-from .direct import DirectJobs
+from ..posix.state_directory import NoStateDirectory
+from .exec_jobs import DirectJobs
 from .transport import ContainerTransport
 
 __all__ = ["open_container_backend"]
@@ -91,7 +91,7 @@ async def open_container_backend(transport: ContainerTransport, config: Config) 
         try:
             backend = await stack.enter_async_context(open_posix_backend(transport, config))
         except NoStateDirectory:
-            from .archivefiles import open_archive_files  # few need it
+            from .archive_files import open_archive_files  # few need it
 
             files = await stack.enter_async_context(open_archive_files(transport))
             yield DirectBackend(transport, direct, files)

@@ -12,12 +12,12 @@ from harness.errors import HarnessError
 from harness.target import Target
 from harness.transport import Transport
 
-from .connect import engine_places, open_engine
 from .engine import Engine
+from .finding import engine_places, open_engine
 from .http import EngineError
-from .info import ContainerInfo, refusal
+from .information import ContainerInfo, refusal
 from .maker import living, this_machine
-from .scratch import orphaned, parse_maker
+from .temporary_container import orphaned, parse_maker
 
 __all__ = ["examine_engines", "judge_container"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from harness.transport import Process
 
-from .info import ContainerInfo
-from .scratch import Scratch
+from .information import ContainerInfo
+from .temporary_container import Scratch
 
 __all__ = ["Engine", "Exec"]
 

@@ -30,10 +30,9 @@ from harness.errors import (
 from harness.results import Job, JobOutput, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 
-from ..posix.jobcwd import MISSING, cwd_error
-from ..posix.jobinput import pieces
-from ..posix.joboutput import HeadTail, cut
-from ..posix.jobscript import signal_name
+from ..posix.jobs.input import pieces
+from ..posix.jobs.launch import MISSING, cwd_error, signal_name
+from ..posix.jobs.output import HeadTail, cut
 from .process import ENDING, ContainedProcess
 from .transport import ContainerTransport
 

@@ -17,14 +17,13 @@ from harness.transport import Transport
 
 from ..local import LocalTransport
 from .api import open_api_engine
-from .cli import open_cli_engine
-from .endpoint import Endpoint, EngineName, candidates, program
+from .endpoints import Endpoint, EngineName, candidates, program, read_snapshot
 from .engine import Engine
-from .environment import read_snapshot
 from .http import EngineError
-from .info import ContainerInfo, not_found, refusal, unmade
+from .information import ContainerInfo, not_found, refusal, unmade
 from .maker import this_process
-from .scratch import Scratch, scratch_of
+from .program_engine import open_cli_engine
+from .temporary_container import Scratch, scratch_of
 
 __all__ = ["Found", "engine_places", "find_container", "open_engine"]
 

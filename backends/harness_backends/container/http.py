@@ -20,7 +20,7 @@ from anyio.abc import ByteStream
 
 from harness.errors import ConnectionLost
 
-from .endpoint import Endpoint, Tls
+from .endpoints import Endpoint, Tls
 from .tls import wrap_tls
 from .unixsocket import connect_unix
 

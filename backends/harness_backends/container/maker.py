@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from .scratch import Maker
+from .temporary_container import Maker
 
 __all__ = ["living", "this_machine", "this_process"]
 

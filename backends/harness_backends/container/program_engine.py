@@ -13,13 +13,13 @@ from harness.errors import ConnectError, ConnectionLost
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from ..posix.transfer import drain
+from ..posix.files.transfer import drain
 from .api import PULL_TIMEOUT, exec_options
-from .endpoint import EngineName
+from .endpoints import EngineName
 from .engine import Engine, Exec
 from .http import EngineError
-from .info import ContainerInfo, parse_info
-from .scratch import LABEL, Scratch, program_words
+from .information import ContainerInfo, parse_info
+from .temporary_container import LABEL, Scratch, program_words
 
 __all__ = ["CliEngine", "open_cli_engine"]
 

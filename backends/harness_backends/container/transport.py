@@ -15,12 +15,10 @@ from harness.errors import ConnectError, ConnectionLost, HarnessError, Unsupport
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from . import inside
 from .engine import Engine, Exec
 from .http import EngineError
-from .info import ContainerInfo, gone, no_shell, refusal, replaced
-from .inside import Leader
-from .process import ContainedProcess
+from .information import ContainerInfo, gone, no_shell, refusal, replaced
+from .process import ENDED, REMAINS, ContainedProcess, Leader, kill_argv, new_nonce, wrapped_argv
 
 __all__ = ["ContainerTransport"]
 
@@ -98,8 +96,8 @@ class ContainerTransport(Transport):
         self.shares_sockets = any(_holds_sockets(path) for path in info.mounts)
 
     async def open_process(self, argv: Sequence[str]) -> ContainedProcess:
-        nonce = inside.new_nonce()
-        request = self._exec(inside.wrapped_argv(argv, nonce))
+        nonce = new_nonce()
+        request = self._exec(wrapped_argv(argv, nonce))
         return await finish(lambda: self._start(request, nonce), HURRY, self.target, ContainedProcess.aclose)
 
     async def _start(self, request: Exec, nonce: str) -> ContainedProcess:
@@ -189,14 +187,14 @@ class ContainerTransport(Transport):
     async def _kill(self, leader: Leader, ladder: Sequence[tuple[str, float]], tree: bool) -> bool:
         for attempt in range(KILL_ATTEMPTS):
             code = await self._signal(leader, ladder[-1:] if attempt else ladder, tree=tree)
-            if code != inside.REMAINS:
-                return code == inside.ENDED
+            if code != REMAINS:
+                return code == ENDED
             await anyio.sleep(KILL_PAUSE)  # an image without a program that sleeps cannot wait for the end
         logger.warning("%s: something of group %d survived its signals", self.target, leader.pid)
         return False
 
     async def _signal(self, leader: Leader, ladder: Sequence[tuple[str, float]], *, tree: bool) -> int | None:
-        request = self._exec(inside.kill_argv(leader, ladder, tree=tree))
+        request = self._exec(kill_argv(leader, ladder, tree=tree))
         try:
             async with await self.engine.execute(request) as raw:
                 await raw.send_eof()

@@ -12,9 +12,10 @@ from harness.config import Config
 from harness.terminal import Sessions, Terminal
 from harness.transport import Transport
 
-from . import jobshell, probe, state
-from .shell import HeldShell, call_line, open_held_shell
-from .state import JobStore
+from . import probe, state_directory
+from .jobs import shell_library
+from .persistent_shell import HeldShell, call_line, open_held_shell
+from .state_directory import JobStore
 
 __all__ = ["PosixBackend", "open_posix_backend"]
 
@@ -41,7 +42,7 @@ class PosixBackend(Backend):
 
     @cached_property
     def files(self) -> Files:  # type: ignore[override]  # read only, and made when first used: there is much to load
-        from .files import PosixFiles
+        from .files.files import PosixFiles
 
         return PosixFiles(self._shell, self.transport, self.capabilities)
 
@@ -69,14 +70,14 @@ async def open_posix_backend(transport: Transport, config: Config) -> AsyncItera
     config = replace(config, tmux_socket=transport.tmux_socket(config.tmux_socket))
     async with AsyncExitStack() as stack:
         shell = await stack.enter_async_context(open_held_shell(transport))
-        shell.define(state.PROLOGUE)
-        shell.define(jobshell.PROLOGUE)
-        asked = await shell.submit(call_line(state.REPORT + probe.SCRIPT))
-        from .jobs import open_jobs  # while the target answers there is time to load it
+        shell.define(state_directory.PROLOGUE)
+        shell.define(shell_library.PROLOGUE)
+        asked = await shell.submit(call_line(state_directory.REPORT + probe.SCRIPT))
+        from .jobs.plain import open_jobs  # while the target answers there is time to load it
 
         text = (await shell.reply_to(asked)).text
-        report = state.parse_report(text, transport.target)
+        report = state_directory.parse_report(text, transport.target)
         probed = probe.parse_probe(text, report.root)
-        store = await stack.enter_async_context(state.keep_job_store(shell, report))
+        store = await stack.enter_async_context(state_directory.keep_job_store(shell, report))
         runner = await stack.enter_async_context(open_jobs(transport, config, shell, store, probed))
         yield PosixBackend(transport, config, shell, store, probed.capabilities, runner)

@@ -5,7 +5,7 @@ Read from ``/proc``; where there is none (BSD, macOS) only the foreground proces
 
 from __future__ import annotations
 
-from .jobend import LIST
+from .process_scripts import LIST
 
 __all__ = ["SIGNAL_PROCESSES", "goes_on"]
 

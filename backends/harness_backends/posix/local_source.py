@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from .fileerrors import local_error, shown
+from .files.calls import local_error, shown
 
 __all__ = ["BLOCK", "LocalSource", "open_source"]
 

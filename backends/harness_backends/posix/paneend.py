@@ -14,8 +14,8 @@ import anyio
 from harness.results import Status
 
 from .jobprocesses import SIGNAL_PROCESSES, goes_on
-from .jobscript import Outcome, background_line, recorded
-from .shell import HeldShell
+from .jobs.launch import Outcome, background_line, recorded
+from .persistent_shell import HeldShell
 
 __all__ = ["KILL_GRACE", "PaneJobEnd", "PaneKill", "parse_end", "type_interrupt"]
 

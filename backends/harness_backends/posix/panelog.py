@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import anyio
 
 from .end_proof import imitates
-from .joboutput import Kept, read_range
+from .jobs.output import Kept, read_range
 from .markers import Mark, MarkerScanner, NewlineUnmapper
-from .state import JobRecord, LogPlace
+from .state_directory import JobRecord, LogPlace
 
 __all__ = ["LAG", "PaneLog", "PaneOutput", "lacks_end", "late_bytes", "other_mark", "read_log"]
 

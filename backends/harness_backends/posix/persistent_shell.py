@@ -19,7 +19,7 @@ from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from .formershell import WHO, end_script, who_is
+from .process_scripts import WHO, end_script, who_is
 
 __all__ = ["FrameReader", "HeldShell", "Reply", "Ticket", "call_line", "open_held_shell"]
 

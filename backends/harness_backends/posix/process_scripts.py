@@ -1,14 +1,27 @@
-"""The shell functions that end a job: its process group, and what descends from it elsewhere. Shell text only.
-
-What a command put into a session of its own (``setsid``, ``sudo`` with a terminal of its own) is found by its parents,
-and kept in mind by its process id and start time, since a parent may die first. What nobody of the job's is the parent
-of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop a service that the command
-has restarted.
-"""
+"""Shell text that finds and ends processes, and learns what became of a shell. Pure."""
 
 from __future__ import annotations
 
-__all__ = ["END", "LIST", "SEEK", "SINCE"]
+import shlex
+from collections.abc import Sequence
+
+__all__ = [
+    "END",
+    "LIST",
+    "SEEK",
+    "SINCE",
+    "WHO",
+    "end_script",
+    "who_is",
+]
+
+
+# -- The shell functions that end a job: its process group, and what descends from it elsewhere. Shell text only.
+# What a command put into a session of its own (``setsid``, ``sudo`` with a terminal of its own) is found by its
+# parents, and kept in mind by its process id and start time, since a parent may die first. What nobody of the
+# job's is the parent of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop
+# a service that the command has restarted.
+
 
 # hx_since PID: hx_stat and hx_began, the time when a process began: field 22 of the stat file, the 20th after the name,
 # which may hold blanks. Builtins only.
@@ -156,3 +169,45 @@ hx_end() {
 
 END = LIST + SEEK + _END
 """The function ``hx_end``; it needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`jobshell`."""
+
+
+# -- The end of a held shell that was lost with its link. Shell text, pure.
+# What was sent through a link that broke may still be on its way: the kernel sends it again when the network is
+# back, for minutes, also when the program that wrote it has ended. The shell at the other end would carry it out.
+# So a new held shell ends the one before it first; from then on it is certain what the old one did.
+
+
+# "PID BEGAN BOOT" of the held shell itself: a process is not known by its number alone.
+WHO = f"""{SINCE}
+hx_boot=
+{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
+hx_since $$
+printf '%s %s %s' "$$" "$hx_began" "$hx_boot"
+"""
+
+# hx_end PID BEGAN BOOT: it is gone, or a zombie, when this returns; a moment is all that a killed process takes.
+_END_OF_SHELL = f"""{SINCE}
+hx_boot=
+{{ read -r hx_boot </proc/sys/kernel/random/boot_id; }} 2>/dev/null
+hx_there() {{
+  hx_since "$1"
+  [ "$hx_began" = "$2" ] && [ "$hx_boot" = "$3" ] && case ${{hx_stat##*) }} in [ZX]*) return 1 ;; esac
+}}
+hx_end() {{
+  hx_there "$@" || return 0
+  kill -9 "$1"
+  hx_left=10000
+  while [ "$hx_left" -gt 0 ] && hx_there "$@"; do hx_left=$((hx_left - 1)); done
+}}
+"""
+
+
+def who_is(text: str) -> tuple[str, str, str] | None:
+    """What :data:`WHO` printed; None where there is no ``/proc`` to tell one process from a later one."""
+    words = text.split()
+    return (words[0], words[1], words[2]) if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal() else None
+
+
+def end_script(former: Sequence[tuple[str, str, str]]) -> str:
+    """The script that ends these shells, each by what :func:`who_is` gave."""
+    return _END_OF_SHELL + "".join(f"hx_end {shlex.join(one)}\n" for one in former)

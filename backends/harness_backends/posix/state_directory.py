@@ -28,7 +28,7 @@ from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.target import Target
 from harness.transport import Transport
 
-from .shell import HeldShell, call_line
+from .persistent_shell import HeldShell, call_line
 
 __all__ = [
     "PROLOGUE",

@@ -11,7 +11,7 @@ from harness.errors import UnsupportedOperation
 from harness.target import Target
 from harness.transport import Transport
 
-from .master import MasterInfo, acquire, disconnect, list_masters, plan_master
+from .control_master import MasterInfo, acquire, disconnect, list_masters, plan_master
 from .options import check_options
 
 __all__ = ["MasterInfo", "disconnect", "list_masters", "open_backend", "open_transport"]

@@ -1,12 +1,10 @@
-"""The second SSH engine: asyncssh. An order of magnitude cheaper per connection than a client program, for fleets of
-hosts and for embedding. It reads the user's ssh configuration and says what of it it does not honour.
-"""
+"""The engine on asyncssh: one connection, kept and renewed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,9 +12,18 @@ from typing import TYPE_CHECKING
 import anyio
 
 from harness.config import Config
-from harness.errors import ConfigError, ConnectionLost, TargetNotFound, UnsupportedOperation
+from harness.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    HarnessError,
+    HostKeyError,
+    TargetNotFound,
+    UnsupportedOperation,
+)
 from harness.extras import install_extra
-from harness.login import current_prompter
+from harness.login import current_prompter, use_prompter
 from harness.target import Target
 from harness.transport import Process, Transport
 
@@ -29,7 +36,15 @@ if TYPE_CHECKING:
     from .asyncssh_process import Channel, SshProcess
     from .asyncssh_settings import ConfigFiles
 
-__all__ = ["AsyncsshTransport", "open_asyncssh_transport"]
+__all__ = [
+    "RenewingTransport",
+    "open_asyncssh_transport",
+]
+
+
+# -- The second SSH engine: asyncssh. An order of magnitude cheaper per connection than a client program, for fleets
+# of hosts and for embedding. It reads the user's ssh configuration and says what of it it does not honour.
+
 
 DEFAULT_CHANNELS = 10
 CLOSE_TIMEOUT = 2.0
@@ -98,7 +113,7 @@ class AsyncsshTransport(Transport):
 
     async def _open_channel(self, command: str, nonce: str) -> SshProcess:
         """Open a channel; while the server allows no more, wait for one of ours to close, within the time limit."""
-        from .asyncssh_errors import channel_refused
+        from .asyncssh_process import channel_refused
 
         single = anyio.current_time() + SINGLE_TIMEOUT
         with anyio.move_on_after(self._config.connect_timeout) as patience:
@@ -117,7 +132,7 @@ class AsyncsshTransport(Transport):
     async def _try_open(self, command: str, nonce: str, slot: object) -> SshProcess | None:
         import asyncssh
 
-        from .asyncssh_errors import FOREIGN, channel_refused, translate
+        from .asyncssh_process import FOREIGN, channel_refused, translate
 
         first, self._opened_before = not self._opened_before, True
         try:
@@ -213,7 +228,6 @@ async def open_asyncssh_transport(target: Target, config: Config, base: Transpor
         UnsupportedOperation: asyncssh is not installed, or ``base`` is of another kind.
     """
     _require_asyncssh(target)
-    from .asyncssh_renewal import RenewingTransport
     from .asyncssh_settings import config_files
 
     async def log_in(stack: AsyncExitStack) -> AsyncsshTransport:
@@ -237,8 +251,8 @@ async def _log_in(
     path: tuple[str, ...],
 ) -> AsyncsshTransport:
     """Log in to a host, to the hosts of its ``ProxyJump`` before it. ``path``: the jumps that this one is for."""
-    from .asyncssh_errors import translated
     from .asyncssh_login import Endpoint, log_in
+    from .asyncssh_process import translated
     from .asyncssh_settings import read_effective, read_host_settings
 
     effective = await read_effective(target, config, files)
@@ -268,7 +282,6 @@ def _jump(text: str, target: Target) -> Target:
 
 
 async def _tunnel(target: Target, base: Transport | None) -> asyncssh.SSHClientConnection | None:
-    from .asyncssh_renewal import RenewingTransport
 
     if base is None or isinstance(base, LocalTransport):
         return None
@@ -288,3 +301,93 @@ def _require_asyncssh(target: Target) -> None:
         raise UnsupportedOperation(
             "the asyncssh engine is not installed", target=target, hint=install_extra("asyncssh")
         ) from error
+
+
+# -- A connection of the asyncssh engine that is made anew when it is lost, as the OpenSSH engine does with its
+# master.
+
+
+news = logging.getLogger("harness_backends.links")
+"""What is logged here, with these two arguments, is counted, traced and shown."""
+BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+LogIn = Callable[[AsyncExitStack], Awaitable[AsyncsshTransport]]
+"""Logs in, and leaves in the stack what ends the connection."""
+
+
+class RenewingTransport(Transport):
+    """Starts programs through the present connection, and logs in again when that has gone."""
+
+    shares_sockets = False
+
+    def __init__(self, target: Target, log_in: LogIn) -> None:
+        self.target = target
+        self._log_in = log_in
+        self._prompter = current_prompter()
+        self._stack = AsyncExitStack()
+        self._current: AsyncsshTransport | None = None
+        self._renewing = anyio.Lock()
+        self._failures = 0
+        self._lost: float | None = None
+        self._final: HarnessError | None = None
+
+    async def connect(self) -> AsyncsshTransport:
+        """The present connection, or a new one; a refused login is not tried twice."""
+        async with self._renewing:
+            if self._current is not None and not self._current.is_lost:
+                return self._current
+            if self._final is not None:
+                raise self._final
+            again, self._lost = self._current is not None, self._lost or anyio.current_time()
+            await anyio.sleep(BACKOFF[min(self._failures, len(BACKOFF) - 1)])
+            await self._end()
+            try:
+                with use_prompter(self._prompter):
+                    self._current = await self._log_in(self._stack)
+            except (AuthenticationError, HostKeyError) as error:
+                self._final = error
+                raise
+            except (ConnectError, ConnectionLost):
+                self._failures += 1
+                raise
+            self.max_channels = self._current.max_channels
+            self._failures = 0
+            seconds, self._lost = anyio.current_time() - self._lost, None
+            if again:
+                self.renewals += 1
+                target = str(self.target)
+                news.info("%s: the link was lost, and is back after %.1f s", target, seconds)
+            return self._current
+
+    @property
+    def current(self) -> AsyncsshTransport:
+        """The connection as it is, for another engine to tunnel through."""
+        assert self._current is not None
+        return self._current
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences about settings of the user's that this engine does not honour."""
+        return self.current.notices
+
+    async def open_process(self, argv: Sequence[str]) -> Process:
+        transport = await self.connect()
+        try:
+            return await transport.open_process(argv)
+        finally:
+            self.max_channels = transport.max_channels
+
+    def interactive_argv(self, argv: Sequence[str]) -> list[str]:
+        return self.current.interactive_argv(argv)
+
+    def describe(self) -> str:
+        return "asyncssh"
+
+    async def _end(self) -> None:
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+    async def aclose(self) -> None:
+        """End the connection and with it every channel; bounded."""
+        with anyio.CancelScope(shield=True):
+            await self._end()

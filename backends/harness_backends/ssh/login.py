@@ -1,8 +1,4 @@
-"""Runs an ``ssh`` that logs in and goes to the background, and lets somebody answer its questions.
-
-ssh asks at its controlling terminal, so it gets one of its own, driven by pexpect; what it logs goes to a file without
-a name, which serves for telling why a login failed. Answers are written to that terminal and kept nowhere.
-"""
+"""Logging in with ssh: questions of the login, and why one failed."""
 
 from __future__ import annotations
 
@@ -15,19 +11,250 @@ import termios
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import IO, Literal
 
 import anyio
 import anyio.to_thread
 from anyio.abc import Process as AnyioProcess
 
-from harness.errors import AuthenticationError, ConnectError, HarnessError, HostKeyError
+from harness.errors import AuthenticationError, ConfigError, ConnectError, HarnessError, HostKeyError, TargetNotFound
 from harness.login import LoginQuestion, Prompter, current_prompter
 from harness.target import Target
 
-from .diagnosis import diagnose
+__all__ = [
+    "classify",
+    "diagnose",
+    "find_cause",
+    "log_in",
+]
 
-__all__ = ["classify", "log_in"]
+
+# -- What else ssh's log says about a login that the server refused: which key was not used, and why. Pure.
+# The server says the same to all of them (``Permission denied``); the reason is mostly on this side.
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why no key was accepted, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+_MISSING = "name an existing key file (-i, identity, or IdentityFile in the ssh config)"
+_FORMAT = (
+    "it is damaged, or of a kind that ssh does not read: check it with ssh-keygen -y -f FILE; "
+    "PuTTY's keys are converted with puttygen -O private-openssh"
+)
+_START = "start one (eval $(ssh-agent); ssh-add), or point SSH_AUTH_SOCK or IdentityAgent to it"
+
+# In the order in which they are told: what stopped a certain key comes before what there was none of.
+_CAUSES = (
+    (
+        r"Permissions (\d+) for '(.+)' are too open",
+        "the key {1} was ignored: others may read it (mode {0})",
+        "chmod 600 {1}",
+    ),
+    (
+        r'Load key "(.+)": Permission denied',
+        "the key {0} may not be read by this user",
+        "check the file's owner and mode",
+    ),
+    (
+        r'Load key "(.+)": incorrect passphrase',
+        "the passphrase of the key {0} was wrong",
+        "try again, or add the key to an agent with ssh-add",
+    ),
+    (r'Load key "(.+)": (.+)', "the key {0} was not used: {1}", _FORMAT),
+    (r"Identity file (.+) not accessible: (.+?)\.?$", "the key {0} was not used: {1}", _MISSING),
+    (r"no such identity: (.+): (.+)", "the key {0} was not used: {1}", _MISSING),
+    (
+        r"(signing failed for .+|no mutual signature.+)",
+        "{0}",
+        "unlock the key in its agent or token, or use another one",
+    ),
+)
+_AGENT = (
+    (r"agent contains no identities", "the agent holds no key", "add one with ssh-add"),
+    (r"ssh_get_authentication_socket: (.+)", "the agent was not reached ({0})", _START),
+)
+_ACCEPTED = re.compile(r"Server accepts key: (\S+)")
+_OFFERED = re.compile(r"Offering public key: (\S+) (\S+)")
+_METHODS = re.compile(r"Permission denied \(([a-z0-9@.,-]+)\)")
+
+
+def find_cause(log: str) -> Cause | None:
+    """The reason that ssh's log (with its debug lines) gives; None when it says nothing beyond the refusal."""
+    if cause := _first_refusal(_CAUSES, log) or _locked(log):
+        return cause
+    if not _wants_key(log):
+        return None
+    offered = [f"{name} ({kind})" for name, kind in _OFFERED.findall(log)]
+    if offered:
+        return Cause(
+            f"it does not accept {', '.join(dict.fromkeys(offered))}",
+            "check the user, and that the public key is in the account's authorized_keys there",
+        )
+    return _first_refusal(_AGENT, log) or Cause(
+        "there was no key to offer", f"{_MISSING}, or add one to an agent with ssh-add"
+    )
+
+
+def _first_refusal(table: tuple[tuple[str, str, str], ...], log: str) -> Cause | None:
+    for pattern, what, hint in table:
+        if found := re.search(pattern, log, re.M):
+            words = found.groups()
+            return Cause(what.format(*words), hint.format(*words))
+    return None
+
+
+def _locked(log: str) -> Cause | None:
+    """A key that the server would take, and that ssh did not use all the same: it could not be opened."""
+    accepted = _ACCEPTED.search(log)
+    if accepted is None:
+        return None
+    return Cause(
+        f"the server accepts the key {accepted[1]}, but it could not be used: its passphrase was not given",
+        "add it to an agent with ssh-add, or answer the question at a terminal",
+    )
+
+
+def _wants_key(log: str) -> bool:
+    methods = _METHODS.findall(log)
+    return bool(methods) and "publickey" in methods[-1]
+
+
+# -- Why a login failed, from what ``ssh`` logged. Pure.
+
+
+_NOISE = re.compile(r"^(debug\d: |OpenSSH_|Authenticated to |@{3,}|\s*$|Pseudo-terminal )")
+_PRESENTED = re.compile(r"Server host key: (\S+) (SHA256:\S+)")
+_OFFENDING = re.compile(r"Offending .*key in (.+)")
+
+_CHANGED = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "REVOKED HOST KEY", "host key mismatch")
+_UNKNOWN = ("Host key verification failed", "host key is known for", "No matching host key fingerprint found")
+_NAME = ("Could not resolve hostname", "Name or service not known", "no address associated with name")
+_REFUSED = (
+    "Permission denied",
+    "Too many authentication failures",
+    "No more authentication methods",
+    "Authentication failed",
+    "no mutual signature",
+)
+_CONFIG = (
+    "Bad configuration option",
+    "bad configuration options",
+    "command-line line 0",
+    "Bad owner or permissions",
+    "Can't open user config file",
+    "Unsupported option",
+    "missing argument",
+    "keyword ",
+)
+
+_REACH = "check that the host is up, its SSH port is reachable, and any jump host lets you in"
+_CONNECTING = (
+    ("Connection refused", "nothing listens there: check the port, and that the SSH server runs"),
+    ("timed out during banner exchange", "something listens there and does not speak SSH, or the host is overloaded"),
+    ("Connection timed out", "no answer: the host is down, or a firewall drops the connection"),
+    ("No route to host", "the host is down, or a firewall refuses the connection"),
+    ("Network is unreachable", "this machine has no route to that network: check its network or VPN"),
+    (
+        "Unable to negotiate",
+        "the two sides share no algorithm: allow an older one, as with -o HostKeyAlgorithms=+ssh-rsa",
+    ),
+    ("invalid characters", "another service than SSH listens there: check the port"),
+    ("Connection reset by peer", "the server ended it before the login: MaxStartups, a ban or a firewall"),
+    ("Connection closed by remote host", "the server ended it before the login: MaxStartups, a ban or a firewall"),
+)
+_KINDS = (
+    (_CONFIG, ConfigError, "ssh does not accept its configuration: ", "try it by hand: ssh -G HOST"),
+    (
+        ("Temporary failure in name resolution",),
+        TargetNotFound,
+        "",
+        "the name service did not answer: check this machine's network",
+    ),
+    (_NAME, TargetNotFound, "", "check the name, or the Host entry in ~/.ssh/config"),
+)
+
+
+def diagnose(log: str, target: object) -> HarnessError:
+    """The error for a login that ssh gave up, with the line of its log that says why."""
+    log = log.replace("\r", "")
+    lines = [line.rstrip() for line in log.splitlines() if not _NOISE.match(line)]
+    text = "\n".join(lines)
+    if _any(_CHANGED, text):
+        return _changed(text, log, target)
+    if _any(_UNKNOWN, text):
+        return _unknown(log, target)
+    for signs, kind, what, hint in _KINDS:
+        if line := _first_line(signs, lines):
+            return kind(f"{what}{_short(line)}", target=target, hint=hint)
+    if line := _first_line(("Permission denied (",), lines) or _first_line(_REFUSED, lines):
+        return _refused(line, log, target)
+    for sign, hint in _CONNECTING:
+        if line := _first_line((sign,), lines):
+            return ConnectError(_short(line), target=target, hint=hint)
+    return ConnectError(_short(_why(lines)), target=target, hint=_REACH)
+
+
+def _refused(line: str, log: str, target: object) -> AuthenticationError:
+    what = f"the login was refused: {_short(line)}"
+    cause = find_cause(log)
+    if cause is None:
+        return AuthenticationError(what, target=target, hint="check the user, and the key or the agent")
+    return AuthenticationError(f"{what}; {cause.what}", target=target, hint=cause.hint)
+
+
+def _changed(text: str, log: str, target: object) -> HostKeyError:
+    offending = _OFFENDING.search(text)
+    known = f"; the one on record is in {offending[1]}" if offending else ""
+    return HostKeyError(
+        f"the host key is NOT the one on record: {_presented(log)}{known}",
+        target=target,
+        hint="somebody may be in between; ask the host's administrator, and only then remove the old key "
+        "with ssh-keygen -R HOST",
+    )
+
+
+def _unknown(log: str, target: object) -> HostKeyError:
+    return HostKeyError(
+        f"the host key is not known here: {_presented(log)}",
+        target=target,
+        hint="compare the fingerprint with the host's own, then connect once by hand with ssh to record it",
+    )
+
+
+def _presented(log: str) -> str:
+    found = _PRESENTED.findall(log)
+    return " ".join(found[-1]) if found else "it was not shown"
+
+
+def _any(signs: tuple[str, ...], text: str) -> bool:
+    return any(sign in text for sign in signs)
+
+
+def _first_line(signs: tuple[str, ...], lines: list[str]) -> str:
+    return next((line for line in lines if _any(signs, line)), "")
+
+
+def _why(lines: list[str]) -> str:
+    """The line that says most: a jump host's own words come before the 'closed by UNKNOWN' that follows from them."""
+    telling = [line for line in lines if "UNKNOWN port" not in line and not line.startswith("Warning:")]
+    return (telling or lines or ["ssh ended without a word"])[-1]
+
+
+def _short(line: str) -> str:
+    return line.removeprefix("ssh: ").removesuffix(".").strip()
+
+
+# -- Runs an ``ssh`` that logs in and goes to the background, and lets somebody answer its questions.
+# ssh asks at its controlling terminal, so it gets one of its own, driven by pexpect; what it logs goes to a file
+# without a name, which serves for telling why a login failed. Answers are written to that terminal and kept
+# nowhere.
+
 
 STEP = 0.25
 LOG_LIMIT = 256 * 1024

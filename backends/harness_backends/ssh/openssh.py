@@ -13,13 +13,11 @@ from harness.errors import AuthenticationError, ConnectError, ConnectionLost, Ho
 from harness.login import current_prompter, use_prompter
 from harness.transport import Process, Transport
 
-from .budget import SessionBudget, Ticket
-from .master import Master, acquire, connect_in_time, end_master, placed_again
-from .mux import MuxConnection, MuxError, MuxGone, MuxRefused
+from .channel_limit import SessionBudget, Ticket
+from .control_master import Master, acquire, connect_in_time, count_connections, end_master, placed_again
+from .multiplex import MuxConnection, MuxError, MuxGone, MuxProcess, MuxRefused, open_pipes
 from .options import interactive_argv
-from .process import MuxProcess, open_pipes
 from .remote import new_nonce, remote_command
-from .sockets import count_connections
 
 __all__ = ["OpenSSHTransport"]
 

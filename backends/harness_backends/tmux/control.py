@@ -13,7 +13,7 @@ import anyio
 from harness.errors import ConnectionLost, TerminalError
 from harness.transport import Process
 
-from .protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
+from .control_protocol import OWN_PID, Block, ControlParser, Notification, Output, control_line
 
 __all__ = ["REPLY_TIMEOUT", "AnswerLost", "ControlClient", "Event"]
 

@@ -6,8 +6,8 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .foreground import inspect
 from .job import PaneJob
 from .link import Link

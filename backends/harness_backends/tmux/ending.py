@@ -15,8 +15,8 @@ from harness.errors import HarnessError
 from harness.results import Status
 
 from ..posix.paneend import KILL_GRACE, PaneJobEnd, PaneKill
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .job import PaneJob
 from .keyboard import INTERRUPT, type_text, unlock
 from .link import Link

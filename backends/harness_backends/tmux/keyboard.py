@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .control_protocol import control_line
 from .keys import KeyBytes
-from .protocol import control_line
 from .version import TmuxVersion
 
 __all__ = [

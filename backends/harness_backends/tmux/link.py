@@ -16,11 +16,10 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.target import Target
 from harness.transport import Transport
 
-from ..posix.shell import HeldShell
+from ..posix.persistent_shell import HeldShell
 from .control import AnswerLost, ControlClient, Event
-from .protocol import Block
-from .refusals import session_refusal
-from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, setup_script, shells_script
+from .control_protocol import Block
+from .setup import TURNS, NewPane, Setup, control_argv, drainer_script, session_refusal, setup_script, shells_script
 
 __all__ = ["MY_PID", "MY_SESSION", "READY_TIMEOUT", "Link"]
 

@@ -11,7 +11,7 @@ from harness.errors import TerminalError
 from harness.results import PaneInfo
 from harness.target import Target
 
-from ..posix.state import JobRecord, render_record
+from ..posix.state_directory import JobRecord, render_record
 
 __all__ = [
     "DEFAULT_PANE",

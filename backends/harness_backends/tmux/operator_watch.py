@@ -13,11 +13,11 @@ from harness.errors import HarnessError, UnsupportedOperation
 from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Listener, OperatorActivity, Operators, ScreenMark
 
+from .control_protocol import Notification, control_line
 from .link import MY_PID, MY_SESSION, Link
 from .naming import DEFAULT_PANE
 from .pane import Pane
 from .panes import PaneTable
-from .protocol import Notification, control_line
 
 __all__ = ["SUBSCRIPTION", "PeopleAtSession", "activity_commands", "is_typing", "keys_since", "watching"]
 

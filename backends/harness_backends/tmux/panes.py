@@ -13,9 +13,9 @@ from harness.errors import HarnessError, JobNotFound, PaneBusy, PaneGone, Target
 from harness.results import PaneInfo, Status
 from harness.system.background_tasks import BackgroundTasks
 
-from ..posix.jobscript import Outcome, recorded
-from ..posix.shell import HeldShell
-from ..posix.state import JobRecord, JobStore, parse_record
+from ..posix.jobs.launch import Outcome, recorded
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobRecord, JobStore, parse_record
 from .control import ControlClient
 from .foreground import SHELLS, inspect
 from .job import PaneJob
@@ -24,9 +24,8 @@ from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import Pane, Phase
-from .refusals import files_gone, renamed, state_question
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, window_commands, window_removal
+from .setup import NewPane, files_gone, log_files, pane_files, renamed, state_question, window_commands, window_removal
 
 __all__ = ["PaneTable"]
 

@@ -12,9 +12,9 @@ import anyio
 from harness.errors import TerminalError
 from harness.transport import Transport
 
-from ..posix.jobscript import background_line
-from ..posix.shell import HeldShell, Reply
-from .protocol import Block
+from ..posix.jobs.launch import background_line
+from ..posix.persistent_shell import HeldShell, Reply
+from .control_protocol import Block
 from .setup import Setup
 
 __all__ = ["PlainTmux", "parse_answers", "plain_script", "until_script"]

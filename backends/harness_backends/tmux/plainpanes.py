@@ -14,9 +14,19 @@ from harness.results import PaneInfo
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import NestedShell, Pane
 from .plain import PlainTmux, until_script
-from .refusals import files_gone, renamed, session_refusal, state_question
 from .sessions import new_pane
-from .setup import NewPane, log_files, pane_files, setup_script, window_commands, window_removal
+from .setup import (
+    NewPane,
+    files_gone,
+    log_files,
+    pane_files,
+    renamed,
+    session_refusal,
+    setup_script,
+    state_question,
+    window_commands,
+    window_removal,
+)
 from .tagged import PaneFacts, facts_script, parse_facts
 
 __all__ = ["PlainPane", "PlainPanes"]

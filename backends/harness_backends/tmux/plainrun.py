@@ -17,16 +17,14 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.end_proof import new_secret, proves_end
-from ..posix.jobcancel import Cancelling
-from ..posix.jobcwd import cwd_error
-from ..posix.jobinput import store_input
-from ..posix.jobscript import INTERRUPTING, Outcome, recorded
-from ..posix.shell import HeldShell
-from ..posix.state import JobRecord, JobStore
-from .body import Body, compose
-from .bystander import NOTICE, person_typed
+from ..posix.jobs.input import store_input
+from ..posix.jobs.launch import INTERRUPTING, Outcome, cwd_error, recorded
+from ..posix.jobs.termination import Cancelling
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobRecord, JobStore
+from .dispatch import Body, command_files, compose, slot_text
 from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
-from .foreground import Foreground, inspect
+from .foreground import NOTICE, Foreground, inspect, person_typed
 from .job import PaneJob, entered
 from .keyboard import BUSY, OTHER, Dispatch, SavedFile, release
 from .output import collector_for
@@ -34,9 +32,8 @@ from .plain import PlainTmux, until_script
 from .plainlive import follow_log
 from .plainpanes import PlainPane, PlainPanes
 from .plainrescue import WITHDRAWN, see_taken
-from .plan import command_files, slot_text
-from .refusals import no_space
 from .replaced import RESPAWNED, is_ours
+from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
 from .tagged import Ended, parse_ended, read_output, read_so_far, read_unended, watch_script
 

@@ -15,10 +15,10 @@ from harness.system.background_tasks import BackgroundTasks
 from harness.terminal import Terminal
 from harness.transport import Transport
 
-from ..posix.jobcancel import Cancelling
-from ..posix.jobscript import signal_name
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.jobs.launch import signal_name
+from ..posix.jobs.termination import Cancelling
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .held import forget_jobs
 from .job import PaneJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ..posix.state import REMADE, JobStore
+from ..posix.state_directory import REMADE, JobStore
 from .link import Link
 from .pane import Pane
 from .setup import NewPane, log_files, shells_script

@@ -11,8 +11,8 @@ import anyio
 from harness.errors import HarnessError
 from harness.results import Status
 
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .foreground import Foreground
 from .job import PaneJob
 from .keyboard import INTERRUPT, Dispatch, type_text, unlock

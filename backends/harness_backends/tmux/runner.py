@@ -26,31 +26,27 @@ from harness.results import ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks
 
 from ..posix.end_proof import new_secret
-from ..posix.jobcancel import Cancelling
-from ..posix.jobcwd import cwd_error
-from ..posix.jobinput import store_input
-from ..posix.jobscript import INTERRUPTING, recorded
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
-from .adopt import adopt, until_prompt
-from .body import compose
-from .bystander import NOTICE, person_typed
+from ..posix.jobs.input import store_input
+from ..posix.jobs.launch import INTERRUPTING, cwd_error, recorded
+from ..posix.jobs.termination import Cancelling
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .control import REPLY_TIMEOUT, AnswerLost
+from .control_protocol import Block
+from .dispatch import check_user, compose, plan
 from .end_check import EndCheck
 from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
-from .foreground import Foreground, inspect
-from .given import check_user
+from .foreground import NOTICE, Foreground, inspect, person_typed
 from .job import PaneJob
 from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
 from .link import READY_TIMEOUT, Link
+from .nested_shells import adopt, until_prompt
 from .output import collector_for
 from .pane import Pane
-from .plan import plan
-from .protocol import Block
-from .refusals import no_space
 from .replaced import REPLACED, RESPAWNED, first_process, is_ours, replaced_by, while_known
 from .rescue import see_started
 from .rotate import begin_log, due, rotate_log
+from .setup import no_space
 from .streams import keep_limit, report_streams, with_streams
 
 __all__ = ["PaneRunner"]

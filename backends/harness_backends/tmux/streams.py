@@ -12,10 +12,10 @@ from harness.command import LiveView
 from harness.errors import HarnessError, OutputDropped
 from harness.results import ShellResult
 
-from ..posix.joboutput import Gap, not_kept, read_output, split_gap
+from ..posix.jobs.output import Gap, not_kept, read_output, split_gap
 from ..posix.log_limit import GAP, MIN_LOG_LIMIT
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .job import PaneJob
 
 __all__ = ["keep_limit", "report_streams", "with_streams"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.command import Capture
 
-from ..posix.joboutput import read_range
+from ..posix.jobs.output import read_range
 from ..posix.markers import MarkerScanner
 from ..posix.panelog import other_mark
 from .capture import TaggedOutput, capture_command, captured_text, extract_running, extract_tagged

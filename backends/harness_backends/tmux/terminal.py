@@ -21,12 +21,13 @@ from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.terminal import Listener, Operators, Terminal
 from harness.transport import Transport
 
-from ..posix.jobcancel import Cancelling
-from ..posix.jobscript import signal_name
-from ..posix.shell import HeldShell
-from ..posix.state import JobStore
+from ..posix.jobs.launch import signal_name
+from ..posix.jobs.termination import Cancelling
+from ..posix.persistent_shell import HeldShell
+from ..posix.state_directory import JobStore
 from .capture import capture_command, captured_text, extract_running, extract_tagged
 from .control import Event
+from .control_protocol import Notification, Output
 from .ending import END_TIMEOUT
 from .held import forget_jobs, held_output
 from .job import PaneJob
@@ -34,14 +35,12 @@ from .keyboard import type_keys, type_text, unlock
 from .keys import encode_keys
 from .link import READY_TIMEOUT, Link
 from .naming import DEFAULT_PANE, check_name
+from .operator_watch import PeopleAtSession, watching
 from .pane import Pane
 from .panes import PaneTable
-from .paneshell import pane_shell, replaced
-from .people import PeopleAtSession, watching
-from .protocol import Notification, Output
 from .runner import PaneRunner
-from .sessions import SessionTable
-from .where import tmux_place
+from .sessions import SessionTable, tmux_place
+from .setup import pane_shell, replaced
 
 if TYPE_CHECKING:
     from .plainterm import PlainTerminal

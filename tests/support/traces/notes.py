@@ -28,8 +28,8 @@ import pytest
 
 from harness.command import Command
 from harness.results import ShellResult
-from harness_backends.posix.state import JobStore
-from harness_backends.tmux import adopt, plainrescue, plainrun, remake, rescue, rotate, tagged
+from harness_backends.posix.state_directory import JobStore
+from harness_backends.tmux import nested_shells, plainrescue, plainrun, remake, rescue, rotate, tagged
 from harness_backends.tmux.control import ControlClient
 from harness_backends.tmux.end_check import EndCheck
 from harness_backends.tmux.foreground import Foreground
@@ -56,7 +56,7 @@ METHODS: tuple[tuple[type, str], ...] = (
     (EndCheck, "check"),
 )
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
-    (adopt, "adopt"),
+    (nested_shells, "adopt"),
     (rescue, "see_started"),
     (plainrescue, "see_taken"),
     (rotate, "rotate_log"),

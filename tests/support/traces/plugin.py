@@ -61,11 +61,11 @@ class _Recording:
 @contextmanager
 def _running(shell: str) -> Iterator[None]:
     """Panes that would run bash run another shell."""
-    from harness_backends.tmux import paneshell, sessions, terminal
+    from harness_backends.tmux import sessions, setup, terminal
 
     path = shutil.which(shell) if shell else ""
     assert path is not None, f"{shell} is not installed"
-    chosen = paneshell.pane_shell
+    chosen = setup.pane_shell
 
     def pane_shell(configured: str, capabilities: Capabilities) -> str:
         found = chosen(configured, capabilities)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.target import Target
 from harness_backends.container.api import choose_version
-from harness_backends.container.endpoint import Context, EngineName, Snapshot, Tls, candidates
-from harness_backends.container.environment import read_snapshot
+from harness_backends.container.endpoints import Context, EngineName, Snapshot, Tls, candidates, read_snapshot
 from harness_backends.container.http import ChunkedDecoder, EngineError, parse_head
-from harness_backends.container.info import parse_info, refusal
+from harness_backends.container.information import parse_info, refusal
 
 TARGET = Target.parse("docker://app")
 DOCKER, ROOTLESS = "/var/run/docker.sock", "/run/user/7/docker.sock"

@@ -20,15 +20,15 @@ from tests.support.file_targets import BASH, DASH, Flavour, FlavouredTransport
 
 from harness.backend import Capabilities
 from harness.errors import FileError, HarnessError
+from harness_backends.container.archive_files import find_script, parse_place, poor_library
 from harness_backends.container.http import open_body
-from harness_backends.container.mounts import hidden_by
-from harness_backends.container.poorshell import find_script, parse_place, poor_library
+from harness_backends.container.information import hidden_by
 from harness_backends.container.tarentry import EntryReader, TarError
 from harness_backends.container.unixsocket import UnixStream
-from harness_backends.posix.filecalls import FileCalls
-from harness_backends.posix.files import PosixFiles
-from harness_backends.posix.filetree import Search, glob_paths, list_entries, search
-from harness_backends.posix.shell import open_held_shell
+from harness_backends.posix.files.calls import FileCalls
+from harness_backends.posix.files.files import PosixFiles
+from harness_backends.posix.files.search import Search, glob_paths, list_entries, search
+from harness_backends.posix.persistent_shell import open_held_shell
 
 NAMES = (
     ".hidden",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConnectionLost
-from harness_backends.container.frames import Demultiplexer
-from harness_backends.container.inside import Leader, StderrFilter, kill_argv, new_nonce, wrapped_argv
+from harness_backends.container.exec_stream import Demultiplexer
+from harness_backends.container.process import Leader, StderrFilter, kill_argv, new_nonce, wrapped_argv
 
 NONCE = "0123456789abcdef01234567"
 START = b"\x1e" + NONCE.encode() + b" 42 777\n"

@@ -24,8 +24,8 @@ from harness.errors import (
     PermissionDenied,
     StaleFileError,
 )
-from harness_backends.posix.filestore import LARGE
-from harness_backends.posix.fileversion import version_of
+from harness_backends.posix.files.calls import version_of
+from harness_backends.posix.files.content import LARGE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 NAMES = [

@@ -16,7 +16,7 @@ import pytest
 from tests.support.file_targets import BARE, BUSYBOX, DASH, FileTarget, Flavour, open_file_target
 
 from harness.errors import FileError, FileExists, NoSpace, PermissionDenied, StaleFileError
-from harness_backends.posix.fileversion import Hasher, version_of
+from harness_backends.posix.files.calls import Hasher, version_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("needs_process")]
 
@@ -149,7 +149,7 @@ def hidden(directory: Path) -> list[str]:
 async def upload_from_pipe(target: FileTarget, chunks: AsyncIterator[bytes], path: str = "f") -> None:
     """A streamed write whose content the test controls."""
     from harness.backend import ANY
-    from harness_backends.posix.filestore import WriteRequest
+    from harness_backends.posix.files.content import WriteRequest
 
     await target.files._writer.stream(WriteRequest(path, BIG, expect=ANY), chunks, Hasher("sha256"), None)
 

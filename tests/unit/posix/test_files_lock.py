@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness_backends.posix.filescript import library
+from harness_backends.posix.files.shell_library import library
 
 # mkdir that fails so many times as another writer makes it fail, whose lock is gone again when one looks.
 _MKDIR = r"""

@@ -14,11 +14,19 @@ from tests.support.examples import few_examples
 
 from harness.errors import FileError, FileNotFound, NoSpace, PermissionDenied, StaleFileError
 from harness.results import DirEntry
-from harness_backends.posix.fileerrors import file_error, local_error, shown
-from harness_backends.posix.fileparse import EntryParser, fields_of, parse_stat, tolerable
-from harness_backends.posix.filescript import Refusal, encode_inline
-from harness_backends.posix.fileversion import Hasher, version_of
-from harness_backends.posix.glob import plan_glob
+from harness_backends.posix.files.calls import (
+    EntryParser,
+    Hasher,
+    fields_of,
+    file_error,
+    local_error,
+    parse_stat,
+    shown,
+    tolerable,
+    version_of,
+)
+from harness_backends.posix.files.search import plan_glob
+from harness_backends.posix.files.shell_library import Refusal, encode_inline
 
 
 @pytest.mark.usefixtures("needs_process")

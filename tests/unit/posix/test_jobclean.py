@@ -11,7 +11,7 @@ import pytest
 from tests.support.job_targets import open_job_target
 
 from harness.config import Config
-from harness_backends.posix.state import JobRecord, render_record
+from harness_backends.posix.state_directory import JobRecord, render_record
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.job_targets import SHELLS, JobTarget, open_job_target, processes_of
 
 from harness.results import Status
-from harness_backends.posix import jobend
+from harness_backends.posix import process_scripts
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -78,7 +78,7 @@ async def test_a_daemon_that_was_detached_before_the_end_lives_on(target: JobTar
 async def test_a_name_cannot_pass_for_another_process(target: JobTarget, strange: Path, quick: bool) -> None:
     async with await anyio.open_process([str(strange), "60"]) as process:
         hide = "" if quick else "command() { return 1; }\n"
-        reply = await target.shell.call(f"{hide}{jobend.LIST}hx_list")
+        reply = await target.shell.call(f"{hide}{process_scripts.LIST}hx_list")
         process.kill()
     rows = [tuple(map(str, line.split())) for line in reply.text.splitlines()]
     assert {len(row) for row in rows} == {6}

@@ -13,9 +13,9 @@ from tests.support.desk import until
 from tests.support.job_targets import JobTarget, open_job_target
 
 from harness.results import ShellResult, Status
-from harness_backends.posix import jobfollow
-from harness_backends.posix.jobs import PosixJobs
-from harness_backends.posix.shell import HeldShell, Ticket
+from harness_backends.posix.jobs import follow
+from harness_backends.posix.jobs.plain import PosixJobs
+from harness_backends.posix.persistent_shell import HeldShell, Ticket
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -79,7 +79,7 @@ async def test_waiting_for_a_job_of_ours_asks_nothing(
 async def test_a_job_that_nobody_will_tell_of_is_found_to_be_gone(
     target: JobTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobfollow, "LOOK_FOR", 0.2)
+    monkeypatch.setattr(follow, "LOOK_FOR", 0.2)
     job = (await target.run(gated(target), wait=False)).job_id or ""
     record = target.state / "jobs" / f"{job}.pid"
     words = record.read_text().split()

@@ -17,9 +17,9 @@ from tests.support.job_targets import SHELLS, JobTarget, open_job_target, path_o
 from harness.config import Config
 from harness.errors import JobNotFound
 from harness.results import Job, Status
-from harness_backends.posix.jobfollow import _FOLLOW_BOTH
-from harness_backends.posix.jobtable import JobTable, parse_table
-from harness_backends.posix.state import JobRecord, render_record
+from harness_backends.posix.jobs.follow import _FOLLOW_BOTH
+from harness_backends.posix.jobs.table import JobTable, parse_table
+from harness_backends.posix.state_directory import JobRecord, render_record
 
 TIME = 40.0
 

@@ -19,7 +19,7 @@ from harness import Status
 from harness.command import LiveView
 from harness.config import Config
 from harness.errors import OutputDropped
-from harness_backends.posix.jobfollow import JobFollower
+from harness_backends.posix.jobs.follow import JobFollower
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

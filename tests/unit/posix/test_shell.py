@@ -11,7 +11,7 @@ import pytest
 from harness.errors import ConnectError, ConnectionLost
 from harness.target import Target
 from harness_backends.local import LocalTransport
-from harness_backends.posix.shell import open_held_shell
+from harness_backends.posix.persistent_shell import open_held_shell
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 

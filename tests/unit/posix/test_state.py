@@ -15,8 +15,8 @@ from tests.support.job_targets import SHELLS, ShellTransport, open_job_target, p
 
 from harness.errors import ConnectError
 from harness.target import Target
-from harness_backends.posix.shell import open_held_shell
-from harness_backends.posix.state import (
+from harness_backends.posix.persistent_shell import open_held_shell
+from harness_backends.posix.state_directory import (
     PROLOGUE,
     RELEASE,
     JobRecord,

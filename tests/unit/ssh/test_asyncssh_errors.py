@@ -20,8 +20,7 @@ from harness.errors import (
     TargetNotFound,
 )
 from harness.target import Target
-from harness_backends.ssh.asyncssh_errors import FOREIGN, translate, translated
-from harness_backends.ssh.asyncssh_process import signal_status
+from harness_backends.ssh.asyncssh_process import FOREIGN, signal_status, translate, translated
 
 WEB1 = Target.parse("ssh://web1")
 

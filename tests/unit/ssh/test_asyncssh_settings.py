@@ -11,7 +11,7 @@ import pytest
 from harness.config import Config
 from harness.errors import ConfigError
 from harness.target import Target
-from harness_backends.ssh.asyncssh_hostkeys import HostKeys, OfferedKey, host_name, judge, refusal
+from harness_backends.ssh.asyncssh_login import HostKeys, OfferedKey, host_name, judge, refusal
 from harness_backends.ssh.asyncssh_settings import (
     config_files,
     not_honoured,

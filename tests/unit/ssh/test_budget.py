@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_backends.ssh import budget as budget_module
-from harness_backends.ssh.budget import SessionBudget, Ticket
+from harness_backends.ssh import channel_limit as budget_module
+from harness_backends.ssh.channel_limit import SessionBudget, Ticket
 
 MOST = 9
 

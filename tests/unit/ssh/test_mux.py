@@ -12,7 +12,7 @@ from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_backends.ssh.mux import (
+from harness_backends.ssh.multiplex import (
     Message,
     MuxError,
     MuxGone,

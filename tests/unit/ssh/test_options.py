@@ -10,8 +10,7 @@ import pytest
 from harness.config import Config
 from harness.errors import AuthenticationError, ConfigError, ConnectError, HostKeyError, TargetNotFound
 from harness.target import Hop, Target
-from harness_backends.ssh.diagnosis import diagnose
-from harness_backends.ssh.login import classify
+from harness_backends.ssh.login import classify, diagnose
 from harness_backends.ssh.options import (
     Settings,
     check_options,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import AuthenticationError, ConnectError, TargetNotFound
-from harness_backends.ssh.diagnosis import diagnose
-from harness_backends.ssh.refusal import find_cause
+from harness_backends.ssh.login import diagnose, find_cause
 
 DENIED = "me@web1: Permission denied (publickey).\n"
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConnectError
-from harness_backends.ssh import sockets
-from harness_backends.ssh.sockets import MAX_PATH, find_sockets, lock, place_again, socket_path, split_name
+from harness_backends.ssh import control_master
+from harness_backends.ssh.control_master import MAX_PATH, find_sockets, lock, place_again, socket_path, split_name
 
 KEY, TAG = "0123456789abcdef", "fedcba9876543210"
 
@@ -33,7 +33,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def fallback(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of this test's own instead of the one that all environments share."""
     directory = Path(tempfile.mkdtemp(prefix="hxf", dir="/tmp"))
-    monkeypatch.setattr(sockets, "_shared_root", lambda: directory)
+    monkeypatch.setattr(control_master, "_shared_root", lambda: directory)
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -46,7 +46,7 @@ def test_a_socket_says_what_it_is(runtime: Path) -> None:
 
 @given(name=st.text("abc@:._-", min_size=1, max_size=80), room=st.integers(33, 89))
 def test_a_name_is_cut_to_the_room_and_the_tag_never(name: str, room: int) -> None:
-    cut = sockets._file_name(KEY, TAG, name, room)
+    cut = control_master._file_name(KEY, TAG, name, room)
     assert len(cut) <= room
     assert (split_name(Path("/x", cut)) or ())[:2] == (KEY, TAG)
     assert cut in (f"{KEY}.{TAG}.{name}", f"{KEY}.{TAG}") or cut.endswith("~")
@@ -89,7 +89,7 @@ def test_the_shared_directory_is_not_looked_into_from_another_environment(
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     Path(socket_path(KEY, TAG, "web1")).touch()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    assert sockets._files() == []
+    assert control_master._files() == []
 
 
 async def test_a_lock_makes_its_directory_again(runtime: Path) -> None:

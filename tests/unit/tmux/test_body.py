@@ -16,8 +16,8 @@ from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell, s
 from harness import ShellResult
 from harness.command import Command
 from harness.errors import UnsupportedOperation
-from harness_backends.posix.state import JobStore
-from harness_backends.tmux.body import MOST_INLINE, Body, compose
+from harness_backends.posix.state_directory import JobStore
+from harness_backends.tmux.dispatch import MOST_INLINE, Body, compose
 
 STORE = cast(JobStore, SimpleNamespace(path=lambda job_id, suffix: f"/a b/'q'/{job_id}.{suffix}"))
 ODD = 'a\'b "c" $d `e` \\ ! * \n\ttab ä'

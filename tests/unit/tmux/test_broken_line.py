@@ -11,7 +11,7 @@ import pytest
 from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness import PaneBusy, ShellResult
-from harness_backends.posix.shell import HeldShell, Reply
+from harness_backends.posix.persistent_shell import HeldShell, Reply
 from harness_backends.tmux.rescue import give_slot_back, take_slot
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")

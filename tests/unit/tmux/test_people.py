@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness_backends.tmux.people import is_typing, keys_since
+from harness_backends.tmux.operator_watch import is_typing, keys_since
 
 PERSON, ROBOT, WATCHER = "0 0 {} @1", "1 0 {} @1", "0 1 {} @1"
 

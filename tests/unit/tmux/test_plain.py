@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness_backends.tmux.control_protocol import Block
 from harness_backends.tmux.plain import parse_answers, plain_script, until_script
-from harness_backends.tmux.protocol import Block
 from harness_backends.tmux.tagged import Ended, PaneFacts, parse_ended, parse_facts
 
 

@@ -13,7 +13,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.examples import few_examples
 
-from harness_backends.tmux.protocol import Block, ControlParser, Notification, Output, control_line, quote, unescape
+from harness_backends.tmux.control_protocol import (
+    Block,
+    ControlParser,
+    Notification,
+    Output,
+    control_line,
+    quote,
+    unescape,
+)
 
 Events = list[Block | Output | Notification]
 

@@ -12,8 +12,8 @@ from harness.command import Command
 from harness.errors import TerminalError, UnsupportedOperation
 from harness.results import Status
 from harness.target import Target
-from harness_backends.posix.state import JobRecord, parse_record, render_record
-from harness_backends.tmux.body import Body
+from harness_backends.posix.state_directory import JobRecord, parse_record, render_record
+from harness_backends.tmux.dispatch import Body, slot_text
 from harness_backends.tmux.foreground import Foreground, parse
 from harness_backends.tmux.held import MAX_HELD_BYTES, MAX_HELD_JOBS, forget_jobs
 from harness_backends.tmux.job import PaneJob
@@ -28,7 +28,6 @@ from harness_backends.tmux.naming import (
 )
 from harness_backends.tmux.output import OutputCollector, clip
 from harness_backends.tmux.pane import NestedShell, Pane
-from harness_backends.tmux.plan import slot_text
 from harness_backends.tmux.version import TmuxVersion, require
 
 # -- output

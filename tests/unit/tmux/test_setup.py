@@ -14,8 +14,8 @@ from tests.support.examples import few_examples
 from tests.support.pane_shells import PANE_SHELLS, shell_path
 
 from harness.config import Config
-from harness_backends.tmux import nested
-from harness_backends.tmux.nested import hook_lines
+from harness_backends.tmux import nested_shells
+from harness_backends.tmux.nested_shells import hook_lines
 from harness_backends.tmux.setup import (
     HOOKS,
     NewPane,
@@ -126,7 +126,7 @@ def test_the_typed_hooks_unpack_to_their_source(shell: str) -> None:
     unpack = last.partition(" |")[0] if shell == "fish" else last.split("; ")[1].replace("eval", "printf '%s\\n'")
     argv = ["busybox", "sh"] if shell == "busybox" else [shell]
     shown = run(argv, "\n".join([*lines, unpack]))
-    source = nested._minify("hooks.fish" if shell == "fish" else "hooks.sh")
+    source = nested_shells._minify("hooks.fish" if shell == "fish" else "hooks.sh")
     assert shown.stderr == b""
     assert shown.stdout.decode().endswith(source)
     assert "n0nce" in shown.stdout.decode().removesuffix(source)

@@ -6,7 +6,7 @@ from typing import cast
 
 from harness import Target
 from harness_backends.container.engine import Engine
-from harness_backends.container.info import ContainerInfo
+from harness_backends.container.information import ContainerInfo
 from harness_backends.container.transport import ContainerTransport
 
 OWN = ("/", "/tmp", "/tmp/", "/tmp/tmux-0")

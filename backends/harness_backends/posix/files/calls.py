@@ -1,12 +1,21 @@
-"""What the target says about a refused file operation, turned into the matching exception. Pure."""
+"""Calls of the file library: their replies, errors, and versions of files."""
 
 from __future__ import annotations
 
+import calendar
 import errno
+import hashlib
 import os
+import shlex
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.errors import (
+    ConnectError,
     FileError,
     FileExists,
     FileNotFound,
@@ -15,11 +24,33 @@ from harness.errors import (
     NotADirectory,
     PermissionDenied,
     StaleFileError,
+    UnsupportedOperation,
 )
+from harness.results import DirEntry, FileType
+from harness.transport import Process, Transport
 
-from .filescript import Refusal
+from ..persistent_shell import HeldShell, Reply
+from . import shell_library
+from .shell_library import Refusal
 
-__all__ = ["file_error", "local_error", "shown"]
+__all__ = [
+    "EntryParser",
+    "FileCalls",
+    "Hasher",
+    "Scheme",
+    "StatLine",
+    "fields_of",
+    "file_error",
+    "local_error",
+    "parse_scheme",
+    "parse_stat",
+    "shown",
+    "tolerable",
+    "version_of",
+]
+
+
+# -- What the target says about a refused file operation, turned into the matching exception. Pure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +182,271 @@ def _refusal(exit_code: int, stderr: bytes) -> Refusal | None:
 def _build(reason: Refusal, path: str, target: object, detail: str = "") -> FileError:
     kind = _KINDS[reason]
     return kind.error(f"{shown(path)}: {kind.text}{detail}", target=target, hint=kind.hint)
+
+
+# -- Versions of file content: ``sha256:HEX``, or ``cksum:CRC:SIZE`` where the target has no program for SHA-256.
+# Pure.
+# The scheme is the target's, so that a version computed here equals one computed there.
+
+
+Scheme = Literal["sha256", "cksum"]
+
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+_ONES = 0xFFFFFFFF
+
+
+class _Cksum:
+    """The CRC of POSIX ``cksum``: zlib's polynomial with the bits in the opposite order, and the length at the end."""
+
+    def __init__(self) -> None:
+        self._crc = _ONES
+        self._size = 0
+
+    def update(self, data: bytes | memoryview) -> None:
+        self._crc = zlib.crc32(bytes(data).translate(_REVERSED), self._crc)
+        self._size += len(data)
+
+    def value(self) -> str:
+        length = self._size.to_bytes((self._size.bit_length() + 7) // 8, "little")
+        crc = zlib.crc32(length.translate(_REVERSED), self._crc)
+        return f"{int(f'{crc:032b}'[::-1], 2)}:{self._size}"
+
+
+class Hasher:
+    """Computes the version of content that comes in pieces."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+        self._sha256 = hashlib.sha256() if scheme == "sha256" else None
+        self._cksum = _Cksum() if scheme == "cksum" else None
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Add the next bytes."""
+        if self._sha256 is not None:
+            self._sha256.update(data)
+        if self._cksum is not None:
+            self._cksum.update(data)
+
+    def version(self) -> str:
+        """The version of what was added so far."""
+        if self._sha256 is not None:
+            return f"sha256:{self._sha256.hexdigest()}"
+        assert self._cksum is not None
+        return f"cksum:{self._cksum.value()}"
+
+
+def version_of(content: bytes, scheme: Scheme) -> str:
+    """The version of a whole content."""
+    hasher = Hasher(scheme)
+    hasher.update(content)
+    return hasher.version()
+
+
+def parse_scheme(word: str) -> Scheme:
+    """The scheme that the target names."""
+    return "cksum" if word == "cksum" else "sha256"
+
+
+# -- Calls into the shell library: through the held shell, or in a process of its own when they may take long.
+
+
+CALL_TIMEOUT = 120.0
+MAX_SHOWN_ANSWER = 80
+"""Bytes of an answer that cannot be read which the message shows."""
+
+
+class FileCalls:
+    """Runs library functions on one target. The library is sent with the first call, and lives with the shell.
+
+    ``library`` takes the place of the one for targets with tools.
+    """
+
+    def __init__(self, shell: HeldShell, transport: Transport, home: str, library: str = "") -> None:
+        self.transport = transport
+        self.home = home
+        self._shell = shell
+        self._library = library or shell_library.library(home)
+        self._defined = False
+        self._scheme: Scheme | None = None
+
+    async def run(self, path: str, script: str) -> Reply:
+        """Run a script in the held shell: one round trip.
+
+        Raises:
+            FileError: it refused, or failed; the message names ``path``.
+            ConnectionLost: the link was lost; it may have run.
+        """
+        check_path(path, self.transport.target)
+        return self.checked(path, await self.attempt(script))
+
+    async def attempt(self, script: str) -> Reply:
+        """Run a script in the held shell, whatever its exit code."""
+        if not self._defined:
+            self._shell.define(self._library)
+            self._defined = True  # later calls queue behind this one, and a new shell starts with the library
+            return await self._send(f"{self._library}\n", script)
+        reply = await self._send("", script)
+        if reply.exit_code == 127 and b"hxf_" in reply.stderr:  # the first call was cancelled before it was sent
+            reply = await self._send(f"{self._library}\n", script)
+        return reply
+
+    async def _send(self, prefix: str, script: str) -> Reply:
+        quoted = shlex.quote(script)
+        return await self._shell.request(lambda number: f"{prefix}hx_call {number} {quoted}\n", timeout=CALL_TIMEOUT)
+
+    def checked(self, path: str, reply: Reply) -> Reply:
+        """The reply, when it is a success."""
+        if reply.exit_code != 0:
+            raise file_error(path, reply.exit_code, reply.stderr, self.transport.target)
+        return reply
+
+    @contextmanager
+    def understanding(self, path: str, data: bytes) -> Iterator[None]:
+        """Read an answer of the library inside this: what is none is told as that.
+
+        Raises:
+            FileError: it is not what ``stat``, ``find`` or another program that was asked would write.
+        """
+        try:
+            yield
+        except (ValueError, IndexError, OverflowError) as error:
+            answer = ascii(data[:MAX_SHOWN_ANSWER].decode("utf-8", "replace"))
+            raise FileError(
+                f"{shown(path)}: the answer of the target cannot be read: {answer}",
+                target=self.transport.target,
+                hint="look at which programs stat, find and readlink are in the PATH of the target's shell",
+            ) from error
+
+    async def scheme(self) -> Scheme:
+        """How this target computes versions."""
+        if self._scheme is None:
+            reply = await self.attempt("hxf_reply")
+            with self.understanding(self.home, reply.stdout):
+                self._scheme = parse_scheme(reply.text.removesuffix("\0"))
+        return self._scheme
+
+    async def open_script(self, script: str) -> Process | None:
+        """A process of its own that runs a script with the library; None when there is no channel for it."""
+        return await self.open_argv(shell_library.standalone(self._library, script))
+
+    async def open_argv(self, argv: Sequence[str]) -> Process | None:
+        """A process of its own; None when there is no channel for it, so that the held shell must do."""
+        if self.transport.max_channels == 1:
+            return None
+        try:
+            return await self.transport.open_process(argv)
+        except (ConnectError, UnsupportedOperation):
+            return None
+
+
+def check_path(path: str, target: object) -> None:
+    """Refuse what cannot be a path.
+
+    Raises:
+        ValueError: it holds a NUL.
+        FileNotFound: it is empty.
+    """
+    if "\0" in path:
+        raise ValueError(f"{path!r}: a path cannot hold a NUL")
+    if not path:
+        raise FileNotFound("the path is empty", target=target, hint="name a file")
+
+
+# -- Replies of the shell library, turned into values. Pure.
+
+
+_TYPES: dict[int, FileType] = {0x8: "file", 0x4: "dir", 0xA: "link"}
+_LETTERS: dict[str, FileType] = {"f": "file", "d": "dir", "l": "link", "L": "link"}
+_HARMLESS = ("permission denied", "no such file or directory", "not a directory", "symbolic links", "loop")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+MAX_RECORD_BYTES = 64 << 10
+"""Bytes of one entry, more than any path has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatLine:
+    """One file as ``hxf_stat`` reports it."""
+
+    type: FileType
+    mode: int
+    size: int
+    uid: int
+    gid: int
+    mtime: float
+
+
+def fields_of(data: bytes, count: int) -> tuple[list[str], bytes]:
+    """The first ``count`` NUL-terminated fields as text, and the bytes after them."""
+    *fields, rest = data.split(b"\0", count)
+    return [field.decode("utf-8", "surrogateescape") for field in fields], rest
+
+
+def parse_stat(line: str, now: float | None = None) -> StatLine:
+    """Read ``TYPE PERMISSIONS SIZE UID GID MTIME``: the mode in hexadecimal, the permissions in octal."""
+    raw, bits, size, uid, gid, mtime = line.split()
+    return StatLine(
+        _type_of(raw), int(bits, 8) & 0o7777, int(size), int(uid), int(gid), _parse_time(mtime, now or time.time())
+    )
+
+
+def _type_of(raw: str) -> FileType:
+    return _TYPES.get(int(raw, 16) >> 12, "other")
+
+
+def _parse_time(text: str, now: float) -> float:
+    """Seconds, or the date of ``ls -l`` in UTC (``Nov_21_22:12``, within the last months, or ``Nov_21_2024``)."""
+    if "_" not in text:
+        return float(text)
+    month, day, rest = text.split("_")
+    number = MONTHS.index(month) + 1
+    if ":" not in rest:
+        return float(calendar.timegm((int(rest), number, int(day), 0, 0, 0)))
+    hour, minute = map(int, rest.split(":"))
+    year = time.gmtime(now).tm_year
+    seconds = calendar.timegm((year, number, int(day), hour, minute, 0))
+    return float(seconds if seconds <= now + 86400 else calendar.timegm((year - 1, number, int(day), hour, minute, 0)))
+
+
+class EntryParser:
+    """Reads the records of ``hxf_entry``: each is an unguessable mark, then ``TYPE SIZE NAME`` and a newline.
+
+    Anything else raises ``ValueError``: another program than the usual one wrote it.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark.encode()
+        self._buffer = b""
+        self._started = False
+
+    def feed(self, data: bytes) -> list[DirEntry]:
+        """The entries that are whole now; the last one is whole only when the next begins."""
+        *whole, self._buffer = (self._buffer + data).split(self._mark)
+        if whole and not self._started:
+            self._started, before = True, whole.pop(0)
+            if before:
+                raise ValueError("something stands before the first entry")
+        if len(self._buffer) > MAX_RECORD_BYTES:
+            raise ValueError("an entry is longer than any name")
+        return [_parse_entry(record) for record in whole]
+
+    def finish(self) -> list[DirEntry]:
+        """The last entry, once there is no more data."""
+        record, self._buffer = self._buffer, b""
+        if record and not self._started:
+            raise ValueError("something stands before the first entry")
+        return [_parse_entry(record)] if record else []
+
+
+def _parse_entry(record: bytes) -> DirEntry:
+    kind, size, name = record.decode("utf-8", "surrogateescape").removesuffix("\n").split(" ", 2)
+    if not kind.startswith("x"):
+        return DirEntry(name, _LETTERS.get(kind, "other"), int(size))
+    return DirEntry(name.removeprefix("./"), _type_of(kind[1:]), int(size))
+
+
+def tolerable(stderr: bytes) -> bool:
+    """True when a search complained only about what it may not enter, or about what vanished meanwhile."""
+    lines = stderr.decode("utf-8", "replace").lower().splitlines()
+    return all(any(words in line for words in _HARMLESS) for line in lines)

@@ -17,16 +17,13 @@ from harness.backend import ANY, Any_, Capabilities, Files, Progress, WriteMode
 from harness.results import DirEntry, FileContent, FileStat, WriteResult
 from harness.transport import Transport
 
-from .filecalls import FileCalls, check_path
-from .fileerrors import file_error
-from .fileparse import fields_of, parse_stat
-from .fileread import copy_content, open_file, read_file
-from .filescript import Refusal, call
-from .filestore import FileWriter, WriteRequest
-from .filetree import Search, glob_paths, list_entries, search
-from .localcopy import replace_local
-from .localsource import open_source
-from .shell import HeldShell
+from ..local_source import open_source
+from ..persistent_shell import HeldShell
+from .calls import FileCalls, check_path, fields_of, file_error, parse_stat
+from .content import FileWriter, WriteRequest, copy_content, open_file, read_file
+from .local_copy import replace_local
+from .search import Search, glob_paths, list_entries, search
+from .shell_library import Refusal, call
 from .transfer import collect
 
 __all__ = ["PosixFiles"]

@@ -22,10 +22,9 @@ import anyio.to_thread
 
 from harness.errors import FileError
 
-from .fileerrors import file_error, local_error
-from .filescript import Refusal
-from .filewrite import STAGE_PREFIX
-from .localsource import BLOCK
+from ..local_source import BLOCK
+from .calls import file_error, local_error
+from .shell_library import STAGE_PREFIX, Refusal
 
 __all__ = ["Replacement", "replace_local"]
 

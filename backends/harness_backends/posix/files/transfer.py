@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from harness.transport import Process
 
-from .shell import Reply
+from ..persistent_shell import Reply
 
 __all__ = ["collect", "drain", "feed"]
 

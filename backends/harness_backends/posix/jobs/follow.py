@@ -1,4 +1,4 @@
-"""Following a job's output live. A reader on the target waits for it; nothing is polled over the link."""
+"""Following a job: its output as it grows, and its end."""
 
 from __future__ import annotations
 
@@ -6,30 +6,97 @@ import os
 import shlex
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
 
 from harness.command import Command, LiveView, OutputCallback
 from harness.errors import ConnectError, ConnectionLost, OutputDropped, UnsupportedOperation
-from harness.results import Status
+from harness.results import JobOutput, OutputPart, Status
+from harness.system.background_tasks import BackgroundTasks
 from harness.target import Target
 from harness.transport import Process, Transport
 
-from ..local import LocalTransport
-from . import joboutput, jobscript, jobshell
-from .jobends import JobEnds
-from .joboutput import HeadTail, Kept
-from .jobtable import JobTable, KeptJob
-from .jobview import VIEW_REST, ViewedStream
-from .log_limit import READER
-from .panelog import LAG, PaneLog, PaneOutput, lacks_end, late_bytes, read_log
-from .shell import HeldShell, Reply, open_held_shell
-from .state import JobRecord, JobStore, LogPlace, pane_uid
+from ...local import LocalTransport
+from ..log_limit import GAP, READER
+from ..panelog import LAG, PaneLog, PaneOutput, lacks_end, late_bytes, read_log
+from ..persistent_shell import HeldShell, Reply, Ticket, open_held_shell
+from ..state_directory import JobRecord, JobStore, LogPlace, pane_uid
+from . import launch, shell_library
+from .launch import background_line
+from .output import (
+    INLINE,
+    VIEW_REST,
+    HeadTail,
+    Kept,
+    ViewedStream,
+    output_script,
+    parse_output,
+    read_gap,
+    read_kept,
+    split_gap,
+)
+from .table import JobTable, KeptJob
 
-__all__ = ["CallbackError", "JobFollower", "callbacks_of", "log_of"]
+__all__ = [
+    "CallbackError",
+    "JobEnds",
+    "JobFollower",
+    "JobReader",
+    "callbacks_of",
+    "parse_parts",
+]
+
+
+# -- The ends of jobs that were left running, told by the reply that each of them brings anyway: nobody asks for
+# them.
+
+
+@dataclass(slots=True)
+class _End:
+    """``told``: the reply came; else the link was lost, and nobody tells of it any more."""
+
+    event: anyio.Event = field(default_factory=anyio.Event)
+    told: bool = False
+
+
+class JobEnds:
+    """Knows of the jobs that this process started and did not wait for."""
+
+    def __init__(self, tasks: BackgroundTasks) -> None:
+        self._tasks = tasks
+        self._ends: dict[str, _End] = {}
+
+    def expect(self, job_id: str, ticket: Ticket) -> None:
+        """The reply to this ticket is the job's end."""
+        end = self._ends[job_id] = _End()
+        self._tasks.start_soon(self._wait, job_id, ticket, end)
+
+    async def _wait(self, job_id: str, ticket: Ticket, end: _End) -> None:
+        with suppress(ConnectionLost):  # the target is asked then
+            await ticket.reply()
+            end.told = True
+        del self._ends[job_id]
+        end.event.set()
+
+    def tells(self, job_id: str) -> bool:
+        """Its end is still to come, and will be told."""
+        return job_id in self._ends
+
+    async def wait(self, job_id: str, seconds: float) -> bool:
+        """Wait until its end was told, or will not be, or the time is over; True when it was."""
+        end = self._ends.get(job_id)
+        if end is None:
+            return False
+        with anyio.move_on_after(seconds):
+            await end.event.wait()
+        return end.told
+
+
+# -- Following a job's output live. A reader on the target waits for it; nothing is polled over the link.
+
 
 # hx_await FILE: on a slow machine this may be there before the file: the job is only being started.
 # What tail says of a file is no output of the job.
@@ -77,7 +144,7 @@ fi
 # with its input, or when the limiter has ended the reader.
 _FOLLOW_JOB = (
     "hx_root=$4; hx_jobs=$4/jobs; hx_boot=; { read -r hx_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
-    + jobshell.WATCH
+    + shell_library.WATCH
     + _AWAIT
     + r"""
 exec 4<&0 </dev/null
@@ -208,7 +275,7 @@ class JobFollower:
         """
         found = False
         for number, suffix in enumerate(STREAMS):
-            gap = await joboutput.read_gap(self._shell, self._store.path(job_id, suffix))
+            gap = await read_gap(self._shell, self._store.path(job_id, suffix))
             if gap.size and gap.end > delivered[number]:
                 found = True
                 view = callbacks[number]
@@ -248,7 +315,7 @@ class JobFollower:
         for number, suffix in enumerate(STREAMS):
             whole = (reply.stdout, reply.stderr)[number] if reply else None
             view = callbacks[number]
-            if isinstance(view, LiveView) and (whole is None or len(whole) > joboutput.INLINE):
+            if isinstance(view, LiveView) and (whole is None or len(whole) > INLINE):
                 await self._pass_over(view, job_id, suffix, delivered, number)
             await self._deliver_kept(view, job_id, number, whole, delivered)
 
@@ -279,11 +346,11 @@ class JobFollower:
             delivered[number] = start
 
     async def _rest(self, job_id: str, suffix: str, whole: bytes | None, start: int) -> AsyncIterator[bytes]:
-        if whole is not None and len(whole) <= joboutput.INLINE:
+        if whole is not None and len(whole) <= INLINE:
             if whole[start:]:
                 yield whole[start:]
             return
-        async for data in joboutput.read_kept(self._transport, self._shell, self._store.path(job_id, suffix), start):
+        async for data in read_kept(self._transport, self._shell, self._store.path(job_id, suffix), start):
             yield data
 
     # -- follow()
@@ -340,8 +407,8 @@ class JobFollower:
         return (await self._shell.call(f'[ -e "$hx_jobs/{job_id}.out" ]')).exit_code == 0
 
     async def _size(self, path: str) -> int:
-        reply = await self._shell.call(joboutput.output_script(path, "/dev/null", 0))
-        return joboutput.parse_output(reply).stdout.size
+        reply = await self._shell.call(output_script(path, "/dev/null", 0))
+        return parse_output(reply).stdout.size
 
     async def _follow_file(self, path: str, start: int, live: JobRecord | None) -> AsyncGenerator[bytes]:
         """A file from ``start``; while that job runs as it grows, then what is left of it."""
@@ -349,7 +416,7 @@ class JobFollower:
             async for data in self._live(path, start, live):
                 start += len(data)
                 yield data
-        async for data in joboutput.read_kept(self._transport, self._shell, path, start):
+        async for data in read_kept(self._transport, self._shell, path, start):
             yield data
 
     async def _live(self, path: str, start: int, record: JobRecord) -> AsyncGenerator[bytes]:
@@ -383,7 +450,7 @@ class JobFollower:
         script = (
             f"hx_wait {record.job_id} {int(seconds) + 1} {shlex.quote(self._socket)} {shlex.quote(pane_uid(record))}"
         )
-        ticket = await self._shell.submit(jobscript.background_line(script))
+        ticket = await self._shell.submit(launch.background_line(script))
         try:
             with anyio.move_on_after(seconds):
                 await ticket.reply()
@@ -568,3 +635,160 @@ def call_back(callback: OutputCallback, data: bytes, failures: list[Exception]) 
         failures.append(_failure(error))
         return False
     return True
+
+
+# -- A part of what a job has written, from a byte of each stream on: at one round trip.
+
+
+# hx_piece FILE BYTE LIMIT EXIT: the size, the byte that the part begins with, the bytes that are missing before it, a
+# newline, the part, and the gap as it is then; or "gone" when the job has ended and the file is not there. A part that
+# begins before a gap ends there.
+_PIECE = (
+    GAP
+    + r"""
+hx_piece() {
+  if [ -s "$4" ] && [ ! -e "$1" ]; then
+    echo gone
+    return
+  fi
+  hx_gap "$1"
+  hx_s=$(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) hx_o=$2 hx_l=$3
+  if [ "$hx_lost" -gt 0 ]; then
+    if [ "$hx_o" -ge $((hx_hole + hx_lost)) ]; then :
+    elif [ "$hx_o" -ge "$hx_hole" ]; then hx_o=$((hx_hole + hx_lost))
+    elif [ $((hx_hole - hx_o)) -lt "$hx_l" ]; then hx_l=$((hx_hole - hx_o))
+    fi
+    [ "$hx_o" -le "$hx_s" ] || hx_o=$hx_s
+    [ "$hx_o" -ge "$2" ] || hx_o=$2
+  fi
+  printf '%s %s %s\n' "$hx_s" "$hx_o" $((hx_o - $2))
+  [ "$hx_s" -le "$hx_o" ] || tail -c "+$((hx_o + 1))" -- "$1" | head -c "$hx_l"
+  hx_gap "$1"
+  printf '\n%s %s\n' "$hx_hole" "$hx_lost"
+}
+"""
+)
+
+_UNTIL_MORE = r"""
+hx_more() { [ $(($({ wc -c <"$1"; } 2>/dev/null || echo 0))) -gt "$2" ]; }
+hx_left=$((SECONDS_ * 5 + 1))
+while [ "$hx_left" -gt 0 ] && kill -0 $$; do
+  [ -s "$hx_jobs/JOB_.exit" ] && break
+  hx_more "$hx_jobs/JOB_.out" OUT_ && break
+  hx_more "$hx_jobs/JOB_.err" ERR_ && break
+  hx_gone JOB_ SOCKET_ UID_ && break
+  hx_nap 0.2
+  hx_left=$((hx_left - 1))
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """From which byte of each stream on, and how many bytes at most."""
+
+    stdout: int
+    stderr: int
+    limit: int
+
+
+def parts_script(job_id: str, wanted: Wanted) -> str:
+    """A script that writes a part of each stream of a job to its own streams."""
+    return (
+        f"{_PIECE}\n"
+        f'hx_piece "$hx_jobs/{job_id}.out" {wanted.stdout} {wanted.limit} "$hx_jobs/{job_id}.exit"\n'
+        f'hx_piece "$hx_jobs/{job_id}.err" {wanted.stderr} {wanted.limit} "$hx_jobs/{job_id}.exit" >&2\n'
+    )
+
+
+def parse_parts(stdout: bytes, stderr: bytes) -> tuple[OutputPart, OutputPart]:
+    """Read what :func:`parts_script` wrote."""
+    return _part(stdout), _part(stderr)
+
+
+def _part(text: bytes) -> OutputPart:
+    head, _, rest = text.partition(b"\n")
+    words = head.split()
+    if words == [b"gone"]:
+        return OutputPart(gone=True)
+    data, gap = split_gap(rest)
+    if len(words) != 3 or gap is None:
+        return OutputPart()
+    size, start, lost = (int(word) for word in words)
+    if gap.start <= start < gap.end:  # it came to be while this was read
+        data, passed = gap.after(data, start), min(gap.end, size) - start
+        start, lost = start + passed, lost + passed
+    else:
+        data = gap.before(data, start)
+    if not data:
+        return OutputPart(b"", min(start, size), size, lost)
+    return OutputPart(data, start, max(size, start + len(data)), lost)  # it may have grown meanwhile
+
+
+def until_more_script(job_id: str, wanted: Wanted, seconds: float, socket: str, uid: str) -> str:
+    """A script that ends when a stream is longer than what is wanted begins at, or the job or the time is over."""
+    words = {
+        "SECONDS_": str(int(seconds) + 1),
+        "JOB_": job_id,
+        "OUT_": str(wanted.stdout),
+        "ERR_": str(wanted.stderr),
+        "SOCKET_": shlex.quote(socket),
+        "UID_": shlex.quote(uid),
+    }
+    script = _UNTIL_MORE
+    for name, word in words.items():
+        script = script.replace(name, word)
+    return script
+
+
+class JobReader:
+    """Reads on in the kept output of jobs."""
+
+    def __init__(self, shell: HeldShell, store: JobStore, table: JobTable, follower: JobFollower, socket: str) -> None:
+        self._shell = shell
+        self._store = store
+        self._table = table
+        self._follower = follower
+        self._socket = socket
+
+    async def read(self, job_id: str, wanted: Wanted, wait: float) -> JobOutput:
+        """What there is beyond some bytes; with ``wait`` after as many seconds at most, unless the job has ended."""
+        kept = await self._table.find(job_id)
+        streams = kept.record.kind != "pane" or await self._follower.has_streams(kept.job.job_id)
+        read = self._streams if streams else self._pane
+        found = await read(kept, wanted)
+        if wait <= 0 or found.stdout.data or found.stderr.data or kept.job.status is not Status.RUNNING:
+            return found
+        await (self._more(kept, wanted, wait) if streams else self._more_of_pane(kept, wanted, wait))
+        return await read(await self._table.find(job_id), wanted)
+
+    async def _streams(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
+        wanted = Wanted(wanted.stdout, wanted.stderr, min(wanted.limit, INLINE))
+        reply = await self._shell.call(parts_script(kept.job.job_id, wanted))
+        return JobOutput(kept.job, *parse_parts(reply.stdout, reply.stderr))
+
+    async def _more(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+        """Wait on the target: nothing is asked over the link meanwhile."""
+        script = until_more_script(kept.job.job_id, wanted, seconds, self._socket, pane_uid(kept.record))
+        ticket = await self._shell.submit(background_line(script))
+        try:
+            with anyio.move_on_after(seconds):
+                await ticket.reply()
+        finally:
+            ticket.forget()
+
+    async def _pane(self, kept: KeptJob, wanted: Wanted) -> JobOutput:
+        """A pane's job is a part of the pane's log, which is read from the job's beginning on."""
+        data, size = bytearray(), wanted.stdout
+        log = log_of(kept)
+        async for chunk in self._follower.pane_part(kept, log, wanted.stdout, live=False):
+            size += len(chunk)
+            data += chunk[: wanted.limit - len(data)]
+        gone = kept.job.ended is not None and not log.ended
+        return JobOutput(kept.job, OutputPart(bytes(data), wanted.stdout, size, gone=gone))
+
+    async def _more_of_pane(self, kept: KeptJob, wanted: Wanted, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            async with aclosing(self._follower.pane_part(kept, log_of(kept), wanted.stdout, live=True)) as chunks:
+                async for _ in chunks:
+                    return

@@ -8,8 +8,8 @@ from pathlib import Path
 from harness.errors import NoSpace
 from harness.transport import Transport
 
-from .localsource import open_source
-from .transfer import feed
+from ..files.transfer import feed
+from ..local_source import open_source
 
 __all__ = ["in_memory", "pieces", "store_input"]
 

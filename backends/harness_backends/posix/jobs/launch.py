@@ -1,35 +1,139 @@
-"""The lines that make the held shell run jobs, and what its replies mean. Pure."""
+"""The lines that start jobs: in a directory, as a user, in a shell that waits for them."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+import anyio
+
+from harness.backend import Capabilities
+from harness.errors import (
+    ConnectError,
+    ConnectionLost,
+    FileError,
+    FileNotFound,
+    NotADirectory,
+    PermissionDenied,
+    UnsupportedOperation,
+)
 from harness.results import Status
 
-from .end_proof import proves_end, status_of_broken
+from ..end_proof import proves_end, status_of_broken
+from ..persistent_shell import HeldShell, Ticket
+from ..state_directory import JobStore
 
 __all__ = [
     "INTERRUPTING",
-    "SIGNALS",
+    "MISSING",
+    "MOST_ORDER",
+    "NOT_A_DIRECTORY",
+    "NOT_ENTERED",
     "Fault",
     "Launch",
     "Outcome",
+    "Warm",
+    "WarmShells",
+    "account_text",
     "background_line",
+    "change_user",
+    "check_script",
+    "cwd_error",
     "fire_line",
     "launch_line",
     "order_text",
     "outcome",
     "preamble",
     "recorded",
+    "refusal",
     "signal_name",
     "start_text",
     "start_text_as",
-    "warm_line",
     "write_bytes",
 ]
+
+
+# -- A directory that a command was to run in and cannot be entered: the command did not run.
+
+
+MISSING, NOT_A_DIRECTORY, NOT_ENTERED = 1, 2, 3
+"""Why it cannot be entered, as shells on the target tell it."""
+
+_FAULTS: dict[int, tuple[type[FileError], str]] = {
+    MISSING: (FileNotFound, "no such directory"),
+    NOT_A_DIRECTORY: (NotADirectory, "not a directory"),
+}
+
+
+def cwd_error(fault: int, cwd: str | None, target: object) -> FileError:
+    """The error that says so."""
+    kind, what = _FAULTS.get(fault, (PermissionDenied, "may not be entered"))
+    return kind(f"{cwd}: {what}, so nothing ran", target=target)
+
+
+# -- How to run a command as another user.
+
+
+_NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.@+-]*")
+
+
+def change_user(user: str, capabilities: Capabilities, target: object) -> tuple[str, ...]:
+    """The words that go before a command's argv. Nobody is asked for a password.
+
+    Raises:
+        UnsupportedOperation: the login is not root, and there is no sudo; or this is no user's name.
+    """
+    if not _NAME.fullmatch(user):
+        raise UnsupportedOperation(f"{user!r} is not a user's name", target=target, hint="give a login name")
+    if capabilities.uid == 0:
+        return _from_root(user, capabilities, target)
+    if capabilities.has("sudo"):
+        return ("sudo", "-n", "-u", user, "--")
+    raise UnsupportedOperation(
+        f"cannot run as {user}: the login is neither root nor has sudo",
+        target=target,
+        hint=f"connect as root or as {user}, or install sudo and allow it without a password",
+    )
+
+
+def _from_root(user: str, capabilities: Capabilities, target: object) -> tuple[str, ...]:
+    if capabilities.has("runuser"):
+        return ("runuser", "-u", user, "--")
+    if capabilities.has("sudo"):
+        return ("sudo", "-n", "-u", user, "--")
+    if capabilities.has("su"):
+        return ("su", "-s", "/bin/sh", "-c", 'exec "$0" "$@"', "--", user)
+    raise UnsupportedOperation(
+        f"cannot run as {user}: no runuser, sudo or su", target=target, hint="install util-linux or sudo there"
+    )
+
+
+def check_script(program: tuple[str, ...]) -> str:
+    """A script that tries the change of user with nothing to run: a refusal must not look like the command's end."""
+    return f"{' '.join(map(shlex.quote, program))} sh -c : >/dev/null"
+
+
+def refusal(user: str, said: str, target: object) -> UnsupportedOperation:
+    """What to raise when the change of user was refused."""
+    accounts = "root" if user == "root" else f"root or {user}"
+    reason = (said.strip().splitlines() or ["it was refused"])[-1]
+    return UnsupportedOperation(
+        f"cannot run as {user}: {reason}",
+        target=target,
+        hint=f"check the name, and allow it without a password (NOPASSWD in sudoers), or connect as {accounts}",
+    )
+
+
+def account_text(user: str) -> str:
+    """Shell text that sets the variables of a login, as far as the program before it has not."""
+    return f'HOME=~{user}; [ -d "$HOME" ] || HOME=/; USER={user}; LOGNAME={user}; export HOME USER LOGNAME; '
+
+
+# -- The lines that make the held shell run jobs, and what its replies mean. Pure.
+
 
 SIGNALS = frozenset(
     ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP", "ALRM", "ABRT", "WINCH")
@@ -196,3 +300,77 @@ def recorded(text: str, proof: str = "") -> Outcome | None:
     if status is Status.COMPLETED:
         status = status_of_broken(int(words[0]), broken)
     return Outcome(status, None if status in NO_CODE else int(words[0]))
+
+
+# -- A shell that is started before its command is known, so that a command pays for no process on its way.
+
+
+READY_WITHIN = 1.0
+MOST_ORDER = 2048
+"""Bytes of an order; it must fit into a FIFO that nobody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """A waiting shell: its job's id, the ticket of the reply to come, and the slot that its order goes to."""
+
+    job_id: str
+    ticket: Ticket
+    slot: str
+
+
+class WarmShells:
+    """Keeps one waiting shell on the target once commands come one after the other."""
+
+    def __init__(self, shell: HeldShell, store: JobStore, limit: int) -> None:
+        self._shell = shell
+        self._store = store
+        self._limit = limit
+        self._idle: Warm | None = None
+        self._previous = {"a": "", "b": ""}
+        self._turn = "a"
+        self._busy = False
+
+    async def take(self) -> Warm | None:
+        """The waiting shell, if there is one; it is the caller's now.
+
+        One that is still starting is waited for, for a moment, so that the ids of commands in a row rise.
+        """
+        warm = self._idle
+        if warm is None or self._busy:
+            return None
+        self._busy = True
+        try:
+            with anyio.move_on_after(READY_WITHIN) as waiting:
+                await warm.ticket.started()
+        except ConnectionLost:
+            self._idle = None
+            return None
+        finally:
+            self._busy = False
+        if waiting.cancelled_caught:
+            return None
+        self._idle = None
+        if warm.ticket.done:  # it was declined, or ended before its time
+            warm.ticket.forget()
+            return None
+        self._previous[warm.slot] = warm.job_id
+        return warm
+
+    async def prepare(self) -> None:
+        """Start one if there is none and an id is at hand; returns at once.
+
+        There is never a second one: two readers of a slot would take each other's orders.
+        """
+        if self._idle is not None or self._busy or (job_id := self._store.claim_ready()) is None:
+            return
+        self._busy = True
+        self._turn = "b" if self._turn == "a" else "a"
+        line = warm_line(job_id, self._limit, self._turn, self._previous[self._turn])
+        try:
+            ticket = await self._shell.submit(line, acknowledged=True)
+        except (ConnectionLost, ConnectError):
+            return
+        finally:
+            self._busy = False
+        self._idle = Warm(job_id, ticket, self._turn)

@@ -1,26 +1,29 @@
-"""A job's kept output: head and tail within a limit, and ranges of it."""
+"""The output of a job: its head and tail, ranges, and what a result shows of it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
+from harness.command import LiveView
 from harness.errors import ConnectError, OutputDropped, UnsupportedOperation
 from harness.results import OutputPart
 from harness.transport import Process, Transport
 
-from .log_limit import GAP, READER
-from .shell import HeldShell, Reply
+from ..log_limit import GAP, READER
+from ..persistent_shell import HeldShell, Reply
 
 __all__ = [
+    "VIEW_REST",
     "Gap",
     "HeadTail",
     "JobOutput",
     "Kept",
+    "ViewedStream",
     "cut",
     "not_kept",
     "parse_output",
@@ -30,6 +33,62 @@ __all__ = [
     "read_range",
     "split_gap",
 ]
+
+
+# -- Showing a command's output to whoever looks on, at a pace at which it can be looked at: the newest of it.
+
+
+WAITING = 1 << 20
+"""Bytes that wait to be shown; of more than that the oldest are passed over."""
+PIECE = 64 << 10
+RATE = 2 << 20
+"""Bytes a second that are shown."""
+VIEW_REST = 128 << 10
+"""Bytes at the end of a stream that are shown after the command has ended."""
+
+
+class ViewedStream:
+    """One stream of one command. ``delivered`` counts, at ``number``, what was shown or passed over."""
+
+    def __init__(self, view: LiveView, delivered: list[int], number: int) -> None:
+        self._view = view
+        self._delivered = delivered
+        self._number = number
+        self._waiting = bytearray()
+        self._passed = 0
+        self._more = anyio.Event()
+
+    async def read(self, receive: Callable[[], Awaitable[bytes]]) -> None:
+        """Take everything that comes."""
+        while data := await receive():
+            self._waiting += data
+            if (over := len(self._waiting) - WAITING) > 0:
+                del self._waiting[:over]
+                self._passed += over
+            self._more.set()
+
+    async def show(self) -> None:
+        """Show it, for ever: until that is cancelled.
+
+        Raises:
+            Exception: what the view raised.
+        """
+        while True:
+            if not self._waiting:
+                self._more = anyio.Event()
+                await self._more.wait()
+            passed, self._passed = self._passed, 0
+            piece = bytes(self._waiting[:PIECE])
+            del self._waiting[:PIECE]
+            self._delivered[self._number] += passed + len(piece)
+            if passed:
+                self._view.skipped(passed)
+            self._view(piece)
+            await anyio.sleep(len(piece) / RATE)
+
+
+# -- A job's kept output: head and tail within a limit, and ranges of it.
+
 
 INLINE = 256 * 1024
 """More than this goes over a channel of its own, so that it does not hold up the held shell."""

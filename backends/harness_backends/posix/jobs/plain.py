@@ -17,40 +17,51 @@ from harness.account import account_name
 from harness.backend import Jobs
 from harness.command import Command
 from harness.config import Config
-from harness.errors import (
-    ConnectError,
-    ConnectionLost,
-    HarnessError,
-    NoSpace,
-    OutputDropped,
-    UnsupportedOperation,
-)
+from harness.errors import ConnectError, ConnectionLost, HarnessError, NoSpace, OutputDropped, UnsupportedOperation
 from harness.results import Job, JobOutput, ShellResult, Status
 from harness.system.background_tasks import BackgroundTasks, background_tasks
 from harness.transport import Transport
 
-from . import joboutput, jobscript
-from .end_proof import TWICE
-from .jobcancel import Cancelling
-from .jobcwd import MISSING, cwd_error
-from .jobends import JobEnds
-from .jobfollow import CallbackError, JobFollower, callbacks_of
-from .jobinput import in_memory, store_input
-from .joboutput import HeadTail, Kept, cut, not_kept
-from .joboutput import JobOutput as Streams
-from .jobread import JobReader, Wanted
-from .jobscript import INTERRUPTING, Fault, Launch, Outcome, signal_name
-from .jobshell import PROLOGUE
-from .jobtable import JobTable, KeptJob
-from .jobuser import account_text, change_user, check_script, refusal
-from .jobwarm import MOST_ORDER, Warm, WarmShells
-from .log_limit import MIN_LOG_LIMIT
-from .markers import ANSWERED, answered, from_keyboard
-from .paneend import PaneKill, type_interrupt
-from .panelog import lacks_end
-from .probe import Probe
-from .shell import HeldShell, Reply, Ticket
-from .state import JobRecord, JobStore, pane_uid, render_record
+from ..end_proof import TWICE
+from ..log_limit import MIN_LOG_LIMIT
+from ..markers import ANSWERED, answered, from_keyboard
+from ..paneend import PaneKill, type_interrupt
+from ..panelog import lacks_end
+from ..persistent_shell import HeldShell, Reply, Ticket
+from ..probe import Probe
+from ..state_directory import JobRecord, JobStore, pane_uid, render_record
+from .follow import CallbackError, JobEnds, JobFollower, JobReader, Wanted, callbacks_of
+from .input import in_memory, store_input
+from .launch import (
+    INTERRUPTING,
+    MISSING,
+    MOST_ORDER,
+    Fault,
+    Launch,
+    Outcome,
+    Warm,
+    WarmShells,
+    account_text,
+    background_line,
+    change_user,
+    check_script,
+    cwd_error,
+    fire_line,
+    launch_line,
+    order_text,
+    outcome,
+    preamble,
+    refusal,
+    signal_name,
+    start_text,
+    start_text_as,
+    write_bytes,
+)
+from .output import INLINE, HeadTail, Kept, cut, not_kept, read_output
+from .output import JobOutput as Streams
+from .shell_library import PROLOGUE
+from .table import JobTable, KeptJob
+from .termination import Cancelling
 
 __all__ = ["PROLOGUE", "PosixJobs", "open_jobs"]
 
@@ -105,7 +116,7 @@ class PosixJobs(Jobs):
         self._shell = shell
         self._store = store
         self._probe = probe
-        self._warm = WarmShells(shell, store, joboutput.INLINE + 1)
+        self._warm = WarmShells(shell, store, INLINE + 1)
         self._ran_before = False
         self._owner = f"{account_name()}@{socket.gethostname()}:{os.getpid()}"
         bound = INT_GRACE + TERM_GRACE + KILL_GRACE + END_TIMEOUT
@@ -149,7 +160,7 @@ class PosixJobs(Jobs):
             raise
         began = time.monotonic()
         async with self._ended_on_error(job_id):
-            ticket = await self._shell.submit(jobscript.launch_line(launch), acknowledged=launch.acknowledge)
+            ticket = await self._shell.submit(launch_line(launch), acknowledged=launch.acknowledge)
             running = _new_run(job_id, command, ticket, began)
             if command.wait:
                 return await self._finish(running)
@@ -157,7 +168,7 @@ class PosixJobs(Jobs):
 
     async def _run_warm(self, warm: Warm, command: Command) -> ShellResult | None:
         """Run it in the shell that waits; None when that was gone and nothing ran."""
-        order = jobscript.order_text(command.env, self._directory(command.cwd))
+        order = order_text(command.env, self._directory(command.cwd))
         try:
             launch = replace(await self._prepare(warm.job_id, command), start=order)
         except BaseException:
@@ -166,7 +177,7 @@ class PosixJobs(Jobs):
             raise
         running = _new_run(warm.job_id, command, warm.ticket, time.monotonic())
         async with self._ended_on_error(warm.job_id):
-            await self._shell.add(warm.ticket, jobscript.fire_line(launch, warm.slot))
+            await self._shell.add(warm.ticket, fire_line(launch, warm.slot))
             try:
                 return await self._finish(running)
             except NotTakenError:
@@ -177,7 +188,7 @@ class PosixJobs(Jobs):
         """Remove what was written for a command that did not run, after the line that wrote it."""
         names = " ".join(f'"$hx_jobs/{job_id}.{suffix}"' for suffix in ("cmd", "sh", "in"))
         with suppress(HarnessError):
-            (await self._shell.submit(jobscript.background_line(f"rm -f {names}"))).forget()
+            (await self._shell.submit(background_line(f"rm -f {names}"))).forget()
 
     def _prepare_next(self) -> None:
         """A single command, such as that of ``harness run``, leaves no waiting shell behind."""
@@ -186,7 +197,7 @@ class PosixJobs(Jobs):
         self._ran_before = True
 
     def _can_wait_warm(self, command: Command) -> bool:
-        order = jobscript.order_text(command.env, self._directory(command.cwd))
+        order = order_text(command.env, self._directory(command.cwd))
         return (
             command.wait
             and not self._changes_user(command)
@@ -216,19 +227,19 @@ class PosixJobs(Jobs):
 
     async def _prepare(self, job_id: str, command: Command) -> Launch:
         record = render_record(self._record(job_id, command))
-        parts, start = () if command.stdin is None else (command.stdin,), jobscript.start_text(command.env)
+        parts, start = () if command.stdin is None else (command.stdin,), start_text(command.env)
         if command.user is not None and self._changes_user(command):
             program = change_user(command.user, self._probe.capabilities, self._target)
-            preamble = account_text(command.user) + jobscript.preamble(command.env)
-            text = f"{preamble}{command.command}".encode("utf-8", "surrogateescape")
-            parts, start = (text, *parts), jobscript.start_text_as(program, len(text))
+            before = account_text(command.user) + preamble(command.env)
+            text = f"{before}{command.command}".encode("utf-8", "surrogateescape")
+            parts, start = (text, *parts), start_text_as(program, len(text))
         feed = ""
         small = in_memory(parts, SMALL_STDIN)
         if parts and small is not None:
-            feed = jobscript.write_bytes(small, f'"$hx_jobs/{job_id}.in"')
+            feed = write_bytes(small, f'"$hx_jobs/{job_id}.in"')
         elif parts:
             await store_input(self._transport, self._store.path(job_id, "in"), *parts)
-        limit = joboutput.INLINE + 1 if command.wait else 0
+        limit = INLINE + 1 if command.wait else 0
         log_limit = max(MIN_LOG_LIMIT, self._config.job_log_limit)
         return Launch(job_id, record, start, self._directory(command.cwd), feed, limit, not command.wait, log_limit)
 
@@ -254,7 +265,7 @@ class PosixJobs(Jobs):
             reply = await run.ticket.started()
         except LOST:
             return self._lost(run)
-        self._check(jobscript.outcome(reply.exit_code), run.command)
+        self._check(outcome(reply.exit_code), run.command)
         self._ends.expect(run.job_id, run.ticket)
         return self._result(run, Outcome(Status.RUNNING))
 
@@ -286,17 +297,17 @@ class PosixJobs(Jobs):
             raise
 
     async def _completed(self, run: _Run, reply: Reply) -> ShellResult:
-        outcome = jobscript.outcome(reply.exit_code)
-        self._check(outcome, run.command)
+        ended = outcome(reply.exit_code)
+        self._check(ended, run.command)
         self._prepare_next()
         limit = run.command.max_output
-        if max(len(reply.stdout), len(reply.stderr)) > joboutput.INLINE:
+        if max(len(reply.stdout), len(reply.stderr)) > INLINE:
             output = await self._output(run.job_id, limit)
         else:
             output = Streams(cut(reply.stdout, limit), cut(reply.stderr, limit))
         await self._follower.deliver_rest(run.job_id, callbacks_of(run.command), run.delivered, reply)
-        notices = (TWICE,) if outcome.status is Status.UNKNOWN else ()
-        return self._result(run, outcome, output, *notices)
+        notices = (TWICE,) if ended.status is Status.UNKNOWN else ()
+        return self._result(run, ended, output, *notices)
 
     def _check(self, outcome: Outcome, command: Command) -> None:
         if outcome.fault is Fault.NOT_TAKEN:
@@ -310,7 +321,7 @@ class PosixJobs(Jobs):
 
     async def _output(self, job_id: str, limit: int) -> Streams:
         out, err = self._store.path(job_id, "out"), self._store.path(job_id, "err")
-        return await joboutput.read_output(self._transport, self._shell, out, err, limit)
+        return await read_output(self._transport, self._shell, out, err, limit)
 
     def _result(self, run: _Run, outcome: Outcome, output: Streams | None = None, *notices: str) -> ShellResult:
         return self._shell_result(
@@ -369,7 +380,7 @@ class PosixJobs(Jobs):
         """End a job's process group; True when nothing is left of it."""
         steps = " ".join(f"{signal} {max(0, round(grace * 10))}" for signal, grace in ladder)
         bound = sum(grace for _, grace in ladder) + END_TIMEOUT
-        ticket = await self._shell.submit(jobscript.background_line(f"hx_end {job_id} {why} {steps}"))
+        ticket = await self._shell.submit(background_line(f"hx_end {job_id} {why} {steps}"))
         try:
             with anyio.fail_after(bound):
                 return (await ticket.reply()).exit_code == 0

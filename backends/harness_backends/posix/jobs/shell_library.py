@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shlex
 
-from .jobend import END, SINCE
-from .log_limit import LIMITER
-from .panejobs import SETTLE
+from ..log_limit import LIMITER
+from ..panejobs import SETTLE
+from ..process_scripts import END, SINCE
 
 __all__ = ["GONE", "NOT_ENDED", "PROLOGUE", "STILL_RUNNING", "WATCH"]
 

@@ -11,8 +11,8 @@ import anyio
 from harness.errors import HarnessError, PaneGone, TargetGone
 from harness.system.background_tasks import BackgroundTasks
 
-from .shell import HeldShell
-from .state import JobStore
+from ..persistent_shell import HeldShell
+from ..state_directory import JobStore
 
 __all__ = ["Cancelling"]
 
