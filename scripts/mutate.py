@@ -57,7 +57,7 @@ JUDGE, POSIX, TMUX = (
     "backends/harness_backends/posix",
     "backends/harness_backends/tmux",
 )
-QUICK = "not (ssh or docker or podman or node or shells or slow)"
+QUICK = "not (ssh or docker or podman or node or shells)"
 TOOLKIT_TESTS = ("permissions*", "shelljudge*", "keysjudge", "policy_attacks", "assembly", "commandtool", "pipeline")
 
 
@@ -72,7 +72,7 @@ class Group:
 
 GROUPS = {
     "judge": Group(
-        (f"{JUDGE}/*.py",),
+        (f"{JUDGE}/**/*.py",),
         (*(f"tests/unit/toolkit/test_{name}.py" for name in TOOLKIT_TESTS), "tests/unit/test_commands_that_look.py"),
     ),
     "markers": Group(
@@ -81,11 +81,10 @@ GROUPS = {
     ),
     "jobs": Group(
         (
-            f"{POSIX}/jobs.py",
-            f"{POSIX}/jobtable.py",
-            f"{POSIX}/jobread.py",
-            f"{POSIX}/jobends.py",
-            f"{POSIX}/joboutput.py",
+            f"{POSIX}/jobs/plain.py",
+            f"{POSIX}/jobs/table.py",
+            f"{POSIX}/jobs/follow.py",
+            f"{POSIX}/jobs/output.py",
         ),
         ("tests/unit/posix/test_job*.py", "tests/unit/posix/test_state.py", "tests/contract/test_contract.py"),
     ),
