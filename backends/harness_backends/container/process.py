@@ -237,7 +237,7 @@ Verdict = Callable[[Process], Awaitable[int]]
 
 
 class ContainedProcess(Process):
-    """Wraps an engine's exec of :func:`inside.wrapped_argv`.
+    """Wraps an engine's exec of :func:`wrapped_argv`.
 
     Args:
         raw: the exec; closed by this.

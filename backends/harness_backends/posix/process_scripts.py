@@ -168,7 +168,10 @@ hx_end() {
 """
 
 END = LIST + SEEK + _END
-"""The function ``hx_end``; it needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`jobshell`."""
+"""The function ``hx_end``.
+
+It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.jobs.shell_library`.
+"""
 
 
 # -- The end of a held shell that was lost with its link. Shell text, pure.

@@ -335,7 +335,7 @@ async def _prepare() -> None:
 
 
 def placed_again(master: Master) -> Master:
-    """The same master, its socket where this environment's are now; see :func:`.sockets.place_again`."""
+    """The same master, its socket where this environment's are now; see :func:`place_again`."""
     return replace(master, path=place_again(master.path))
 
 

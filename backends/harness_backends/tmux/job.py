@@ -50,7 +50,7 @@ class PaneJob:
     unanswered: float = 0.0
     """Seconds for which nothing answered when it was sent, so that nobody knows whether it was."""
     entered: int | None = None
-    """0: its directory was entered; else why not, see :mod:`~..posix.jobcwd`. None: not known, or none was given."""
+    """0: its directory was entered; else why not (:mod:`~..posix.jobs.launch`). None: not known, or none was given."""
     seconds: float = 0.0
     ended_at: float = 0.0
     """When it ended, by the monotonic clock."""

@@ -148,7 +148,7 @@ async def open_agent(
         log: where the conversation is kept; by default in memory.
         session_id: that of a conversation that is taken up again; empty makes a new one.
         tool_profile: the tools as this profile shows them.
-        spawner: who runs sub-agents; a :class:`.subagents.Subagents` is told of the agent.
+        spawner: who runs sub-agents; a :class:`.sub_agents.Subagents` is told of the agent.
         open_one: opens the model of a profile.
         observers: who sees what happens, and what models are sent and answer: a trace, telemetry.
 

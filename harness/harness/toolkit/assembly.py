@@ -140,8 +140,9 @@ class Toolkit:
             spawner: who brings the model of sub-agents; without one no tool for them is offered.
             questioner: who asks the user what a tool wants to know; None: there is no user to ask.
             compactor: who can shorten the conversation; without one no tool for it is offered by default.
-            hooks: those of the program, which run after the settings' own. One :class:`.hooks.Hooks` may serve many
-                sessions; what is added to it later is for sessions that begin later.
+            hooks: those of the program, which run after the settings' own. One
+                :class:`.hooks.dispatch.Hooks` may serve many sessions; what is added to it later is for later
+                sessions.
             middleware: code around every call, the outermost first.
 
         Raises:

@@ -237,7 +237,7 @@ class Results(ABC):
 
 
 class Spawner(ABC):
-    """Runs sub-agents: it brings the model. :mod:`.spawning` does the rest."""
+    """Runs sub-agents: it brings the model. :mod:`.delegation` does the rest."""
 
     def types(self) -> Sequence[AgentType]:
         """Further types of agents, beside the usual ones.

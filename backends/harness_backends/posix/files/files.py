@@ -90,7 +90,7 @@ class PosixFiles(Files):
         return await search(self._calls, Search(path, "search"), max_entries)
 
     async def glob(self, pattern: str, *, root: str = ".", max_entries: int = 100_000) -> list[str]:
-        """Paths that match, relative to ``root`` when the pattern is; see :mod:`.glob` for the rules.
+        """Paths that match, relative to ``root`` when the pattern is; see :mod:`.search` for the rules.
 
         Raises:
             FileError: more than ``max_entries`` match; nothing is returned then.

@@ -1,7 +1,7 @@
 """Files of this machine, replaced atomically. Blocking calls run in threads.
 
 The hidden file that a killed harness leaves behind is removed by a later one that replaces a file in that directory,
-once it is a day old, as the shell library does it (:mod:`.filewrite`).
+once it is a day old, as the shell library does it (:mod:`.shell_library`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-# -- The writing part of the shell library of :mod:`.filescript`.
+# -- The writing part of the shell library.
 # A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under
 # a lock on the directory, compares what is there with what the caller expects and renames. Whatever stops it
 # removes the hidden file; what a kill leaves behind is removed by a later write in that directory once it is a

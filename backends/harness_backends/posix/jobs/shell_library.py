@@ -1,4 +1,4 @@
-"""The functions of the held shell that run, watch and end jobs. Shell text only; :mod:`jobscript` calls them.
+"""The functions of the held shell that run, watch and end jobs. Shell text only; :mod:`.launch` calls them.
 
 A command runs in a fresh ``sh`` in a session of its own. Beside it a background subshell of the held shell, its keeper,
 waits for its end, writes ``N.exit`` and then one reply frame. It shares no signal with the command and outlives the

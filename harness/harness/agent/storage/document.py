@@ -48,7 +48,7 @@ LINE = 1_000
 SHOWN = 60
 """Characters of what an error quotes."""
 SUBAGENT = "subagent"
-"""The notes of :mod:`..subagent_notes`."""
+"""The notes of :mod:`..spending`."""
 SPENT = "spent"
 """The notes of :mod:`..spending`."""
 

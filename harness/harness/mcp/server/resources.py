@@ -245,7 +245,7 @@ def resource_tools() -> Registry:
 
 # -- What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is.
 # Pure.
-# Each address stands for a call of one of the tools in :mod:`.resource_tools`, so that looking is judged,
+# Each address stands for a call of one of the tools above, so that looking is judged,
 # redacted and recorded as every other call is.
 
 

@@ -140,7 +140,7 @@ class _Approved:
 
 
 class RulePolicy(Policy):
-    """Decides by hard denials, rules, the mode, and the approver. See :mod:`.decide` for the order.
+    """Decides by hard denials, rules, the mode, and the approver. See :mod:`.decision` for the order.
 
     Args:
         approver: who is asked; None denies what would be asked.

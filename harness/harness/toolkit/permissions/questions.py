@@ -128,7 +128,7 @@ class Question:
     broken: bool = False
     """The file of rules cannot be read, so that no rule can be added."""
     unseen: str = ""
-    """Why nobody who is shown it knows what would be done; see :mod:`.hiding`."""
+    """Why nobody who is shown it knows what would be done; see :mod:`.asking`."""
     timeout: float = 0.0
     """Seconds until it is denied without an answer; 0 where that is not known."""
 
