@@ -94,7 +94,7 @@ def flooding(place: Place, tmp: Path) -> Iterator[tuple[Child, list[Path]]]:
 async def test_programs_run_on_while_the_harness_is_stopped_and_after_it_is_killed(here: Place) -> None:
     with flooding(here, here.directory) as (one, counts):
         for path in counts:
-            await until(partial(runs, path, 3), f"{path.name} runs", 80)  # floods share two cores with other tests
+            await until(partial(runs, path, 3), f"{path.name} runs", 160)  # floods share two cores with other tests
         one.stop()
         await anyio.sleep(3)
         for path in counts:
