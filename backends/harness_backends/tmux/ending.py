@@ -22,7 +22,7 @@ from .keyboard import INTERRUPT, type_text, unlock
 from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
-from .rescue import give_slot_back, take_slot
+from .rescue import drop_slot, take_slot
 
 __all__ = ["END_TIMEOUT", "TERM_GRACE", "Ending", "end_unless_ended", "no_answer"]
 
@@ -86,7 +86,8 @@ class Ending:
         slot = f"{self.link.setup.pane_dir(pane.uid)}/next"
         if job.nonce != pane.shells[0].nonce or not await take_slot(self.shell, slot, job.job_id):
             return False
-        await give_slot_back(self.shell, slot, job.job_id, wanted=False)
+        if not await drop_slot(self.shell, slot, job.job_id):
+            return False
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         await self.shell.call(f"umask 077; echo 128 {status} >{path}")
         if job in pane.jobs:

@@ -24,6 +24,7 @@ from .link import Link
 from .logs import TAIL, LogReader, log_end_script, start_mark, take_up_script
 from .naming import DEFAULT_PANE, PANE_FORMAT, PaneRow, first_named, listed, pane_info, parse_panes
 from .pane import Pane, Phase
+from .rescue import drop_slot, take_slot
 from .sessions import new_pane
 from .setup import NewPane, files_gone, log_files, pane_files, renamed, state_question, window_commands, window_removal
 
@@ -461,9 +462,10 @@ class PaneTable:
         return True
 
     async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
-        """The link was lost while the job was being typed: the pane's window names it if it was.
+        """The link was lost while the job was being typed: the pane's window names it if its keys may be there.
 
-        Or its shell was told that it was called off, and that mark is in the part of the log that was not read.
+        They may be lost with the client, too: then what its shell has not read is taken back. Or its shell was told
+        that it was called off, and that mark is in the part of the log that was not read.
         """
         if await self._called_off(job):
             self._let_go(pane, job)
@@ -473,7 +475,7 @@ class PaneTable:
             return False
         where = ("display-message", "-p", "-t", pane.pane_id, "#{@harness_typed}")
         blocks = await self._link.client.request(where)
-        if blocks[-1].text == job.job_id:
+        if blocks[-1].text == job.job_id and not await self._taken_back(pane, job):
             return False
         free = release(pane.pane_id, pane.place, job.job_id)  # no record will tell others of its end
         await self._link.client.request(*free)
@@ -481,6 +483,18 @@ class PaneTable:
         job.notices.append("the link was lost before this was typed: it did not start")
         job.withdraw()
         return True
+
+    async def _taken_back(self, pane: Pane, job: PaneJob) -> bool:
+        """The shell reads its keyboard and has not read the job: keys that come after this find nothing to run."""
+        if self._link.setup.here or job.nonce != pane.shells[0].nonce:
+            return False
+        where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}")
+        tty, _, pid = (await self._link.client.request(where))[-1].text.partition(" ")
+        front = await inspect(self._shell, tty, int(pid or 0))
+        if not (front.wants_input and front.is_own(pane.shells[0].pid)):
+            return False
+        slot = f"{self._link.setup.pane_dir(pane.uid)}/next"
+        return await take_slot(self._shell, slot, job.job_id) and await drop_slot(self._shell, slot, job.job_id)
 
     async def _called_off(self, job: PaneJob) -> bool:
         return bool((await self._shell.call(f"{self._store.called_off(job.job_id)} && echo off")).stdout)

@@ -21,7 +21,7 @@ from .pane import Pane
 from .remake import remake_files
 from .replaced import while_known
 
-__all__ = ["give_slot_back", "see_started", "take_slot"]
+__all__ = ["drop_slot", "give_slot_back", "see_started", "take_slot"]
 
 CHECKS = (0.4, 0.8, 1.6)
 """Seconds after which a start is missed."""
@@ -122,9 +122,19 @@ async def take_slot(shell: HeldShell, slot: str, job_id: str) -> bool:
 async def give_slot_back(shell: HeldShell, slot: str, job_id: str, *, wanted: bool) -> bool:
     """Put it back; False when the shell has read the job after all, or when it is not ``wanted`` any more."""
     path = shlex.quote(slot)
-    untaken = f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
-    back = f"{untaken} && mv -f {path}.away {path} && echo back || " if wanted else ""
+    back = f"{_unread(path, job_id)} && mv -f {path}.away {path} && echo back || " if wanted else ""
     return bool((await shell.call(f"{back}rm -f {path}.away")).stdout)
+
+
+async def drop_slot(shell: HeldShell, slot: str, job_id: str) -> bool:
+    """Keep it away for good, so that keys find nothing to run; False when the shell has read the job after all."""
+    path = shlex.quote(slot)
+    return bool((await shell.call(f"{_unread(path, job_id)} && echo unread; rm -f {path}.away")).stdout)
+
+
+def _unread(path: str, job_id: str) -> str:
+    """Shell text: a shell that has read the job before the slot was moved crosses it out where the slot was."""
+    return f'mark= id=; {{ read -r mark id <{path}; }} 2>/dev/null; [ "$mark$id" != -{job_id} ]'
 
 
 async def _type_again(link: Link, pane: Pane, job: PaneJob, action: Dispatch) -> None:

@@ -12,7 +12,7 @@ from tests.support.pane_shells import PANE_SHELLS, PaneShell, open_pane_shell
 
 from harness import PaneBusy, ShellResult
 from harness_backends.posix.persistent_shell import HeldShell, Reply
-from harness_backends.tmux.rescue import give_slot_back, take_slot
+from harness_backends.tmux.rescue import drop_slot, give_slot_back, take_slot
 
 pytestmark = pytest.mark.usefixtures("needs_tmux")
 
@@ -138,4 +138,17 @@ async def test_a_slot_that_is_away_is_read_by_nobody(
         slot.write_text(meanwhile)
     assert await give_slot_back(shell, str(slot), "7", wanted=wanted) == (there == "7 sh s\n")
     assert (slot.read_text() if slot.exists() else None) == there
+    assert not (tmp_path / "next.away").exists()
+
+
+@pytest.mark.parametrize(("meanwhile", "unread"), [("", True), ("- \n", True), ("- 7\n", False)])
+async def test_a_job_that_was_read_while_its_slot_was_moved_counts_as_read(
+    tmp_path: Path, meanwhile: str, unread: bool
+) -> None:
+    slot, shell = tmp_path / "next", cast("HeldShell", Here())
+    slot.write_text("7 sh s\n")
+    assert await take_slot(shell, str(slot), "7")
+    if meanwhile:
+        slot.write_text(meanwhile)
+    assert await drop_slot(shell, str(slot), "7") is unread
     assert not (tmp_path / "next.away").exists()
