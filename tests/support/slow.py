@@ -14,7 +14,7 @@ import pytest
 
 __all__ = ["LIMIT", "is_slow", "slow_of"]
 
-LIMIT = 1.5
+LIMIT = 1.0
 """Seconds of setup, test and teardown together, with twice as many tests at a time as there are processors."""
 FILE = Path(__file__).parents[1] / "data/slow_tests.txt"
 
