@@ -1,4 +1,10 @@
-"""Who answers when a login asks: password, passphrase, second factor, host key; and the terminal after a stop."""
+"""Who answers when a login asks: password, passphrase, second factor, host key; and the terminal after a stop.
+
+Without a prompter of its own, a program that has a terminal asks its operator there; any other logs in without
+questions or not at all. Programs with another way to ask wrap what they do::
+
+    async with use_prompter(my_prompter), connect("ssh://web1") as ctx: ...
+"""
 
 from __future__ import annotations
 
@@ -59,10 +65,7 @@ def _is_ours(terminal: int) -> bool:
         return False
 
 
-# -- Who answers when a login asks: password, passphrase, second factor, host key.
-# Without a prompter of its own, a program that has a terminal asks its operator there; any other logs in without
-# questions or not at all. Programs with another way to ask wrap what they do::
-# async with use_prompter(my_prompter), connect("ssh://web1") as ctx: ...
+# -- questions
 
 
 QuestionKind = Literal["password", "passphrase", "otp", "hostkey", "other"]

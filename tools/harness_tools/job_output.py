@@ -113,6 +113,7 @@ def continued(before: bytes, data: bytes, redact: Callable[[str], str]) -> str:
 
 
 # -- Which lines match a regular expression that a model wrote, in time that grows with the text and no faster.
+#
 # RE2 (the extra ``tools``) never backtracks. Without it only a text without special characters is taken, as it
 # stands.
 

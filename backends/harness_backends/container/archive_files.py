@@ -34,6 +34,7 @@ __all__ = [
 
 
 # -- What a ``sh`` without any program can tell of files: builtins only. Pure text, and the reading of its answer.
+#
 # It takes the place of the library for targets with tools (:mod:`..posix.files.shell_library`) where that looks at
 # directories, with the same calls and the same answers. Sizes are not known here: they are -1.
 
@@ -151,11 +152,12 @@ def parse_place(text: str) -> Place:
 
 # -- Files of an image that has nothing but ``sh``: looked at by its shell, read from its engine's archive, never
 # written.
-# * The shell decides, as the container's user: what is there, what may be read, where a directory leads. * The
-# engine delivers content and properties, as a tar archive. It reads as root, so it is asked only for what the
-# shell has found readable; who renames files of the container in that moment may make it read another one of the
-# container. It sees the volumes that it has mounted, and not always other mounts: see :mod:`.information`. * Nothing
-# is changed: without a program that renames, a write could leave half a file under the real name.
+#
+# * The shell decides, as the container's user: what is there, what may be read, where a directory leads.
+# * The engine delivers content and properties, as a tar archive. It reads as root, so it is asked only for what the
+#   shell has found readable; who renames files of the container in that moment may make it read another one of the
+#   container. It sees the volumes that it has mounted, and not always other mounts: see :mod:`.information`.
+# * Nothing is changed: without a program that renames, a write could leave half a file under the real name.
 
 
 READ_LIMIT = 256 << 20

@@ -26,15 +26,16 @@ __all__ = [
 ]
 
 
-# -- Which engine to talk to, and where: decided from what the environment says. Pure; reading it is in
-# ``environment``.
+# -- Which engine to talk to, and where: decided from what the environment says. Pure.
+#
 # The order is the one that the engines' own programs use, so that ``harness --container app`` means the container
 # that ``docker exec app`` means:
-# - ``docker://``: ``DOCKER_HOST``; the context that ``DOCKER_CONTEXT`` or the docker configuration names; the
-# socket of the system's engine, of a rootless one, of Docker Desktop; the ``docker`` program (which ``podman-
-# docker`` provides). - ``podman://``: ``CONTAINER_HOST``; the socket of Podman's service for this user; the
-# ``podman`` program. - ``container://``, no engine named: what is named explicitly above, else whatever answers,
-# Docker first.
+#
+# - ``docker://``: ``DOCKER_HOST``; the context that ``DOCKER_CONTEXT`` or the docker configuration names; the socket of
+#   the system's engine, of a rootless one, of Docker Desktop; the ``docker`` program (``podman-docker`` has one, too).
+# - ``podman://``: ``CONTAINER_HOST``; the socket of Podman's service for this user; the ``podman`` program.
+# - ``container://``, no engine named: what is named explicitly above, else whatever answers, Docker first.
+#
 # What is named explicitly is used or reported, and nothing else is tried instead.
 
 

@@ -19,6 +19,7 @@ __all__ = [
 
 
 # -- Taking apart the stream of a process without a terminal, as an engine's API multiplexes it. Pure.
+#
 # Each frame is a header of eight bytes (the stream's number, three zeros, the length as a big-endian number) and
 # that many bytes. What has arrived of a frame is passed on at once.
 

@@ -27,6 +27,7 @@ __all__ = [
 
 
 # -- Which mount of a container a path is on, and whether the engine shows that mount from outside. Pure.
+#
 # Docker's archive of a running container is made of its root file system and of the volumes that the engine
 # mounted: a file system in memory, ``/proc``, or what was mounted inside is not in it, and what they cover is.
 

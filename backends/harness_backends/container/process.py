@@ -26,14 +26,17 @@ __all__ = [
 ]
 
 
-# -- What runs inside a container beside the program: the shell that starts it, and the script that ends it. Pure
-# text.
+# -- What runs inside a container beside the program: the shell that starts it, and the script that ends it. Pure text.
+#
 # An engine tells only its own process id of an exec, cannot end it, and reports its end after its last
 # grandchild's. So the exec runs a ``sh`` that says on standard error who it is, starts the program, and says the
 # program's exit status::
-# RS NONCE PID STARTED LF before the first byte of the program RS NONCE STATUS LF after its end
-# The ``sh`` is the leader of a session of its own (engines see to that), so its process id is the program's
-# group. Another process that gets the same id later is told by its start time.
+#
+#     RS NONCE PID STARTED LF      before the first byte of the program
+#     RS NONCE STATUS LF           after its end
+#
+# The ``sh`` is the leader of a session of its own (engines see to that), so its process id is the program's group.
+# Another process that gets the same id later is told by its start time.
 
 
 SEPARATOR = b"\x1e"

@@ -17,10 +17,11 @@ __all__ = [
 
 
 # -- The shell functions that end a job: its process group, and what descends from it elsewhere. Shell text only.
+#
 # What a command put into a session of its own (``setsid``, ``sudo`` with a terminal of its own) is found by its
-# parents, and kept in mind by its process id and start time, since a parent may die first. What nobody of the
-# job's is the parent of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop
-# a service that the command has restarted.
+# parents, and kept in mind by its process id and start time, since a parent may die first. What nobody of the job's
+# is the parent of any more, a daemon that somebody meant to detach, is left alone: a timeout must not stop a
+# service that the command has restarted.
 
 
 # hx_since PID: hx_stat and hx_began, the time when a process began: field 22 of the stat file, the 20th after the name,
@@ -175,6 +176,7 @@ It needs ``hx_jobs``, and ``hx_alive``, ``hx_kill`` and ``hx_nap`` of :mod:`.job
 
 
 # -- The end of a held shell that was lost with its link. Shell text, pure.
+#
 # What was sent through a link that broke may still be on its way: the kernel sends it again when the network is
 # back, for minutes, also when the program that wrote it has ended. The shell at the other end would carry it out.
 # So a new held shell ends the one before it first; from then on it is certain what the old one did.

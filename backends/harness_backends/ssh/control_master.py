@@ -50,9 +50,10 @@ __all__ = [
 
 
 # -- Where control sockets live, and the lock under which they come and go.
+#
 # Each environment has one directory: that of its ``XDG_RUNTIME_DIR``, or the fallback. What another environment
-# keeps is neither shared nor listed nor ended. A socket is named ``KEY.TAG.NAME``: all that the connection
-# depends on, which target it leads to, and the target's name for people, cut to what room there is.
+# keeps is neither shared nor listed nor ended. A socket is named ``KEY.TAG.NAME``: all that the connection depends
+# on, which target it leads to, and the target's name for people, cut to what room there is.
 
 
 CONNECTED = "03"

@@ -31,6 +31,7 @@ __all__ = [
 
 
 # -- What else ssh's log says about a login that the server refused: which key was not used, and why. Pure.
+#
 # The server says the same to all of them (``Permission denied``); the reason is mostly on this side.
 
 
@@ -251,6 +252,7 @@ def _short(line: str) -> str:
 
 
 # -- Runs an ``ssh`` that logs in and goes to the background, and lets somebody answer its questions.
+#
 # ssh asks at its controlling terminal, so it gets one of its own, driven by pexpect; what it logs goes to a file
 # without a name, which serves for telling why a login failed. Answers are written to that terminal and kept
 # nowhere.

@@ -36,6 +36,7 @@ __all__ = [
 
 
 # -- The protocol between an OpenSSH control master and its clients (PROTOCOL.mux of OpenSSH, version 4, since 5.4).
+#
 # ``ssh -S`` speaks it to hand its three descriptors to the master and wait for an exit status. Speaking it here
 # saves a process per channel, cannot fall back to a login of its own, and tells apart what ``ssh -S`` folds into
 # status 255: a program that exited with 255, a session that the server refused, and a master that died.
@@ -285,10 +286,11 @@ async def connect_mux(path: str) -> MuxConnection:
 
 
 # -- A program on the other side of a control master: one session, three streams, one exit status.
-# Standard input is a socket pair and the outputs are pipes. A full pipe is writable again as soon as one page of
-# it is free, so that a sender is woken for every few kilobytes; a socket only when half of it is. A pipe of a
-# megabyte reads in large pieces, but the system lends each user few of those, so a pipe grows when the caller
-# asks for large pieces.
+#
+# Standard input is a socket pair and the outputs are pipes. A full pipe is writable again as soon as one page of it
+# is free, so that a sender is woken for every few kilobytes; a socket only when half of it is. A pipe of a megabyte
+# reads in large pieces, but the system lends each user few of those, so a pipe grows when the caller asks for large
+# pieces.
 
 
 SETTLE_TIMEOUT = 1.0

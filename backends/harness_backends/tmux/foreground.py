@@ -53,6 +53,7 @@ def parse_clients(text: str) -> list[int]:
 
 
 # -- What runs in a pane now: the foreground program, whether it waits for the keyboard.
+#
 # Read from ``/proc`` on Linux, from ``ps`` elsewhere, in one script on the held shell.
 
 

@@ -1,4 +1,4 @@
-"""Shells inside a pane's shell: taught our marks by what is typed, and left again."""
+"""Teaching the markers to the shell that reads a pane's keyboard, also to one inside the pane's own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = [
 ]
 
 
-# -- Teaching the markers to a shell that was started inside the pane's own: ``su -``, ``ssh``, ``sudo -i``,
-# ``bash``.
-# Its files and its user may be others, so everything is typed. First one line that any POSIX shell answers with
-# its kind, then the hooks, packed into lines that the smallest line editor takes.
+# -- Teaching the markers to a shell that was started inside the pane's own: ``su -``, ``ssh``, ``sudo -i``, ``bash``.
+#
+# Its files and its user may be others, so everything is typed. First one line that any POSIX shell answers with its
+# kind, then the hooks, packed into lines that the smallest line editor takes.
 
 
 _LINE = 700

@@ -1,4 +1,4 @@
-"""Opening an agent from its parts: model, tools, storage and sub-agents."""
+"""An agent from its parts: the executor of its session, its model, its log, and the tools that only agents use."""
 
 from __future__ import annotations
 

@@ -105,6 +105,7 @@ def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:
 
 # -- What a conversation has used, as its log has it: by the end of each turn, and until then by a note for each
 # request.
+#
 # A turn that was cut off has no end, and a compaction between two turns belongs to none: there the notes count.
 
 

@@ -89,6 +89,7 @@ def _url(text: str) -> str:
 
 
 # -- Sub-agents: the conversations of a model that the tool ``task`` starts.
+#
 # A sub-agent begins without its parent's conversation, works with the executor that it is handed, and its last
 # words are the result. Its messages are kept with its parent's, so that it can go on, also with a later harness.
 

@@ -134,10 +134,10 @@ def _check_programs() -> None:
         )
 
 
-# -- ``harness demo``: a small real task on a real SSH server and a real tmux session, with nothing set up
-# beforehand.
-# The server is embedded: this machine, loopback only, throw-away keys, gone at the end. Everything else is what
-# an operator would use: OpenSSH with its master connection, tmux, the shell, files and jobs.
+# -- ``harness demo``: a small real task on a real SSH server and a real tmux session, with nothing set up beforehand.
+#
+# The server is embedded: this machine, loopback only, throw-away keys, gone at the end. Everything else is what an
+# operator would use: OpenSSH with its master connection, tmux, the shell, files and jobs.
 
 
 STEP_TIMEOUT = 30.0

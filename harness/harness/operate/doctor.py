@@ -33,6 +33,7 @@ __all__ = [
 
 
 # -- The connections that harness keeps open between its runs: found, checked and ended.
+#
 # A backend that keeps connections offers them under the same entry point as its factory: the module also has
 # ``list_masters`` and ``disconnect`` of the shapes below.
 

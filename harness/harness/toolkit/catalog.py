@@ -1,4 +1,4 @@
-"""The tools that come with harness, and their settings."""
+"""Every tool of this machine in one registry (builtin, of other packages, declared), and the ``[tools]`` settings."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ __all__ = [
 
 
 # -- Settings of the tools: the ``[tools]`` table of the settings files.
+#
 # A file of a directory that is not trusted may only take tools away.
 
 

@@ -198,12 +198,18 @@ class ToolContext:
 
 
 # -- What a tool is: a name, a description, arguments as a pydantic model, traits, and one method that does the work.
+#
 # As a function::
-# class Uptime(Arguments): '''Tell how long the target has been up.''' pretty: bool = Field(False, description="in
-# words")
-# @tool(Uptime, category=Category.SHELL, parallelizable=True) async def uptime(args: Uptime, ctx: ToolContext) ->
-# ToolResult: done = await ctx.execution.run_shell("uptime -p" if args.pretty else "uptime") return
-# ToolResult.of(done.stdout)
+#
+#     class Uptime(Arguments):
+#         '''Tell how long the target has been up.'''
+#         pretty: bool = Field(False, description="in words")
+#
+#     @tool(Uptime, category=Category.SHELL, parallelizable=True)
+#     async def uptime(args: Uptime, ctx: ToolContext) -> ToolResult:
+#         done = await ctx.execution.run_shell("uptime -p" if args.pretty else "uptime")
+#         return ToolResult.of(done.stdout)
+#
 # A tool with more to say (what it would touch, whether this call needs approval) is a subclass of :class:`Tool`.
 
 

@@ -1,4 +1,4 @@
-"""Tools that settings declare as commands: their form, and their calls."""
+"""Tools that are a program of the target, declared in a file: their form, and their calls."""
 
 from __future__ import annotations
 
@@ -197,16 +197,31 @@ def parse_specs(raw: dict[str, Any], origin: str | Path) -> tuple[CommandSpec, .
 
 
 # -- Tools that are a program of the target, declared in a file instead of being written.
+#
 # ::
-# [[tool]] name = "disk_usage" description = "How much room the directories below a path take." binary = "du"
-# words = ["-k"] # always given, first
-# [[tool.parameter]] name = "depth" type = "integer" description = "how many levels to show" flag = "--max-depth"
-# # --max-depth=2
-# [[tool.parameter]] name = "path" required = true positional = true # after --
-# The words of the command are, in this order: the binary, ``words``, the options in the order of their
-# parameters, ``--``, and the positional values in the order of theirs. Each word is quoted, so that no value is
-# more than one word, and no value becomes an option: it is joined to its flag, or stands behind ``--``, or may
-# not start with ``-``.
+#
+#     [[tool]]
+#     name = "disk_usage"
+#     description = "How much room the directories below a path take."
+#     binary = "du"
+#     words = ["-k"]                  # always given, first
+#
+#     [[tool.parameter]]
+#     name = "depth"
+#     type = "integer"
+#     description = "how many levels to show"
+#     flag = "--max-depth"            # --max-depth=2
+#
+#     [[tool.parameter]]
+#     name = "path"
+#     required = true
+#     positional = true               # after --
+#
+# The words of the command are, in this order: the binary, ``words``, the options in the order of their parameters,
+# ``--``, and the positional values in the order of theirs. Each word is quoted, so that no value is more than one
+# word, and no value becomes an option: it is joined to its flag, or stands behind ``--``, or may not start with
+# ``-``.
+#
 # The program runs on the target. Its standard output is the result; when that is JSON, it is the result's data,
 # too.
 

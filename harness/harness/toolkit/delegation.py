@@ -404,12 +404,19 @@ async def _pane(execution: ExecutionContext) -> AsyncIterator[ExecutionContext]:
 
 
 # -- Types of sub-agents that are declared in files: ``NAME.md`` in ``agents/`` beside the user's settings.
+#
 # A file holds a YAML front matter, and below it the instructions of such an agent::
-# --- description: reads logs and reports what went wrong tools: read_file, grep, run_shell model: fast --- You
-# read logs. Report the first error, and what came before it.
-# ``description`` is required. Without ``tools`` the type has all that the agent has which starts one; it never
-# has more. ``model`` is the name of one of the ``[models.NAME]``. Any other key is an error, because it may be
-# meant to forbid something. Those in ``.harness/agents/`` of the current directory count when that is trusted.
+#
+#     ---
+#     description: reads logs and reports what went wrong
+#     tools: read_file, grep, run_shell
+#     model: fast
+#     ---
+#     You read logs. Report the first error, and what came before it.
+#
+# ``description`` is required. Without ``tools`` the type has all that the agent has which starts one; it never has
+# more. ``model`` is the name of one of the ``[models.NAME]``. Any other key is an error, because it may be meant to
+# forbid something. Those in ``.harness/agents/`` of the current directory count when that is trusted.
 
 
 KEYS = ("name", "description", "tools", "model")

@@ -1,4 +1,4 @@
-"""The single way of every call, alone or in a batch."""
+"""The one way from a call to its outcome, alone or in a batch."""
 
 from __future__ import annotations
 
@@ -92,9 +92,10 @@ async def run_batch(
 
 
 # -- The one way from a call to its outcome, for agents, the command line, Python and MCP.
+#
 # The order is fixed: alias and lookup → decode → validate and coerce → ``ToolCallRequested`` → middleware,
-# outermost first → hooks before (they may change the call: it is validated again) → permission → remembered
-# result → ledger → path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget →
+# outermost first → hooks before (they may change the call: it is validated again) → permission → remembered result
+# → ledger → path lock → run, within its time → ledger → hooks after → redact → cut → remember or forget →
 # ``ToolCallCompleted``. A call in the words of a profile is translated into ours as soon as it is valid, and its
 # result is shown in the profile's form after everything else. What is refused leaves no intent in the ledger, and
 # still has exactly one completion.

@@ -1,4 +1,4 @@
-"""Middleware around calls: budgets, gates, and loops of a model that does not move on."""
+"""Code around calls: logging, limits, refusals, budgets, and noticing an agent that goes round in circles."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ __all__ = [
 
 
 # -- Front matter: the YAML mapping between two lines of ``---`` at the top of a Markdown file, read with PyYAML.
+#
 # Anchors and aliases are refused, and so is what is nested deeply: with them a few lines can stand for gigabytes.
 
 
@@ -151,6 +152,7 @@ def _line(mark: Any) -> int:
 
 # -- Files in which the operator instructs agents, such as skills and types of agents: where they are and who wrote
 # them.
+#
 # They are in a directory beside the user's settings, and in ``.harness/`` of the current directory when
 # ``trusted_dirs`` covers it: what they say is done with the operator's rights.
 

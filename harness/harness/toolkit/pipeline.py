@@ -1,4 +1,4 @@
-"""The steps of a call: checked, judged, locked, run, and every failure as a result."""
+"""The steps that a valid call goes through, what every executor shares, and what an exception of a tool means."""
 
 from __future__ import annotations
 

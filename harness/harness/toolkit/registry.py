@@ -109,9 +109,9 @@ class FixedSource(ToolSource):
 
 
 # -- The tools that there are: where each comes from, by which names it is called, and which of them are offered.
-# A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a
-# reader in another task or thread sees the tools from before or from after, and a change that fails changes
-# nothing.
+#
+# A registry changes as a whole: every change makes a new table and puts it in the old one's place, so that a reader
+# in another task or thread sees the tools from before or from after, and a change that fails changes nothing.
 
 
 BUILTIN = "builtin"

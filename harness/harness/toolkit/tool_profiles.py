@@ -104,13 +104,22 @@ def _last(text: str, old: str, new: str) -> str:
 
 
 # -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
+#
 # A model that knows another product's tools is offered those; what does the work, what the policy judges, what
-# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one
-# :class:`Face` for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere
-# (packages, declarations, the program's own sources) are offered next to it under their own names::
-# Face( tool="read_file", name="Read", description="Read a file.", arguments=ReadArguments, fields={"path":
-# "path"}, more=lambda args: {"byte_offset": args.offset}, render=lambda args, result: Shown(result.text,
-# result.is_error), )
+# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`Face`
+# for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere (packages,
+# declarations, the program's own sources) are offered next to it under their own names::
+#
+#     Face(
+#         tool="read_file",
+#         name="Read",
+#         description="Read a file.",
+#         arguments=ReadArguments,
+#         fields={"path": "path"},
+#         more=lambda args: {"byte_offset": args.offset},
+#         render=lambda args, result: Shown(result.text, result.is_error),
+#     )
+#
 # Packages offer profiles by the entry point ``harness.profiles``.
 
 

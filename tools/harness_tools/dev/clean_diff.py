@@ -31,6 +31,7 @@ __all__ = [
 
 
 # -- Shell text that finds what a program would wait for: pipes and devices under the names of files. Pure.
+#
 # Whoever opens a pipe for reading waits until somebody writes to it. git and ripgrep open what is called
 # ``.gitignore``, whatever it is.
 
@@ -54,18 +55,22 @@ def first_blocking(directory: str, pattern: str = "") -> str:
 
 
 # -- The commands of ``clean_diff``: git, kept from running anything that a repository's configuration names. Pure.
+#
 # What a repository could make git run while it compares, and what keeps it from that:
-# * ``diff.external``, ``diff.*.command`` and ``diff.*.textconv``: ``--no-ext-diff --no-textconv``; *
-# ``filter.*.clean`` and ``filter.*.process``, which git runs on files of the work tree: each ``filter.*`` that is
-# configured is set to nothing, and the caller is told their names; * ``core.fsmonitor`` and hooks (``post-index-
-# change``): set to nothing, and the index is not written; * pagers and editors: there is no terminal, and ``--no-
-# pager``; * a promisor remote, from which missing objects would be fetched (``core.sshCommand``, ``ext::``,
-# credential helpers): no fetching, and no protocol is allowed; * a submodule's own configuration: its work tree
-# is not looked at (``--ignore-submodules=dirty``).
-# ``core.worktree`` runs nothing, but could show any file of the target as one of the repository's: a work tree
-# that does not have the repository as its own is refused. git opens its own files, ``.gitignore`` and
-# ``.gitattributes`` whatever they are: where one of them is a pipe or a device, nothing is compared. Variables
-# ``GIT_*`` of the environment are removed.
+#
+# * ``diff.external``, ``diff.*.command`` and ``diff.*.textconv``: ``--no-ext-diff --no-textconv``;
+# * ``filter.*.clean`` and ``filter.*.process``, which git runs on files of the work tree: each ``filter.*`` that is
+#   configured is set to nothing, and the caller is told their names;
+# * ``core.fsmonitor`` and hooks (``post-index-change``): set to nothing, and the index is not written;
+# * pagers and editors: there is no terminal, and ``--no-pager``;
+# * a promisor remote, from which missing objects would be fetched (``core.sshCommand``, ``ext::``, credential
+#   helpers): no fetching, and no protocol is allowed;
+# * a submodule's own configuration: its work tree is not looked at (``--ignore-submodules=dirty``).
+#
+# ``core.worktree`` runs nothing, but could show any file of the target as one of the repository's: a work tree that
+# does not have the repository as its own is refused. git opens its own files, ``.gitignore`` and ``.gitattributes``
+# whatever they are: where one of them is a pipe or a device, nothing is compared. Variables ``GIT_*`` of the
+# environment are removed.
 
 
 NO_REPOSITORY, STRANGE_FILTER, FOREIGN_TREE, NO_TREE, NO_GIT, WAITS = 90, 91, 92, 93, 94, 95

@@ -22,8 +22,9 @@ __all__ = [
 
 
 # -- What ``git diff --raw --numstat -z -p`` prints, as changes of files. Pure, in one pass.
-# The raw part says exactly which files, how, and with which modes; the counts follow, then the text. A text
-# belongs to the file whose headline it has: names are told from the raw part, never from the text.
+#
+# The raw part says exactly which files, how, and with which modes; the counts follow, then the text. A text belongs
+# to the file whose headline it has: names are told from the raw part, never from the text.
 
 
 _STATUS = {

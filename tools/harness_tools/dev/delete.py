@@ -32,8 +32,9 @@ __all__ = [
 
 
 # -- The trash of the target: what may go there, where it is, and the script that moves a file into it.
-# The layout is that of the freedesktop trash specification: ``files/NAME`` and ``info/NAME.trashinfo``. Nothing
-# is copied: a trash is on the file system of what goes there, or another one is taken.
+#
+# The layout is that of the freedesktop trash specification: ``files/NAME`` and ``info/NAME.trashinfo``. Nothing is
+# copied: a trash is on the file system of what goes there, or another one is taken.
 
 
 SYSTEM = (

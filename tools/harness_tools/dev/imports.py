@@ -53,9 +53,9 @@ __all__ = [
 
 # -- The sources of a tree, in three questions to the target: is it a directory, what is in it, and all contents at
 # once.
-# The contents come as one stream, each between marks that no file can know, so that a file which changes
-# meanwhile cannot be taken for its neighbour. A few files alone are read one by one: then it is known when they
-# change.
+#
+# The contents come as one stream, each between marks that no file can know, so that a file which changes meanwhile
+# cannot be taken for its neighbour. A few files alone are read one by one: then it is known when they change.
 
 
 FEW = 6

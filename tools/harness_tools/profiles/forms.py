@@ -120,8 +120,8 @@ def _places(value: Any, path: str, indent: int | None) -> Iterator[_Place]:
 
 # -- What the profiles' forms of results are made of: a result's data, read carefully, and texts cut in the seeds'
 # ways.
-# A result without the data that a form needs (a refusal, an error, a command that goes on) has no form of its
-# own.
+#
+# A result without the data that a form needs (a refusal, an error, a command that goes on) has no form of its own.
 
 
 _WIDER = re.compile(r"(?: \(no_default_excludes \w+ them\)|, or raise max_results)(?=\]$)")

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-# -- The profile ``hex``, without files, commands and search: the user, the web, agents and skills.
+# -- The user, the web, agents and skills.
 
 
 ICONS = {"pending": "☐", "in_progress": "⏳", "completed": "✅"}
@@ -204,8 +204,8 @@ TASK = Face(
 FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)
 
 
-# -- The profile ``hex``: the tools with the names and arguments of Hex; the user, the web and agents are in
-# ``hex_more``.
+# -- Files, commands and search, and the whole profile.
+#
 # What differs on purpose: what a command has put out is shown also when it fails or is ended, a file is read
 # before it is overwritten, and what was killed can still be read.
 

@@ -379,6 +379,7 @@ REWRITING_FACES: tuple[Face[Any], ...] = (REPFOR, SPLIT, SPLICE, NOTAB, UTF8, DE
 
 
 # -- The profile ``terse``: the tools with the names and arguments of terse-tools, which answer in JSON.
+#
 # What differs on purpose: every tool that changes a file needs that it was read, no backslash in a text means
 # anything, directories of version control and binary files are left alone, results are cut by items, and what was
 # deleted is in the trash of the target.

@@ -21,11 +21,12 @@ __all__ = [
 
 
 # -- Shell text that looks for ignore files which ``rg`` and git may read differently: ``rg`` must not search there.
+#
 # What they read alike is described, not what they do not: names, stars, and brackets with letters. ``rg`` takes
-# braces for choices, lets ``[!a]`` be a slash, knows neither classes nor backslashes in brackets, forgets
-# patterns that end with a dot (before 15), cuts more than spaces at the end, and stops at bytes that are not
-# UTF-8. It follows links and waits for pipes under such names, and before 14 it obeys ``.rgignore`` whatever it
-# is told, and loses its way at names of directories with a newline. Pure.
+# braces for choices, lets ``[!a]`` be a slash, knows neither classes nor backslashes in brackets, forgets patterns
+# that end with a dot (before 15), cuts more than spaces at the end, and stops at bytes that are not UTF-8. It
+# follows links and waits for pipes under such names, and before 14 it obeys ``.rgignore`` whatever it is told, and
+# loses its way at names of directories with a newline. Pure.
 
 
 _REST = r"[\200-\277]"
@@ -81,6 +82,7 @@ p=$PWD${from#.}
 
 
 # -- Shell text that finds lines below a directory: with ``rg``, else ``find`` and ``grep``. Pure.
+#
 # A first pass counts in each file, all of them; a second shows lines of the first files by path. Between the two,
 # names are lines: the path, ``\001``, the count, with ``\002`` for a newline in a name. Names that hold one of
 # these two characters are left out. Frames besides the tree's: ``V`` what searches, ``L`` the counts, ``A`` a

@@ -30,6 +30,7 @@ __all__ = [
 
 
 # -- One walk of ``find`` as two that run at the same time, each over every other directory. Shell text, pure.
+#
 # A walk costs the target's processor, not its disk, when the names are in memory: two take half the time. The
 # second half waits in a pipe until the first has been passed on, so no frame is cut by another.
 
@@ -73,10 +74,11 @@ walk={shlex.quote(walk)} deal={shlex.quote(_DEAL)} base={origin}; below="$base/*
 
 
 # -- Shell text that searches below a directory of the target. Pure.
+#
 # Everything that it says comes as frames: a letter, a text, NUL. Texts hold no NUL: names cannot, and it is taken
-# out of contents. ``S`` a directory that was left out, ``I`` an ignore file and a frame with its content, ``P``
-# the same above the top, ``N`` a repository below it, ``R`` the real directory, ``X`` a refusal, ``E`` how many
-# places could not be looked into; a frame that begins with a dot is a path.
+# out of contents. ``S`` a directory that was left out, ``I`` an ignore file and a frame with its content, ``P`` the
+# same above the top, ``N`` a repository below it, ``R`` the real directory, ``X`` a refusal, ``E`` how many places
+# could not be looked into; a frame that begins with a dot is a path.
 
 
 EXCLUDED = (".git", "node_modules", "vendor", ".venv", "__pycache__", "dist", "target")

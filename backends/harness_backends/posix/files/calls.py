@@ -184,8 +184,8 @@ def _build(reason: Refusal, path: str, target: object, detail: str = "") -> File
     return kind.error(f"{shown(path)}: {kind.text}{detail}", target=target, hint=kind.hint)
 
 
-# -- Versions of file content: ``sha256:HEX``, or ``cksum:CRC:SIZE`` where the target has no program for SHA-256.
-# Pure.
+# -- Versions of file content: ``sha256:HEX``, or ``cksum:CRC:SIZE`` where the target has no program for SHA-256. Pure.
+#
 # The scheme is the target's, so that a version computed here equals one computed there.
 
 

@@ -25,9 +25,10 @@ __all__ = [
 
 
 # -- Glob patterns as ``glob.glob(recursive=True)`` reads them: as an expression and a plan for the target. Pure.
-# ``*``, ``?`` and ``[...]`` stay within one name; ``**`` as a whole component is any number of directories. A
-# name that begins with a dot matches only a component that begins with a dot. A pattern with ``**`` follows no
-# links; any other one does, as a shell would.
+#
+# ``*``, ``?`` and ``[...]`` stay within one name; ``**`` as a whole component is any number of directories. A name
+# that begins with a dot matches only a component that begins with a dot. A pattern with ``**`` follows no links;
+# any other one does, as a shell would.
 
 
 _MAGIC = re.compile(r"[*?[]")
@@ -166,6 +167,7 @@ def _ranges(body: str) -> list[str]:
 
 
 # -- Looking at directories: one search program on the target; what is found is parsed and matched here.
+#
 # The answer to a small search comes in one round trip of the held shell. A search that finds more than that shell
 # should carry is done again in a process of its own, where it can be stopped at any time.
 

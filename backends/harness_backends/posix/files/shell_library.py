@@ -17,30 +17,35 @@ __all__ = [
 
 
 # -- The writing part of the shell library.
-# A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under
-# a lock on the directory, compares what is there with what the caller expects and renames. Whatever stops it
-# removes the hidden file; what a kill leaves behind is removed by a later write in that directory once it is a
-# day old.
+#
+# A write stages its content in a hidden file beside the real one, proves that all of it arrived, and then, under a
+# lock on the directory, compares what is there with what the caller expects and renames. Whatever stops it removes
+# the hidden file; what a kill leaves behind is removed by a later write in that directory once it is a day old.
+#
 # The lock is a directory ``.hx-lock``: every target can make one, so that harnesses with different tools at hand,
-# in a container and outside it for example, exclude each other. It is held for a few milliseconds (a large file
-# is hashed before, and only its stamp is compared under the lock) and counts as left behind after a minute. That
-# it cannot be made is believed when it failed five times with no lock to be seen: once, others took it and left
-# it. Only who appends to a file in a directory that they may not write to cannot make one; ``flock`` on the
-# directory is the best that is left.
+# in a container and outside it for example, exclude each other. It is held for a few milliseconds (a large file is
+# hashed before, and only its stamp is compared under the lock) and counts as left behind after a minute. That it
+# cannot be made is believed when it failed five times with no lock to be seen: once, others took it and left it.
+# Only who appends to a file in a directory that they may not write to cannot make one; ``flock`` on the directory
+# is the best that is left.
+#
 # A file that its owner made read-only is not written without ``hxf_force``, although a rename, or root, could: as
-# ``cp`` and editors refuse it. Forced, it keeps its permissions; what is appended to one that cannot be opened
-# for writing goes into a copy that takes its place. Where the directory takes no new file either, what follows
-# says why.
-# The new file shall differ from the old one in its content alone. Permissions, the access control list (the
-# group's bits of a file that has one are its mask), the security label and other extended attributes are taken
-# over by ``cp`` of GNU, which lists and labels go with, in one process; before 8.20 it may empty the file, and is
-# not used. Without it the bits are kept, and a list that ``ls`` shows is an error where GNU's tools, too old,
-# show it. What ``cp`` may not set:
-# * Capabilities and the signature of IMA belong to the old content. The kernel takes the first away with any
-# write. * A file system that takes no attributes (*not supported*; so are labels where one is given to the whole
-# mount, as in containers) has none to lose. The label is compared, all the same: a file with another one can lock
-# people out. Where new files get no label SELinux is off, and that of the old one, from other times, means
-# nothing. * Anything else, ``user.*`` above all, stops the write.
+# ``cp`` and editors refuse it. Forced, it keeps its permissions; what is appended to one that cannot be opened for
+# writing goes into a copy that takes its place. Where the directory takes no new file either, what follows says
+# why.
+#
+# The new file shall differ from the old one in its content alone. Permissions, the access control list (the group's
+# bits of a file that has one are its mask), the security label and other extended attributes are taken over by
+# ``cp`` of GNU, which lists and labels go with, in one process; before 8.20 it may empty the file, and is not used.
+# Without it the bits are kept, and a list that ``ls`` shows is an error where GNU's tools, too old, show it. What
+# ``cp`` may not set:
+#
+# * Capabilities and the signature of IMA belong to the old content. The kernel takes the first away with any write.
+# * A file system that takes no attributes (*not supported*; so are labels where one is given to the whole mount, as
+#   in containers) has none to lose. The label is compared, all the same: a file with another one can lock people out.
+#   Where new files get no label SELinux is off, and that of the old one, from other times, means nothing.
+# * Anything else, ``user.*`` above all, stops the write.
+#
 # A new file has the list that its directory gives to new files, and then no umask counts.
 
 
@@ -341,11 +346,11 @@ hxf_sweep() {
 
 
 # -- The shell side of :mod:`.files`: one library of POSIX functions, and the calls into it. Pure text, no I/O.
-# Every function runs in a subshell of its own, so its variables need no cleaning up. ``file`` is the absolute
-# path in hand, ``real`` the path without links, ``dir`` and ``base`` its two parts; ``slash`` is set when the
-# caller wrote a ``/`` at the end. A refusal is an exit code (:class:`Refusal`) found by testing the file, so no
-# program's wording decides; exit code 1 leaves the reason to the program that failed, on standard error, in
-# locale C.
+#
+# Every function runs in a subshell of its own, so its variables need no cleaning up. ``file`` is the absolute path
+# in hand, ``real`` the path without links, ``dir`` and ``base`` its two parts; ``slash`` is set when the caller
+# wrote a ``/`` at the end. A refusal is an exit code (:class:`Refusal`) found by testing the file, so no program's
+# wording decides; exit code 1 leaves the reason to the program that failed, on standard error, in locale C.
 
 
 INLINE_READ = 256 << 10

@@ -1,4 +1,4 @@
-"""The output of a job: its head and tail, ranges, and what a result shows of it."""
+"""The output of a job: head and tail within a limit, ranges of it, and its newest part for those who look on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that a target keeps: which there are, what became of them, and what is cleaned away."""
+"""The jobs that the target keeps: listing, looking up, and removing what is beyond the limits."""
 
 from __future__ import annotations
 

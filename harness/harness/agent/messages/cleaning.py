@@ -1,4 +1,4 @@
-"""Single messages as providers take them, without escape sequences and without secrets."""
+"""Single messages as every provider takes them: nothing empty, no bytes that JSON cannot hold, and no secrets."""
 
 from __future__ import annotations
 

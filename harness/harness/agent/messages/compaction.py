@@ -249,6 +249,7 @@ def _earlier_notes(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 # -- Makes a conversation shorter: its older messages give way to notes about them.
+#
 # The last turns stay as they are. A call and its result always stay, or go, together.
 
 

@@ -1,4 +1,4 @@
-"""The messages that a request sends: valid for every provider, marked for caches, and an estimate of their tokens."""
+"""The messages of a conversation: valid for every provider, as text that is stored, and about how many tokens."""
 
 from __future__ import annotations
 

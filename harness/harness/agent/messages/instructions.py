@@ -29,6 +29,7 @@ __all__ = [
 
 
 # -- Between the toolkit and the messages of a conversation: tools, calls and results.
+#
 # What a tool brings from the target, a page or another program may hold anything, also words that look like the
 # operator's. It stands between two lines with a mark that nobody there can know; the instructions say what they
 # mean.
@@ -141,8 +142,9 @@ def _marked(text: str, call: ToolCall) -> str:
 
 
 # -- What the model is told once: where it works, by which rules, and how to behave on a host that people depend on.
-# It is the same text from the first request of a session to the last, so that providers can keep what they made
-# of it. What changes is told by :mod:`.situation` and in messages.
+#
+# It is the same text from the first request of a session to the last, so that providers can keep what they made of
+# it. What changes is told by :mod:`.situation` and in messages.
 
 
 ROLE = """\

@@ -74,8 +74,9 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 # -- What went wrong with a provider, in words for the operator, and whether it helps to ask again.
-# The providers' own errors become one class here. No text of it holds a key that this process has read, or
-# anything that looks like one: some providers send back what they refuse.
+#
+# The providers' own errors become one class here. No text of it holds a key that this process has read, or anything
+# that looks like one: some providers send back what they refuse.
 
 
 FailureKind = Literal[

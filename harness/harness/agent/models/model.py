@@ -1,4 +1,4 @@
-"""An opened model: what it can do, and what its requests cost."""
+"""A model that is ready to be asked: what its requests cost, and how much it takes."""
 
 from __future__ import annotations
 

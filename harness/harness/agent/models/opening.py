@@ -40,9 +40,10 @@ __all__ = [
 
 
 # -- Noticing that a stream of chat completions was cut off, where the server need not say why an answer ends.
-# OpenAI's own API always gives a ``finish_reason``; some servers that are compatible with it never do, and most
-# of these end with ``[DONE]``. What has neither, over a connection whose close is the only end that HTTP knows
-# of, may be half.
+#
+# OpenAI's own API always gives a ``finish_reason``; some servers that are compatible with it never do, and most of
+# these end with ``[DONE]``. What has neither, over a connection whose close is the only end that HTTP knows of, may
+# be half.
 
 
 TOLD = re.compile(rb'"finish_reason"\s*:\s*"|[\r\n]data:\s*\[DONE\]')

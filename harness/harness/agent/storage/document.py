@@ -1,4 +1,4 @@
-"""A conversation as a document: exported, read again, and the form that survives other versions."""
+"""A conversation as one JSON document: its form, and the way there and back. Pure."""
 
 from __future__ import annotations
 

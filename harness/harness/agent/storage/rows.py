@@ -1,4 +1,4 @@
-"""The tables of the conversation store, and rows as values."""
+"""The tables of stored conversations, and what is done with them in one transaction. Everything here blocks."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ class InTurn(WrapperModel):
 
 
 # -- What a model is sent and answers, as lines of a trace.
+#
 # Most of what is sent was sent before: a line holds how many messages are the same as in the request before, and
 # the others.
 

@@ -1,4 +1,4 @@
-"""Who observes an agent: the interface, the present observer, and lines of a trace."""
+"""Who watches an agent: the interface, which request a task makes, events as lines of JSON, news of lost links."""
 
 from __future__ import annotations
 

@@ -167,6 +167,7 @@ class Meters:
 
 
 # -- Events of a conversation as spans and metrics.
+#
 # A turn is a span; below it are the requests to the model, which pydantic-ai describes, and the calls of tools;
 # below a call are the approval that it waited for, and the turns of its sub-agent. A job is a span of its own,
 # which may outlive the turn that began it.

@@ -139,6 +139,7 @@ def with_rules(settings: ToolkitSettings, rules: Iterable[Rule]) -> ToolkitSetti
 
 
 # -- The operator at the terminal of ``harness exec``: approvals and questions, asked as the prompt asks them.
+#
 # They go to the controlling terminal, so that standard input and output stay those of a pipe.
 
 

@@ -106,6 +106,7 @@ async def _on(surface: Surface, question: LoginQuestion) -> str | None:
 
 
 # -- ``harness`` without a subcommand: the prompt, from the connection to the last word.
+#
 # The prompt is there as soon as the target is. The toolkit, the settings of models and the model's own libraries
 # are loaded behind it; what is entered before they are there waits for them.
 

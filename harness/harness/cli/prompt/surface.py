@@ -457,6 +457,7 @@ class Inputs:
 
 
 # -- The terminal that is written to: all of a text, however slowly it takes it, until it is gone.
+#
 # A terminal takes nothing while its emulator or its link stands, or somebody has pressed Ctrl-S. What is written
 # then is kept, and a task of its own writes it later: the time limits of commands must not stand still with the
 # terminal.

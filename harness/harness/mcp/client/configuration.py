@@ -37,6 +37,7 @@ __all__ = [
 
 
 # -- Values of a server's settings that are found when they are needed.
+#
 # ``${NAME}`` and ``${NAME:-default}`` are variables of harness, ``${file:PATH}`` is a private file's text. So no
 # secret has to stand in the settings, and none is kept longer than it is used.
 

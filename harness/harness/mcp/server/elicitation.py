@@ -40,6 +40,7 @@ __all__ = [
 
 
 # -- Approvals by the client's user, through the client: only one that says it can ask a person is asked.
+#
 # The question goes to the client and not to its model, and a model has no call that could answer it. Whether a
 # person really answered is in the client's hands: that is the trust that is put in it.
 
@@ -210,6 +211,7 @@ def _name(client: types.InitializeRequestParams | None) -> str:
 
 
 # -- Questions of tools to the client's user, as forms of the client.
+#
 # A form has plain fields only, so that every revision of the protocol that knows forms can show it: a choice for
 # one answer, a box for each option where several are possible, and a line for the user's own words.
 

@@ -29,6 +29,7 @@ __all__ = [
 
 
 # -- The requests of one client that are still being answered: no two at once have the same id.
+#
 # Nobody could tell the answers of two such requests apart: one of them would get the output of another command.
 
 
@@ -53,12 +54,13 @@ class Answering:
         self._ids.discard(request_id)
 
 
-# -- The requests of one HTTP session that are still being answered, and whether anybody still listens for the
-# answer.
+# -- The requests of one HTTP session that are still being answered, and whether anybody still listens for the answer.
+#
 # No two at once have the same id.
-# The transport finds the connection for an answer by the id alone. Of two requests with one id the later would
-# get the earlier one's answer: the output of another command. A client that was started anew and goes on with its
-# old session counts from the beginning again, while what it had asked for still runs.
+#
+# The transport finds the connection for an answer by the id alone. Of two requests with one id the later would get
+# the earlier one's answer: the output of another command. A client that was started anew and goes on with its old
+# session counts from the beginning again, while what it had asked for still runs.
 
 
 UNHEARD = "harness.unheard"

@@ -243,10 +243,10 @@ def resource_tools() -> Registry:
     return Registry([jobs, describe, todos, memories, pane_screen, job_log], source="resources")
 
 
-# -- What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is.
-# Pure.
-# Each address stands for a call of one of the tools above, so that looking is judged,
-# redacted and recorded as every other call is.
+# -- What a client may look at: jobs and their output, screens of panes, the session's notes, and where this is. Pure.
+#
+# Each address stands for a call of one of the tools above, so that looking is judged, redacted and recorded as
+# every other call is.
 
 
 SCHEME = "harness"
@@ -314,6 +314,7 @@ def _unknown(uri: str) -> str:
 
 
 # -- Subscriptions to resources: the client is told that something has changed, not what.
+#
 # A job's log is followed on the stream that the engine has anyway; screens have none, so one is looked at once a
 # second, and only while somebody is subscribed. What is looked at here is compared and thrown away; it leaves
 # through a read of the resource, which is judged and recorded.

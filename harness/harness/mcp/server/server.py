@@ -171,6 +171,7 @@ class Calls:
 
 
 # -- An MCP server for one client: our tools, and what may be looked at, through one executor.
+#
 # It speaks the revisions of the protocol that begin with a handshake (up to 2025-11-25): what a client has read,
 # and what its user has allowed, belongs to a session, and the later revisions have none. Clients that know both
 # fall back.

@@ -81,6 +81,7 @@ class NoRoomLedger(Ledger):
 
 
 # -- The ledger of this machine: what is about to run, and what came of it, in one chain of records.
+#
 # Calls that change something wait until they are on the disk, before and after; the others do not wait.
 
 

@@ -24,6 +24,7 @@ __all__ = [
 
 
 # -- Dropping old records, so that the audit stays within its limits and the rest can still be proved.
+#
 # First a record says up to which one the older ones go; then they go, a few thousand in each transaction, so that
 # no call waits for long. A call without an outcome is kept, and everything after it, until it is too old by age.
 

@@ -32,9 +32,10 @@ __all__ = [
 
 
 # -- What the jobs on a target say about calls whose outcome was never written. Pure.
+#
 # A job belongs to a call when both name the same process of harness and the job's id is the one that the call
-# noted, or, where it noted none, when the job's command is a text of the call's arguments, and no other job and
-# no other call of that process could be meant as well. Whatever is not certain stays unknown.
+# noted, or, where it noted none, when the job's command is a text of the call's arguments, and no other job and no
+# other call of that process could be meant as well. Whatever is not certain stays unknown.
 
 
 BEFORE, AFTER = 3600.0, 86400.0

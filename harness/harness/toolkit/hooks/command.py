@@ -31,6 +31,7 @@ __all__ = [
 
 
 # -- A hook that is a command: JSON on its standard input, JSON as its answer.
+#
 # A command that fails, takes too long or answers nonsense denies what it was asked about.
 
 

@@ -126,7 +126,8 @@ def _absolute(path: str, cwd: str, home: str) -> str:
 
 
 # -- Hooks: code of the operator around calls and messages and at the turns of a session, on this machine.
-# A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.command`, from ``[hooks]`` of the settings).
+#
+# A hook is a function (:meth:`Hooks.on`) or a command (:mod:`.hooks_command`, from ``[hooks]`` of the settings).
 # Hooks of one event run in their order: the first that denies stops, and each sees what those before it changed.
 
 

@@ -156,8 +156,9 @@ def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> Claim:
 
 
 # -- What a command would take that it does not name: files below the directories of which it takes everything.
-# Harness's own files, and what ``.aiexclude`` keeps back. The text of the command says which directories are
-# meant, and the target what is in them.
+#
+# Harness's own files, and what ``.aiexclude`` keeps back. The text of the command says which directories are meant,
+# and the target what is in them.
 
 
 MOST = 64

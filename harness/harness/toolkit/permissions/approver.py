@@ -1,4 +1,4 @@
-"""Who approves calls, and previews of what an answer would allow."""
+"""Who is asked about a call, and what a question shows beside its text."""
 
 from __future__ import annotations
 

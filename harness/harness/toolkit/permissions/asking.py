@@ -1,4 +1,4 @@
-"""Asking about a call: the request as it is shown, without what is hidden, and what comes of the answer."""
+"""Asking, one question at a time in a session, and what a question does not show."""
 
 from __future__ import annotations
 

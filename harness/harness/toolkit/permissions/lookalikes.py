@@ -1,4 +1,4 @@
-"""Letters that look like others, and characters that no shell text should hold. Pure."""
+"""Texts that are not what they seem: invisible characters, and letters that pass for those of another script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy: every call of a session passes here, and results lose what is kept back."""
+"""The policy: what rules decide, who is asked when they do not, and what results may not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about calls: what a call would have access to, and the answers that it takes. Plain values."""
+"""What a call would touch, what a person may answer, and the rules that follow from an answer. Plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that hold for a session or a time, and which calls they hold for."""
+"""Answers in advance for a time, and what was answered in a session that holds for its sub-agents."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class TimedApproval:
 
 
 # -- What was answered in a session, and what of that holds for the agents that it has started.
+#
 # A sub-agent's session is named after the one that started it. Answers hold for the session in which they were
 # given and for the agents below it, never for those above or beside it: nobody asked for more there.
 

@@ -223,8 +223,9 @@ def _is_password(found: str) -> bool:
 
 
 # -- Secrets in files of settings that write a word and its values without a sign between them, line by line.
-# Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys
-# of wireless networks and of rclone, and connection strings.
+#
+# Those of SNMP, HAProxy, Redis, IPsec, PPP and routers, password files of PostgreSQL, Postfix and systems, keys of
+# wireless networks and of rclone, and connection strings.
 
 
 _BEFORE_LINE = frozenset("\n:\"'`|#+>-")

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 
-# -- Secrets that are known by their own form, wherever they stand: keys and tokens with a prefix, JWTs, private
-# keys.
-# Every pattern begins with a literal, so that a text without it costs one search, and none can match at two
-# places of one run of its characters: the time is linear in the text, whatever the text.
+# -- Secrets that are known by their own form, wherever they stand: keys and tokens with a prefix, JWTs, private keys.
+#
+# Every pattern begins with a literal, so that a text without it costs one search, and none can match at two places
+# of one run of its characters: the time is linear in the text, whatever the text.
 
 
 Span = tuple[int, int]

@@ -35,6 +35,7 @@ __all__ = [
 
 
 # -- Whole outputs, kept on this machine for as long as somebody may want to read on: private files with a quota.
+#
 # Several processes may share one directory. What is kept was redacted before.
 
 

@@ -68,6 +68,7 @@ def split_front(data: bytes) -> tuple[Front, str]:
 
 
 # -- Skills: folders of this machine with instructions for an agent, and what these need.
+#
 # A folder ``NAME`` holds ``SKILL.md``: a YAML front matter with ``name`` (the folder's) and ``description``, then
 # the instructions. Other files in it are read by the agent, or uploaded to the target. They are in ``skills/``
 # beside the user's settings, and in ``.harness/skills/`` of the current directory when that is trusted: what they

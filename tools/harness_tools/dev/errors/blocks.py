@@ -1,4 +1,4 @@
-"""Errors that take several lines: Python's tracebacks, pytest's reports, compilers, linters and shells."""
+"""Problems of more than one line, or told in a sentence: tracebacks, pytest, rustc, eslint, shells, servers."""
 
 from __future__ import annotations
 

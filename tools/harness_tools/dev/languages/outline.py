@@ -118,8 +118,9 @@ def _comments(nodes: Iterable[Node], stop: int) -> list[Node]:
 
 
 # -- From a tree to its declarations: one walk for all languages, with rules for each.
-# Only what can hold declarations is entered, so the bodies of functions cost nothing. The walk is bounded in
-# nodes and in depth.
+#
+# Only what can hold declarations is entered, so the bodies of functions cost nothing. The walk is bounded in nodes
+# and in depth.
 
 
 DEPTH = 24

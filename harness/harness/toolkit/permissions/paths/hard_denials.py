@@ -1,4 +1,4 @@
-"""Files that no answer opens: secrets, and what ``.aiexclude`` keeps back, also below a directory that is searched."""
+"""What nothing allows: secrets, files that give rights, and what ``.aiexclude`` on the target keeps back."""
 
 from __future__ import annotations
 

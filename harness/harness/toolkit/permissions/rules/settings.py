@@ -172,6 +172,7 @@ def _originals(path: str) -> list[str]:
 
 
 # -- Settings of permissions: the ``[permissions]`` table of the settings files.
+#
 # A file of a directory that is not trusted may only make it stricter: its rules that allow, its mode when that is
 # laxer, and its exceptions from secrets are refused.
 

@@ -34,6 +34,7 @@ __all__ = [
 
 # -- Scripts that a command writes, as far as its text holds them: ``cat > x.sh <<EOF``, ``echo "..." | tee x.py``.
 # Pure.
+#
 # What is in them is looked at as what is in a program for an interpreter: it may run later, when nobody sees it.
 
 
@@ -68,6 +69,7 @@ def written_script(name: str, words: Sequence[Word], given: Input, targets: Sequ
 
 # -- Commands within the words of programs that nobody here knows: ``tini -- rm x``, ``perl -e 'system("rm x")'``.
 # Pure.
+#
 # It takes far more than there is, so that it only decides that somebody is asked: where such a command would be
 # blocked or, in mode ``auto``, denied by a rule.
 

@@ -45,6 +45,7 @@ GIT_COMMANDS = frozenset(_COMMANDS.split())
 
 
 # -- What git is asked before a command of it that shows the content of tracked files: which files those are. Pure.
+#
 # A command that only reads is asked again with ``--name-only``. Of one that does more (``format-patch``,
 # ``archive``, ``add -p``) a harmless command is made that names the same files, out of its revisions and paths
 # alone.

@@ -17,6 +17,7 @@ __all__ = [
 
 
 # -- Commands that ask other hosts for something small: names, reachability, headers, certificates. Pure.
+#
 # They change nothing, but what they ask for leaves the host, so they run unasked only where the settings say so.
 # All of their words must be known, and what they would send or write besides the question is not on the list.
 

@@ -34,6 +34,7 @@ __all__ = [
 
 
 # -- The keys of a call, and what is known of a shell's prompt from its screen. Pure.
+#
 # The text of keys has named keys in angle brackets; a typed ``<`` is ``<lt>``: ``sort <lt>in<Enter>``.
 
 
@@ -131,11 +132,11 @@ def has_empty_prompt(screen: str, width: int = 0) -> bool:
     return _PROMPT.fullmatch(lines[-1]) is not None
 
 
-# -- What keys would make the foreground of a pane do: a command at a shell's prompt, a password, or something
-# unknown.
+# -- What keys would make the foreground of a pane do: a command at a shell's prompt, a password, or something unknown.
+#
 # A shell's line editor is not modelled: what is on its line, where its cursor is and what its keys are bound to
-# cannot be known from outside. So a whole line for an empty prompt is not typed: it is run as ``run_shell`` runs
-# a command, which no line editor reads. All other keys for a shell ask.
+# cannot be known from outside. So a whole line for an empty prompt is not typed: it is run as ``run_shell`` runs a
+# command, which no line editor reads. All other keys for a shell ask.
 
 
 KeysRule = Literal["command", "password", "program", "harmless", "unknown"]

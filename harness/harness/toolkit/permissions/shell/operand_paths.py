@@ -28,6 +28,7 @@ __all__ = [
 
 
 # -- Files that a command opens below a directory operand, under the names of its other operands. Pure.
+#
 # ``diff FILE DIRECTORY`` reads ``DIRECTORY/FILE``, and ``cp FILE DIRECTORY`` writes it. Whether an operand is a
 # directory is found out on the target; of a program that is not known, every operand may be the one or the other.
 

@@ -457,6 +457,7 @@ PLAIN = frozenset(
 
 
 # -- Commands that take whole directories: of which words everything below is read or changed. Pure.
+#
 # It takes more than there is: a word that is no directory is found out on the target, and a program that is not
 # known is taken for one that does whatever it wants with the directories that it is given.
 

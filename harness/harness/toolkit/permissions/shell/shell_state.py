@@ -19,6 +19,7 @@ __all__ = [
 
 
 # -- Commands that show the values of variables beside their names, by which secrets among them are hidden. Pure.
+#
 # What they print may only be passed on in whole lines: a value without its name is not recognized.
 
 
@@ -57,6 +58,7 @@ def keeps_lines(argv: Sequence[str]) -> bool:
 
 
 # -- Commands that change what later words mean in the same shell: its home, or which names a pattern stands for.
+#
 # A pane keeps its shell. Words of later commands are judged by the home of the account, and patterns as ``sh``
 # reads them: after ``HOME=/etc``, ``cat ~/shadow`` would be another file than the one that was judged.
 

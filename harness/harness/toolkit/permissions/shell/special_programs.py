@@ -16,9 +16,10 @@ __all__ = [
 
 # -- Whether a program of awk only prints: a reader of the part of its language that neither writes, runs nor reads
 # more.
-# Two things must hold: no word in the text, wherever it stands, is one that runs, writes or reads; and the text
-# is a row of known tokens in which nothing is printed into a file. Where versions of awk read ``/`` differently,
-# the answer is no.
+#
+# Two things must hold: no word in the text, wherever it stands, is one that runs, writes or reads; and the text is
+# a row of known tokens in which nothing is printed into a file. Where versions of awk read ``/`` differently, the
+# answer is no.
 
 
 MAX_CHARS = 2_000

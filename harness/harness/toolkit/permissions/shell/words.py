@@ -326,11 +326,12 @@ def _text(node: Node, source: bytes) -> str:
 
 
 # -- Option grammars: which options a program has, which of them take a value, and where its operands begin.
-# A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that
-# is read, ``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``,
+#
+# A grammar is written as words: ``-lah`` are flags, ``-nu=`` take a value, ``-f:`` takes the path of a file that is
+# read, ``-i?`` may have one attached, ``-#`` is a number (``head -5``); ``--all``, ``--lines=``, ``--file:``,
 # ``--color?`` are the same for long ones. With ``one_dash`` a whole word behind one dash is one name (``find
-# -name``). ``own`` is for programs that do not read several letters behind one dash as others do: these are
-# flags, or one letter and a number.
+# -name``). ``own`` is for programs that do not read several letters behind one dash as others do: these are flags,
+# or one letter and a number.
 
 
 _KINDS = "=:?"
