@@ -58,7 +58,15 @@ JUDGE, POSIX, TMUX = (
     "backends/harness_backends/tmux",
 )
 QUICK = "not (ssh or docker or podman or node or shells)"
-TOOLKIT_TESTS = ("permissions*", "shelljudge*", "keysjudge", "policy_attacks", "assembly", "commandtool", "pipeline")
+TOOLKIT_TESTS = (
+    "permissions*",
+    "shell_verdict*",
+    "shell_keys",
+    "policy_attacks",
+    "assembly",
+    "declared_tools",
+    "pipeline",
+)
 
 
 @dataclass(frozen=True)
