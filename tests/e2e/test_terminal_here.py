@@ -139,6 +139,21 @@ async def test_what_a_ctrl_c_ended_before_the_target_was_asked_is_no_end_of_its_
     assert (desk.state / "jobs" / f"{job_id}.exit").read_text() == f"130 {expected}\n"
 
 
+async def test_keys_that_are_lost_with_the_client_are_typed_again(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
+    """The pane names the job by then; the shell that has not read it is on the target."""
+    desk = await open_desk("ssh", rc=lacking)
+    await desk.ctx.run_shell("true")
+    clients = desk.tmux.cmd("list-clients", "-F", "#{client_pid} #{client_flags}").stdout
+    (client,) = (line.split()[0] for line in clients if "no-output" not in line)
+    kill = f"kill -9 {client} 2>/dev/null; sleep 0.3"  # until then the server has noticed
+    typed = "#{==:#{@harness_typed},#{@harness_busy}}"
+    desk.tmux.cmd("set-hook", "-g", "after-set-buffer", f"if-shell -F -t =harness: '{typed}' 'run-shell \"{kill}\"'")
+    with anyio.fail_after(20):
+        result = await desk.ctx.run_shell("echo once >>runs; echo out", timeout=15)
+    assert (result.status, result.exit_code, result.stdout) == (Status.COMPLETED, 0, "out\n"), result
+    assert (desk.home / "runs").read_text() == "once\n"
+
+
 async def test_a_job_of_a_session_here_outlives_its_harness(open_desk: OpenDesk, lacking: dict[str, str]) -> None:
     desk = await open_desk("ssh", rc=lacking)
     await desk.ctx.run_shell("mkfifo gate")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harness.errors import ConnectionLost, TerminalError
 
 from ..posix.persistent_shell import HeldShell
+from .control_protocol import Block
 from .link import Link
 from .pane import Pane
 from .plain import PlainTmux
+from .replaced import first_process
 
 __all__ = [
     "NOTICE",
     "Foreground",
     "inspect",
     "person_typed",
+    "terminal_of",
 ]
 
 
@@ -182,6 +186,19 @@ def parse(text: str) -> Foreground:
         editing={"-icanon", "-echo"} <= set(modes) and not {"-icrnl", "literal"}.isdisjoint(modes),
         begun={"1": True, "0": False}.get(fields.get("begun", "")),
     )
+
+
+async def terminal_of(pane: Pane, ask: Callable[..., Awaitable[list[Block]]], *, here: bool) -> tuple[str, int]:
+    """The terminal of a pane's shell and the process id of its first process; empty and 0 when it told neither.
+
+    Args:
+        ask: sends a command to tmux, which knows it unless the panes' shells are on another machine than tmux.
+        here: they are.
+    """
+    if not pane.wrapper and not here:  # what it told of itself is far back in its log
+        pane.wrapper = (await ask(first_process(pane)))[-1].text
+    pid, _, tty = pane.wrapper.partition(":")
+    return tty, int(pid or 0)
 
 
 async def inspect(shell: HeldShell, tty: str, pid: int) -> Foreground:

@@ -17,7 +17,7 @@ from ..posix.jobs.launch import Outcome, recorded
 from ..posix.persistent_shell import HeldShell
 from ..posix.state_directory import JobRecord, JobStore, parse_record
 from .control import ControlClient
-from .foreground import SHELLS, inspect
+from .foreground import SHELLS, inspect, terminal_of
 from .job import PaneJob
 from .keyboard import release
 from .link import Link
@@ -486,11 +486,10 @@ class PaneTable:
 
     async def _taken_back(self, pane: Pane, job: PaneJob) -> bool:
         """The shell reads its keyboard and has not read the job: keys that come after this find nothing to run."""
-        if self._link.setup.here or job.nonce != pane.shells[0].nonce:
+        if job.nonce != pane.shells[0].nonce:
             return False
-        where = ("display-message", "-p", "-t", pane.pane_id, "#{pane_tty} #{pane_pid}")
-        tty, _, pid = (await self._link.client.request(where))[-1].text.partition(" ")
-        front = await inspect(self._shell, tty, int(pid or 0))
+        terminal = await terminal_of(pane, self._link.client.request, here=self._link.setup.here)
+        front = await inspect(self._shell, *terminal)
         if not (front.wants_input and front.is_own(pane.shells[0].pid)):
             return False
         slot = f"{self._link.setup.pane_dir(pane.uid)}/next"

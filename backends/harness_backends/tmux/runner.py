@@ -36,7 +36,7 @@ from .control_protocol import Block
 from .dispatch import check_user, compose, plan
 from .end_check import EndCheck
 from .ending import TERM_GRACE, Ending, end_unless_ended, no_answer
-from .foreground import NOTICE, Foreground, inspect, person_typed
+from .foreground import NOTICE, Foreground, inspect, person_typed, terminal_of
 from .job import PaneJob
 from .keyboard import BUSY, INTERRUPT, OTHER, Dispatch, SavedFile, release, type_text
 from .link import READY_TIMEOUT, Link
@@ -668,14 +668,7 @@ class PaneRunner:
 
     async def foreground(self, pane: Pane) -> Foreground:
         """What runs in the pane."""
-        tty, pid = await self._tty(pane)
-        return await inspect(self.shell, tty, pid)
-
-    async def _tty(self, pane: Pane) -> tuple[str, int]:
-        if not pane.wrapper and not self.link.setup.here:  # what it told of itself is far back in its log
-            pane.wrapper = (await self.link.ask(first_process(pane)))[-1].text
-        pid, _, tty = pane.wrapper.partition(":")
-        return tty, int(pid or 0)
+        return await inspect(self.shell, *await terminal_of(pane, self.link.ask, here=self.link.setup.here))
 
     async def screen(self, pane: Pane) -> str:
         """The visible part of the pane, without empty lines at its end."""
