@@ -39,8 +39,7 @@ from ..toolkit.permissions.questions import Answer, Question
 from ..toolkit.redaction.stream import StreamRedactor
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 from .events import AnswerCompleted, AnswerDelta, ModelRetry, ReasoningDelta, RequestStarted, TurnStatus
-from .messages import cleaning, history, situation
-from .messages import instructions as tool_texts
+from .messages import cleaning, history, instructions, situation
 from .messages.cleaning import without_secrets
 from .messages.history import checked, dumped, estimate, overhead
 from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
@@ -407,11 +406,11 @@ class Turn:
             if response is None:
                 return await self._stopped(text)
             text = text_of(response) or text
-            calls = tool_texts.calls_of(response, self.turn_id)
+            calls = instructions.calls_of(response, self.turn_id)
             if not calls:
                 return self._result("completed", text or NOTHING)
-            outcomes = tool_texts.withheld(response, calls) or await self._called(calls)
-            await self._say([*tool_texts.returns_of(outcomes, self._around.executor.registry), *self._news()])
+            outcomes = instructions.withheld(response, calls) or await self._called(calls)
+            await self._say([*instructions.returns_of(outcomes, self._around.executor.registry), *self._news()])
 
     def _over(self) -> str:
         return self._around.over(self._steps)
@@ -456,7 +455,7 @@ class Turn:
         said = text_of(response)
         if not said:
             return response
-        calls = len(tool_texts.calls_of(response, self.turn_id))
+        calls = len(instructions.calls_of(response, self.turn_id))
         answer = await ask_hooks(self._around.executor, "post_message", said, turn=self.turn_id, calls=calls)
         words = answer.message
         if answer.decision == "deny":
@@ -476,7 +475,7 @@ class Turn:
         around = self._around
         messages = history.suited(history.repaired(around.transcript.messages), opened.model)
         messages = situation.with_situation(messages, await around.situation(), opened.model)
-        wanted = Wanted(messages, around.instructions, tool_texts.definitions(around.executor.registry))
+        wanted = Wanted(messages, around.instructions, instructions.definitions(around.executor.registry))
         started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=estimate(messages))
         around.executor.events.publish(started)
         return await self._requester.ask(opened, wanted)
@@ -488,7 +487,7 @@ class Turn:
             response = replace(response, parts=[*response.parts, TextPart(f"\n{CUT}")])
         await self._around.transcript.append(response)
         redact = self._around.executor.services.redactor.text
-        text, calls = redact(text_of(response)), len(tool_texts.calls_of(response, self.turn_id))
+        text, calls = redact(text_of(response)), len(instructions.calls_of(response, self.turn_id))
         self._around.executor.events.publish(
             AnswerCompleted(turn_id=self.turn_id, text=text, calls=calls, seconds=seconds)
         )
@@ -519,7 +518,7 @@ class Turn:
 
     def _size(self) -> int:
         around = self._around
-        fixed = overhead(around.instructions, tool_texts.definitions(around.executor.registry))
+        fixed = overhead(around.instructions, instructions.definitions(around.executor.registry))
         return fixed + estimate(around.transcript.messages)
 
     def _result(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_backends.ssh import channel_limit as budget_module
+from harness_backends.ssh import channel_limit
 from harness_backends.ssh.channel_limit import SessionBudget, Ticket
 
 MOST = 9
@@ -145,7 +145,7 @@ async def test_a_limit_shrinks_when_others_use_the_connection_too() -> None:
 
 
 async def test_a_limit_grows_again_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget_module, "GROW_AFTER", 0.05)
+    monkeypatch.setattr(channel_limit, "GROW_AFTER", 0.05)
     budget = SessionBudget(3)
     first, second = await budget.take(1), await budget.take(1)
     budget.opened(first, lambda: False)

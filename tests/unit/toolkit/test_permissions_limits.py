@@ -16,8 +16,7 @@ from harness.toolkit.permissions.paths import git_shown_files, hard_denials
 from harness.toolkit.permissions.paths.hard_denials import SIZE_LIMIT, BelowSearch
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
-from harness.toolkit.permissions.shell import paths as shellpaths
-from harness.toolkit.permissions.shell import verdict
+from harness.toolkit.permissions.shell import paths, verdict
 
 PACKAGE = Path(verdict.__file__).parents[1]
 RULES = tuple(
@@ -208,7 +207,7 @@ async def test_an_aiexclude_that_is_too_long_excludes_everything() -> None:
 
 def test_paths_that_turn_out_to_be_one_leave_more_than_are_judged() -> None:
     """``~``, ``$HOME`` and ``${HOME}`` are one file, and so are ``.``, ``$PWD``, ``${PWD}`` and ``~+``."""
-    assert shellpaths._KEPT // 4 > shellpaths.MAX_PATHS
+    assert paths._KEPT // 4 > paths.MAX_PATHS
 
 
 async def test_what_fails_in_the_judge_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
