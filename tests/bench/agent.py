@@ -16,7 +16,7 @@ from typing import Any
 import pexpect
 from openai import AsyncOpenAI
 from tests.support.agent_desk import profile_for
-from tests.support.model_server import Answer, Asked, ModelServer, Text, Usage, model_server
+from tests.support.model_server import Answer, Asked, ModelServer, ReportedUsage, Text, model_server
 
 from harness.agent.agent import Agent
 from harness.agent.opening import open_agent
@@ -51,7 +51,7 @@ class Clock:
         self.came = time.perf_counter()
         self.body = dict(asked.body)
         tokens = len(asked.text) // 4
-        return Answer((Text("It is as it should be. " * 10),), usage=Usage(tokens, 60))
+        return Answer((Text("It is as it should be. " * 10),), usage=ReportedUsage(tokens, 60))
 
 
 async def agent_row(world: World, size: Size) -> Row:

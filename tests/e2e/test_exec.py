@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.mcp_servers import SERVERS
-from tests.support.model_server import Answer, Call, Gate, ModelServer, Text, Usage, call, model_server, say
+from tests.support.model_server import Answer, Call, Gate, ModelServer, ReportedUsage, Text, call, model_server, say
 from tests.support.program import Program, there
 
 from harness.extras import install_extra
@@ -115,7 +115,7 @@ def test_a_tool_of_an_mcp_server_is_approved_by_the_name_that_models_call(progra
 
 
 def test_json_is_one_event_in_a_line_and_ends_with_the_result(program: Program) -> None:
-    script = [shell("printf 'one\\ntwo\\n'"), Answer((Text("Both."),), usage=Usage(1000, 10))]
+    script = [shell("printf 'one\\ntwo\\n'"), Answer((Text("Both."),), usage=ReportedUsage(1000, 10))]
     with model_server(script) as server:
         configure(program, server, "prices = { input = 2, output = 10 }\n")
         done = program.run("exec", "--json", "count")
@@ -159,7 +159,7 @@ def test_the_most_verbose_log_holds_no_secret(program: Program) -> None:
 
 
 def test_limits_have_exit_codes_of_their_own(program: Program) -> None:
-    dear = Answer((Call("run_shell", {"command": "true", **WHY}),), usage=Usage(1_000_000, 10))
+    dear = Answer((Call("run_shell", {"command": "true", **WHY}),), usage=ReportedUsage(1_000_000, 10))
     with model_server([shell("true"), dear]) as server:
         configure(program, server, "prices = { input = 2, output = 10 }\n")
         steps = program.run("exec", "--max-steps", "1", "work")

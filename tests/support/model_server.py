@@ -12,7 +12,7 @@ Replies, one for each request, in order:
 
 * ``say("text")``, ``call("tool", {"argument": 1})``: the two most usual ones.
 * ``Answer((Reasoning("hm"), Text("a"), Call("tool", {...}), Call("tool", "{broken json")))``: pieces in order; several
-  calls are parallel ones; ``Answer()`` is an empty answer; ``finish="length"`` ends it early; ``usage=Usage(...)``.
+  calls are parallel ones; ``Answer()`` is an empty answer; ``finish="length"`` ends it early; ``usage=ReportedUsage(...)``.
 * ``Gate()`` between pieces: ``await gate.reached()``, then ``gate.open()``. No sleeps. A client that goes meanwhile is
   seen: ``server.asked[0].abandoned`` is an Event that is then set.
 * ``Cut()``: the connection ends there, in mid-answer; with ``Stop()`` only the answer does.
@@ -69,9 +69,9 @@ from tests.support.model_wire.values import (
     Piece,
     Raw,
     Reasoning,
+    ReportedUsage,
     Stop,
     Text,
-    Usage,
     When,
 )
 
@@ -86,10 +86,10 @@ __all__ = [
     "Raw",
     "Reasoning",
     "Reply",
+    "ReportedUsage",
     "Script",
     "Stop",
     "Text",
-    "Usage",
     "When",
     "call",
     "model_server",
@@ -129,7 +129,7 @@ Reply = Said | When | Callable[[Asked], Said]
 Script = Sequence[Reply] | Callable[[Asked], Said]
 
 
-def say(text: str, *, usage: Usage | None = None) -> Answer:
+def say(text: str, *, usage: ReportedUsage | None = None) -> Answer:
     """An answer of text alone."""
     return Answer((Text(text),), usage=usage)
 
@@ -430,7 +430,7 @@ def _reply_of(document: Mapping[str, Any]) -> Reply:
 def _said_of(document: Mapping[str, Any]) -> Said:
     if "failure" in document:
         return Failure(**document["failure"])
-    usage = Usage(**document["usage"]) if "usage" in document else None
+    usage = ReportedUsage(**document["usage"]) if "usage" in document else None
     pieces = [_piece_of(piece) for piece in document.get("pieces", ())]
     pieces += [_piece_of({key: document[key]}) for key in ("reasoning", "text") if key in document]
     pieces += [Call(**one) for one in document.get("calls", ())]

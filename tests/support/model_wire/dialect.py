@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .values import Answer, Cut, Failure, Gate, Usage
+from .values import Answer, Cut, Failure, Gate, ReportedUsage
 
 __all__ = ["Dialect", "Sent", "Setting", "event", "usage_of"]
 
@@ -52,6 +52,6 @@ def event(document: Mapping[str, Any], name: str = "") -> bytes:
     return f"{head}data: {json.dumps(document)}\n\n".encode()
 
 
-def usage_of(answer: Answer, setting: Setting) -> Usage:
+def usage_of(answer: Answer, setting: Setting) -> ReportedUsage:
     """The tokens of the answer, made up when the script gives none."""
-    return answer.usage or Usage(input=setting.asked // 4 + 1, output=answer.size // 4 + 1)
+    return answer.usage or ReportedUsage(input=setting.asked // 4 + 1, output=answer.size // 4 + 1)

@@ -21,9 +21,9 @@ __all__ = [
     "Piece",
     "Raw",
     "Reasoning",
+    "ReportedUsage",
     "Stop",
     "Text",
-    "Usage",
     "When",
     "pieces_of",
 ]
@@ -142,7 +142,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Usage:
+class ReportedUsage:
     """Tokens. ``input`` is all of the input, with what came from the cache or went into it."""
 
     input: int = 0
@@ -164,7 +164,7 @@ class Answer:
 
     pieces: tuple[Piece, ...] = ()
     finish: Finish = ""
-    usage: Usage | None = None
+    usage: ReportedUsage | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:

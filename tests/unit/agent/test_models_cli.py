@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.model_server import Failure, Usage, model_server, say
+from tests.support.model_server import Failure, ReportedUsage, model_server, say
 from tests.support.program import Program
 
 KEY = "harness-test-key-0123456789"
@@ -48,7 +48,7 @@ def test_without_a_model_it_is_said_how_to_have_one(program: Program) -> None:
 def test_a_model_is_tried_out(program: Program) -> None:
     (program.home / "key").write_text(KEY)
     (program.home / "key").chmod(0o600)
-    replies = [say("ready", usage=Usage(1_000_000, 2)), say("ready"), Failure("auth", message=f"bad {KEY}")]
+    replies = [say("ready", usage=ReportedUsage(1_000_000, 2)), say("ready"), Failure("auth", message=f"bad {KEY}")]
     with model_server(replies) as server:
         configure(program, profile(server.openai_url))
         good, as_json, bad = (

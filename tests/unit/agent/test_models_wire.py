@@ -38,10 +38,10 @@ from tests.support.model_server import (
     ModelServer,
     Raw,
     Reasoning,
+    ReportedUsage,
     Script,
     Stop,
     Text,
-    Usage,
     model_server,
     say,
 )
@@ -158,7 +158,7 @@ async def test_a_conversation_with_reasoning_and_parallel_calls_goes_over_the_wi
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("OPENAI_API_KEY", "another-key-that-is-not-sent")
     both = (Call("run_shell", {"command": "df -h"}), Call("run_shell", {"command": "uptime"}))
-    usage = Usage(input=100, output=20, cache_read=50, reasoning=0)
+    usage = ReportedUsage(input=100, output=20, cache_read=50, reasoning=0)
     first = Answer((Reasoning("Let me think."), Text("I look at it."), *both), usage=usage)
     with serve(kind, [first, say("The disk is full.")], key=KEY) as server:
         profile = replace(kind.profile(server), max_output=512, temperature=0.5, reasoning="low")

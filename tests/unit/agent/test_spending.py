@@ -14,7 +14,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from tests.support.agent_desk import AgentDesk, agent_desk
-from tests.support.model_server import Answer, Cut, Failure, Gate, Text, Usage, call, say
+from tests.support.model_server import Answer, Cut, Failure, Gate, ReportedUsage, Text, call, say
 
 from harness.agent.events import AnswerDelta, ModelRetry, Notice
 from harness.agent.models import ModelProfile, Price
@@ -80,7 +80,7 @@ async def test_a_cancelled_answer_is_counted_and_the_budget_holds(
     provider: str, reported: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    script = [Answer((Text("It begins.\n\n"), gate, Text("never read")), usage=Usage(5000, 10)), say("done")]
+    script = [Answer((Text("It begins.\n\n"), gate, Text("never read")), usage=ReportedUsage(5000, 10)), say("done")]
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script, provider=provider) as desk:
             result = await cancelled(desk, gate)

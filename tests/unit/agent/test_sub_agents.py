@@ -17,7 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agent_desk import profile_for
-from tests.support.model_server import Answer, Asked, Call, Gate, ModelServer, Text, Usage, call, model_server, say
+from tests.support.model_server import (
+    Answer,
+    Asked,
+    Call,
+    Gate,
+    ModelServer,
+    ReportedUsage,
+    Text,
+    call,
+    model_server,
+    say,
+)
 
 from harness import connect
 from harness.agent.agent import Agent
@@ -459,8 +470,8 @@ async def test_an_agent_below_a_sub_agent_has_the_model_of_that_one_unless_it_as
 
 @pytest.mark.usefixtures("needs_process")
 async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
-    cheap = Answer((task("spend"),), usage=Usage(10, 0))
+    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=ReportedUsage(1_000_000, 0))
+    cheap = Answer((task("spend"),), usage=ReportedUsage(10, 0))
     scripts = {"go": [cheap, say("never said")], "spend": [dear, say("never said")]}
     price = Price(Decimal(2), Decimal(2))
     async with household(tmp_path, monkeypatch, scripts, prices=price) as house:
@@ -474,9 +485,9 @@ async def test_what_sub_agents_cost_counts_against_the_budget(tmp_path: Path, mo
 
 @pytest.mark.usefixtures("needs_process")
 async def test_the_budget_of_a_turn_holds_for_its_sub_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=Usage(1_000_000, 0))
+    dear = Answer((Text("dear"), Call("run_shell", {"command": "true", **WHY})), usage=ReportedUsage(1_000_000, 0))
     scripts = {
-        "go": [Answer((task("spend"),), usage=Usage(10, 0)), say("never said")],
+        "go": [Answer((task("spend"),), usage=ReportedUsage(10, 0)), say("never said")],
         "spend": [dear, say("never said")],
     }
     async with household(tmp_path, monkeypatch, scripts, prices=Price(Decimal(2), Decimal(2))) as house:

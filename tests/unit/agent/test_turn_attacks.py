@@ -12,7 +12,20 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk
-from tests.support.model_server import Answer, Call, Cut, Failure, Gate, Raw, Reasoning, Stop, Text, Usage, call, say
+from tests.support.model_server import (
+    Answer,
+    Call,
+    Cut,
+    Failure,
+    Gate,
+    Raw,
+    Reasoning,
+    ReportedUsage,
+    Stop,
+    Text,
+    call,
+    say,
+)
 from tests.support.model_wire.dialect import Setting
 from tests.support.model_wire.responses import ResponsesDialect
 
@@ -207,7 +220,7 @@ async def test_a_budget_that_is_reached_lets_the_calls_of_the_answer_end_and_ask
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tuple(Call("run_shell", counted(f"n{number}"), f"c{number}") for number in range(3))
-    script = [Answer(calls, usage=Usage(1_000_000, 0)), say("went on")]
+    script = [Answer(calls, usage=ReportedUsage(1_000_000, 0)), say("went on")]
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script) as desk:
             price = Price(Decimal(2), Decimal(2))

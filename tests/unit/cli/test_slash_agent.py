@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.agent_desk import AgentDesk, agent_desk, profile_for
-from tests.support.model_server import Answer, Call, Gate, Script, Text, Usage, call, say
+from tests.support.model_server import Answer, Call, Gate, ReportedUsage, Script, Text, call, say
 from tests.support.slash import Asked, Desk, Shown
 
 from harness.agent.events import ConversationCompacted, TurnCompleted
@@ -72,7 +72,7 @@ async def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script) 
 
 
 async def test_what_a_conversation_is_and_has_used_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = [call("run_shell", {"command": "echo hi"}), Answer((Text("hi"),), usage=Usage(12_300, 50))]
+    script = [call("run_shell", {"command": "echo hi"}), Answer((Text("hi"),), usage=ReportedUsage(12_300, 50))]
     async with seat(tmp_path, monkeypatch, script) as here:
         await here.behind.agent.turn("say hi")
         status = await here.type("/status")
