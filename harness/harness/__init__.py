@@ -65,7 +65,7 @@ _NAMES = {
 }
 _MODULES = (*_NAMES, "command", "discovery", "errors", "terminal", "transport")
 
-from . import moved_modules as _moved_modules  # noqa: E402, F401 # it finds what has moved
+from . import deprecated_names as _deprecated_names  # noqa: E402, F401 # it finds what has moved
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
 

@@ -200,7 +200,7 @@ class ExecutionContext:
         with self._use.during():
             return await (self._backend.jobs.run(request) if self._terminal is None else self._terminal.run(request))
 
-    async def run_beside(
+    async def run_helper(
         self,
         command: str,
         *,

@@ -54,7 +54,7 @@ class Operators(ABC):
     """The session as the people at it see it; had from ``ExecutionContext.operators``."""
 
     @abstractmethod
-    async def show(self, text: str) -> None:
+    async def set_status(self, text: str) -> None:
         """Say in the status line what the agent does; an empty text takes it away, as does our end, however it comes.
 
         Args:
@@ -62,7 +62,7 @@ class Operators(ABC):
         """
 
     @abstractmethod
-    async def take(self, *, taken: bool) -> None:
+    async def set_paused(self, *, paused: bool) -> None:
         """Show that the session is taken over, or given back, as the key does. The listener is not told."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Operators(ABC):
         """
 
     @abstractmethod
-    async def since(self, mark: ScreenMark) -> str:
+    async def text_since(self, mark: ScreenMark) -> str:
         """What has been written to the pane since, as the terminal shows it: its last lines, where it is much.
 
         Raises:

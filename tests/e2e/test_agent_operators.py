@@ -63,7 +63,7 @@ async def working(
     with model_server(script) as server:
         async with (
             open_toolkit(settings) as toolkit,
-            open_agent(desk.ctx, toolkit, profile_for(server), people=people) as agent,
+            open_agent(desk.ctx, toolkit, profile_for(server), handlers=people) as agent,
             watched_by_operators(agent) as able,
         ):
             assert able

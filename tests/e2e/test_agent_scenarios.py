@@ -82,7 +82,7 @@ async def scene(host: Desk, monkeypatch: pytest.MonkeyPatch, script: list[object
     with model_server(script) as server:  # type: ignore[arg-type]  # functions and answers, as the server takes them
         async with (
             open_toolkit(ToolkitSettings()) as toolkit,
-            open_agent(host.ctx, toolkit, profile_for(server, "anthropic"), people=People(person)) as agent,
+            open_agent(host.ctx, toolkit, profile_for(server, "anthropic"), handlers=People(person)) as agent,
             watched_by_operators(agent),
         ):
             made = Scene(agent, server, host, toolkit, person)

@@ -19,7 +19,7 @@ __all__ = ["desk", "open_desk"]
 CALLS: dict[str, Callable[[ExecutionContext], Awaitable[Any]]] = {
     "run_shell": lambda ctx: ctx.run_shell("touch ran"),
     "without waiting": lambda ctx: ctx.run_shell("touch ran", wait=False),
-    "beside": lambda ctx: ctx.run_beside("touch ran"),
+    "beside": lambda ctx: ctx.run_helper("touch ran"),
     "read_file": lambda ctx: ctx.read_file("/etc/passwd"),
     "write_file": lambda ctx: ctx.write_file("/tmp/never", "x"),
     "stat": lambda ctx: ctx.stat("/"),

@@ -162,4 +162,4 @@ async def test_in_a_pane_another_shell_takes_the_place_of_one_without_markers(
             assert (await ctx.run_shell("x=1; echo $x", pane="more")).stdout == "1\n"
         async with connect(target(sshd, user), tmux=True, config=config) as ctx:
             assert not any("tcsh" in notice for notice in (await ctx.run_shell("true")).notices)
-            await ctx.run_beside(f"tmux -L {config.tmux_socket} kill-server")
+            await ctx.run_helper(f"tmux -L {config.tmux_socket} kill-server")

@@ -48,7 +48,7 @@ async def test_who_types_at_the_prompt_is_noticed_and_what_was_typed_can_be_read
             assert (await heard.first("typing")).pane == "main"
             await operator.sees("by hand\n")
             await until(lambda: "\nby hand" in operator.screen)
-            text = await people.since(mark)
+            text = await people.text_since(mark)
     assert "echo by hand" in text
     assert "\nby hand" in text
     assert "from the agent" not in text
@@ -88,7 +88,7 @@ async def test_the_key_takes_the_session_over_and_gives_it_back(desk: Desk) -> N
     with anyio.fail_after(LIMIT):
         operator = await desk.operator(150, 42)
         async with desk.ctx.operators(heard) as people:
-            await people.show("thinking")
+            await people.set_status("thinking")
             await operator.sees("agent: thinking - F12 takes over")
             operator.press("F12")
             await heard.first("took")
@@ -96,7 +96,7 @@ async def test_the_key_takes_the_session_over_and_gives_it_back(desk: Desk) -> N
             operator.press("F12")
             await heard.first("returned")
             await operator.sees("agent: thinking")
-            await people.take(taken=True)
+            await people.set_paused(paused=True)
             await operator.sees("PAUSED: the operator has it")
         await until(lambda: "PAUSED" not in operator.screen and "agent:" not in operator.screen)
     assert [one.kind for one in heard.activities if one.kind != "typing"] == ["took", "returned"]
@@ -106,7 +106,7 @@ async def test_what_is_shown_is_text_and_no_format(desk: Desk) -> None:
     with anyio.fail_after(LIMIT):
         operator = await desk.operator(150, 42)
         async with desk.ctx.operators(Heard()) as people:
-            await people.show("job 7 #(touch made) #{pid} %H")
+            await people.set_status("job 7 #(touch made) #{pid} %H")
             await operator.sees("agent: job 7 touch made pid H")
     assert not (desk.home / "made").exists()
 
@@ -115,7 +115,7 @@ async def test_the_agents_word_goes_with_its_client(desk: Desk) -> None:
     with anyio.fail_after(LIMIT):
         operator = await desk.operator(150, 42)
         async with connect("local:", tmux=True, config=desk.config) as other, other.operators(Heard()) as people:
-            await people.show("thinking")
+            await people.set_status("thinking")
             await operator.sees("agent: thinking")
             pid = desk.show("#{@harness_agent_client}")
             desk.tmux.cmd("detach-client", "-t", f"client-{pid}")

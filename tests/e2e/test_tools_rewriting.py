@@ -49,7 +49,7 @@ async def facts(box: Toolbox, name: str, **arguments: Any) -> dict[str, Any]:
 async def prepare(ctx: ExecutionContext, home: str) -> str:
     """A directory on the target, with a space in its name."""
     work = f"{home}/my work"
-    made = await ctx.run_beside(
+    made = await ctx.run_helper(
         f"mkdir -p {shlex.quote(work)}/sub && cd {shlex.quote(work)} && "
         f"awk 'BEGIN {{ for (i = 1; i <= {LINES}; i++) print \"line \" i }}' >log && "
         "printf 'one\\r\\ntwo caf\\351\\r\\n' >latin && printf 'old\\n' >'a b' && printf 'old\\told' >sub/b"
@@ -98,7 +98,7 @@ async def replace_split_and_splice(box: Toolbox, ctx: ExecutionContext, work: st
 async def delete_and_restore(box: Toolbox, ctx: ExecutionContext, work: str) -> None:
     gone = await facts(box, "delete", path="a b")
     assert [entry.name for entry in await ctx.list_dir(work) if entry.name == "a b"] == []
-    assert (await ctx.run_beside(gone["restore"])).ok
+    assert (await ctx.run_helper(gone["restore"])).ok
     assert (await ctx.read_file(f"{work}/a b")).data == b"new\neins\r\n"
     whole = await facts(box, "delete", path="sub")
     assert (await ctx.read_file(f"{whole['trash_path']}/b")).data == b"new    new"

@@ -128,10 +128,10 @@ class Reads(FileVersions):
 
     known: dict[str, str] = field(default_factory=dict)
 
-    def saw(self, path: str, version: str, *, whole: bool) -> None:
+    def record_read(self, path: str, version: str, *, whole: bool) -> None:
         self.known[path] = version
 
-    def seen(self, path: str, *, whole: bool) -> str | None:
+    def last_read_version(self, path: str, *, whole: bool) -> str | None:
         return self.known.get(path)
 
     def forget(self, path: str) -> None:

@@ -62,7 +62,7 @@ HEAVY = (
 LAYERS = (
     (
         *("errors", "results", "command", "config", "target", "login", "withheld"),
-        *("account", "extras", "moved_modules", "system"),
+        *("account", "extras", "deprecated_names", "system"),
     ),
     ("transport", "terminal", "settings_schema", "settings"),
     ("backend",),

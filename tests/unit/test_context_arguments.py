@@ -16,7 +16,7 @@ Call = Callable[[Any], Any]
 
 WRONG: dict[str, tuple[Call, str]] = {
     "command": (lambda ctx: ctx.run_shell(["ls", "-l"]), r"command must be str, not list: .*shlex\.join"),
-    "command beside": (lambda ctx: ctx.run_beside(b"ls"), "command must be str, not bytes"),
+    "command beside": (lambda ctx: ctx.run_helper(b"ls"), "command must be str, not bytes"),
     "cwd": (lambda ctx: ctx.run_shell("ls", cwd=Path("/tmp")), "cwd must be str, not PosixPath"),
     "env": (lambda ctx: ctx.run_shell("ls", env=["A=1"]), "env must be Mapping or None, not list"),
     "value": (lambda ctx: ctx.run_shell("ls", env={"X": 1}), r"env\['X'\] must be str, not int"),

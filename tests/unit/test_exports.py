@@ -133,7 +133,7 @@ NAMES = {
 CONTEXT = {
     *("run_shell", "read_file", "write_file", "capture_pane", "send_keys", "follow", "wait", "jobs", "job", "kill"),
     "read_job",
-    "run_beside",
+    "run_helper",
     *("list_panes", "create_pane", "kill_pane", "list_sessions", "create_session", "kill_session", "operators"),
     *("stat", "list_dir", "walk", "glob", "mkdir", "remove", "rename", "upload", "download"),
     *(

@@ -318,7 +318,7 @@ async def find_lines(ctx: ToolContext, path: str, line: int, limit: int, encodin
 
 def _know(ctx: ToolContext, content: FileContent) -> None:
     """That there is this version is known now, and nothing of what is in it."""
-    ctx.reads.saw_part(content.path, content.version, 0, 0, max(1, content.size))
+    ctx.reads.record_partial_read(content.path, content.version, 0, 0, max(1, content.size))
 
 
 def _found(content: FileContent, window: Window, whole: bytes) -> Found:
@@ -353,7 +353,7 @@ async def _wide(ctx: ToolContext, where: str, path: str, line: int, encoding: st
 async def _further(ctx: ToolContext, path: str, head: FileContent, line: int, encoding: str) -> Found | ToolResult:
     """A line behind the first window: the target counts, and only what is shown is fetched."""
     script = f"head -n {line - 1} <{shlex.quote(head.path)} | wc -lc"
-    done = await ctx.execution.run_beside(script, timeout=COUNTING, max_output=4096)
+    done = await ctx.execution.run_helper(script, timeout=COUNTING, max_output=4096)
     counts = done.stdout.split()
     if done.status is not Status.COMPLETED or len(counts) != 2 or not all(count.isdecimal() for count in counts):
         why = done.stderr.strip()[:200] or f"it took longer than {COUNTING:.0f} s"

@@ -188,10 +188,10 @@ def _remember(args: _Read, ctx: ToolContext, content: FileContent, found: Found,
     """That this much of the file was seen."""
     if args.encoding in WIDE:
         whole = lines.first == 1 and lines.ended and not lines.cuts
-        ctx.reads.saw_part(content.path, content.version, 0, content.size if whole else 0, content.size)
+        ctx.reads.record_partial_read(content.path, content.version, 0, content.size if whole else 0, content.size)
         return
     for start, end in lines.seen:
-        ctx.reads.saw_part(content.path, content.version, start, end, content.size)
+        ctx.reads.record_partial_read(content.path, content.version, start, end, content.size)
 
 
 def _note(args: _Read, content: FileContent, found: Found, lines: Lines) -> str:
@@ -235,11 +235,11 @@ async def _read_bytes(args: _Read, ctx: ToolContext) -> ToolResult:
     where = target_path(ctx, args.path)
     content = await ctx.execution.read_file(where, offset=args.byte_offset, limit=args.byte_limit)
     if b"\0" in content.data and args.encoding not in WIDE:
-        ctx.reads.saw_part(content.path, content.version, 0, 0, max(1, content.size))
+        ctx.reads.record_partial_read(content.path, content.version, 0, 0, max(1, content.size))
         return binary(args.path, content.data, content.size)
     text, length = _text_of(args, content, ctx.shown)
     shown = args.byte_offset + length
-    ctx.reads.saw_part(content.path, content.version, args.byte_offset, shown, content.size)
+    ctx.reads.record_partial_read(content.path, content.version, args.byte_offset, shown, content.size)
     cut = shown < content.size
     rest = Advice(f"; go on with byte_offset={shown}", ("byte_offset",))
     if cut or args.byte_offset:

@@ -195,7 +195,7 @@ class _Channel:
             del self.pending[number]
             entry.done.set()
 
-    async def lose_soon(self) -> None:
+    async def disconnect_after_grace(self) -> None:
         """Give up on a shell that takes no input, after a moment in which its end may say why."""
         self.alive = False
         with anyio.move_on_after(2 * LAST_WORDS_TIMEOUT):
@@ -344,7 +344,7 @@ class HeldShell:
                 with anyio.CancelScope(shield=True):  # half a line would spoil every later one
                     await channel.process.send(data)
         except BrokenPipeError:
-            self._tasks.start_soon(channel.lose_soon)
+            self._tasks.start_soon(channel.disconnect_after_grace)
 
     async def _open(self) -> _Channel:
         async with self._opening:

@@ -361,10 +361,10 @@ class JobStore:
             return False
         self.remade += 1
         self._ready.clear()
-        self.tell(REMADE)
+        self.add_notice(REMADE)
         return True
 
-    def tell(self, notice: str) -> None:
+    def add_notice(self, notice: str) -> None:
         """Something that the next result is to say; once."""
         if notice not in self._notices:
             self._notices.append(notice)
@@ -383,14 +383,14 @@ class JobStore:
         path = shlex.quote(self.path(job_id, suffix))
         return f"{{ [ -r {path} ] || chmod u+rw {path}; cat {path}; }} 2>/dev/null"
 
-    def called_off(self, job_id: str) -> str:
+    def is_cancelled(self, job_id: str) -> str:
         """Shell text that is true of a job that somebody asked for too early, so that it did not run, and will not."""
         record, void = (shlex.quote(self.path(job_id, suffix)) for suffix in ("cmd", "void"))
         return f"[ -e {void} ] && [ ! -s {record} ]"
 
     def ended(self, job_id: str) -> str:
         """Shell text that is true of a job that has ended, or was called off."""
-        return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.called_off(job_id)}; }}"
+        return f"[ -s {shlex.quote(self.path(job_id, 'exit'))} ] || {{ {self.is_cancelled(job_id)}; }}"
 
     async def settle(self, job_id: str, prompt: str = "") -> bool:
         """Whether a job has ended, or is over without an exit code, which is recorded now; see :mod:`.panejobs`.

@@ -95,7 +95,7 @@ class SessionBudget:
             self._ends += ticket.is_over is not None
             self._limiter.release_on_behalf_of(ticket)
 
-    def refused_once(self, ticket: Ticket) -> None:
+    def note_transient_refusal(self, ticket: Ticket) -> None:
         """Take note that the server refused a session; its ticket is kept, to ask again in a moment."""
         ticket.is_refused = True
         self._learn(certain=False)  # it may count a session that has just ended

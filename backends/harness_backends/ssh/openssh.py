@@ -130,7 +130,7 @@ class OpenSSHTransport(Transport):
                 return await self._open_once(command, nonce, ticket)
             except MuxRefused as error:
                 logger.debug("%s: %s", self.target, error)
-                self._budget.refused_once(ticket)
+                self._budget.note_transient_refusal(ticket)
                 self._follow_budget()
             await anyio.sleep(pause)
         return await self._open_once(command, nonce, ticket)

@@ -76,4 +76,4 @@ class EndCheck:
         """Let the record of a job, and the next result, say that its end is not sure."""
         path = shlex.quote(self.store.path(job.job_id, "exit"))
         await self.shell.call(f"umask 077\necho 128 unknown >{path}.new && mv -f {path}.new {path}")
-        self.store.tell(f"job {job.job_id} is unknown: {why}")
+        self.store.add_notice(f"job {job.job_id} is unknown: {why}")

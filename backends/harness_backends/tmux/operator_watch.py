@@ -106,7 +106,7 @@ class PeopleAtSession(Operators):
         self._table = table
         self._tasks = tasks
         self._listener = listener
-        self._taken = False
+        self._paused = False
         self._text = ""
         self._looking = False
         self._looked = -PAUSE
@@ -118,17 +118,19 @@ class PeopleAtSession(Operators):
 
     # -- what is noticed
 
-    def saw(self, pane: Pane) -> None:
+    def on_pane_output(self, pane: Pane) -> None:
         """A pane has written something that no job of ours has."""
         now = anyio.current_time()
-        ran = pane.by_hand != self._ran.setdefault(pane.uid, pane.by_hand)
-        edits = pane.phase == "prompt" and now - pane.prompted > SETTLED
-        self._ran[pane.uid] = pane.by_hand  # also when nobody looks now: it is no sign of what comes later
+        ran = pane.operator_command_count != self._ran.setdefault(pane.uid, pane.operator_command_count)
+        edits = pane.phase == "prompt" and now - pane.prompt_time > SETTLED
+        self._ran[pane.uid] = (
+            pane.operator_command_count
+        )  # also when nobody looks now: it is no sign of what comes later
         ended_ours = pane.phase == "ended" and pane.last_ended != 0  # all of it may have come in one piece
         if pane.jobs or ended_ours or self._looking or not (ran or (edits and now - self._looked > PAUSE)):
             return
         self._looking = True
-        self._tasks.start_soon(self._look, pane, RECENT if ran else min(RECENT, now - pane.prompted))
+        self._tasks.start_soon(self._look, pane, RECENT if ran else min(RECENT, now - pane.prompt_time))
 
     async def _look(self, pane: Pane, seconds: float) -> None:
         try:
@@ -154,8 +156,8 @@ class PeopleAtSession(Operators):
         if event.name != "subscription-changed" or event.args[:1] != (SUBSCRIPTION,):
             return
         taken = event.args[-1] == "1"
-        if taken != self._taken:
-            self._taken, self._looked = taken, anyio.current_time() + RECENT  # a key was pressed, and it was this one
+        if taken != self._paused:
+            self._paused, self._looked = taken, anyio.current_time() + RECENT  # a key was pressed, and it was this one
             self._listener(OperatorActivity("took" if taken else "returned"))
 
     async def back(self) -> None:
@@ -164,14 +166,14 @@ class PeopleAtSession(Operators):
 
     # -- what is shown
 
-    async def show(self, text: str) -> None:
+    async def set_status(self, text: str) -> None:
         self._text = _UNSHOWN.sub("", text)[:40].strip()
         await self._set(AGENT, self._text)
 
-    async def take(self, *, taken: bool) -> None:
-        if taken != self._taken:  # to say again what the key said could undo what it says meanwhile
-            self._taken = taken
-            await self._set(TAKEN, "1" if taken else "")
+    async def set_paused(self, *, paused: bool) -> None:
+        if paused != self._paused:  # to say again what the key said could undo what it says meanwhile
+            self._paused = paused
+            await self._set(TAKEN, "1" if paused else "")
 
     async def _set(self, option: str, value: str) -> None:
         unset = () if value else ("-u",)
@@ -183,7 +185,7 @@ class PeopleAtSession(Operators):
         size, cursor, limit = await self._lines(found)
         return ScreenMark(found.name, size + cursor, limit)
 
-    async def since(self, mark: ScreenMark) -> str:
+    async def text_since(self, mark: ScreenMark) -> str:
         pane = await self._table.find(mark.pane)
         size, cursor, _ = await self._lines(pane)
         start = max(mark.line - size, cursor - LINES)  # the screen's first line is 0

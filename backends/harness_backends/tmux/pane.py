@@ -72,9 +72,9 @@ class Pane:
         self.news = ""
         """What the next caller is to be told of its shell."""
         self.changed = anyio.Event()
-        self.prompted = 0.0
+        self.prompt_time = 0.0
         """When its shell last showed its prompt, by the event loop's clock."""
-        self.by_hand = 0
+        self.operator_command_count = 0
         """Commands, empty ones in some shells, that nobody's job was."""
         self.typed = -60.0
         """When a caller of ours last typed into it."""
@@ -205,7 +205,7 @@ class Pane:
             case "end":
                 self._end(mark)
             case "prompt":
-                self.phase, self.prompted = "prompt", anyio.current_time()
+                self.phase, self.prompt_time = "prompt", anyio.current_time()
             case "continue":
                 self.phase = "continuation"
             case "cwd":
@@ -263,14 +263,17 @@ class Pane:
 
     def _start(self, mark: Mark) -> None:
         number, self._last = mark.job, None
-        self.by_hand += number == 0 and not self.jobs  # bash says so of what we type, too
+        self.operator_command_count += number == 0 and not self.jobs  # bash says so of what we type, too
         self.phase, self.running = "running", number
         if self.job is not None and self.job.number == number:
             self.job.start(soon=mark.soon)
 
     def _end(self, mark: Mark) -> None:
         alone = mark.job == 0 and not self.jobs  # with a job of ours sent, it is the line that sends it
-        self.by_hand += alone and self.phase in ("prompt", "continuation")  # dash and ash tell no beginning
+        self.operator_command_count += alone and self.phase in (
+            "prompt",
+            "continuation",
+        )  # dash and ash tell no beginning
         self.phase, self.running, self.last_ended = "ended", 0, mark.job
         if self._last is not None and self._last.number == mark.job and proves_end(mark.secret, self._last.proof):
             self.ended_twice.append(self._last)

@@ -81,9 +81,9 @@ class PaneTable:
         """Say that a person has given the session another name."""
         setup = self._link.setup
         if setup.name != setup.session:
-            self.tell(DEFAULT_PANE, renamed(setup.session, setup.name))
+            self.add_notice(DEFAULT_PANE, renamed(setup.session, setup.name))
 
-    def tell(self, name: str, notice: str) -> None:
+    def add_notice(self, name: str, notice: str) -> None:
         """Something that the next caller on a pane must be told."""
         self._notices.setdefault(name, []).append(notice)
 
@@ -118,11 +118,11 @@ class PaneTable:
 
     async def refresh(self, client: ControlClient | None = None) -> None:
         """Take up panes that we do not know yet, and let go of those that are gone."""
-        for row in await self._sort_out(client):
+        for row in await self._reconcile(client):
             if row.pane_id not in self.by_id:
-                await self._take_up(row)
+                await self._attach_pane(row)
 
-    async def _sort_out(self, client: ControlClient | None) -> list[PaneRow]:
+    async def _reconcile(self, client: ControlClient | None) -> list[PaneRow]:
         """Let go of the panes that are gone, and learn in which window the others are now."""
         known = list(self.by_id.values())
         rows = {row.pane_id: row for row in await self.rows(client)}
@@ -151,10 +151,10 @@ class PaneTable:
         while self._news:
             self._news = False
             with suppress(HarnessError):  # the link is down: the reconnect looks
-                await self._sort_out(self._link.client)
+                await self._reconcile(self._link.client)
         self._looking = False
 
-    async def _take_up(self, row: PaneRow) -> Pane:
+    async def _attach_pane(self, row: PaneRow) -> Pane:
         reply = await self._link.shell.call(take_up_script(self._link.setup.log_dir(row.uid)))
         nonce, number, pid, gone = (*reply.text.split("\n"), "", "", "")[:4]
         if reply.exit_code != 0 or not nonce:
@@ -169,7 +169,7 @@ class PaneTable:
             await self._begin_log(pane)
         pane.pause()
         self.by_id[row.pane_id] = pane
-        await self._take_up_again(pane)
+        await self._reattach_pane(pane)
         pane.news = ""
         if not self._link.setup.here:
             pane.wrapper = f"{row.pid}:{row.tty}"
@@ -206,7 +206,9 @@ class PaneTable:
         pane.log_number += 1
         log = self._link.setup.log_command(pane.uid, pane.log_number)
         await self._link.client.request(("pipe-pane", "-t", pane.pane_id, log))
-        self.tell(pane.name, f"the log of pane {pane.name!r} was removed: what ran before in it has no kept output")
+        self.add_notice(
+            pane.name, f"the log of pane {pane.name!r} was removed: what ran before in it has no kept output"
+        )
 
     async def _release_ended(self, pane: Pane, holder: str) -> bool:
         """Give the pane back for a holder whose job has ended and who did not do so itself: it may be dead."""
@@ -351,7 +353,7 @@ class PaneTable:
     def _drop(self, pane: Pane) -> None:
         self.by_id.pop(pane.pane_id, None)
         notice = f"pane {pane.name!r} ({pane.pane_id}) was closed, or taken out of the session"
-        self.tell(pane.name, f"{notice}; this is a new one with a fresh shell")
+        self.add_notice(pane.name, f"{notice}; this is a new one with a fresh shell")
         pane.lose(Status.UNKNOWN, f"{notice} while the command ran")
 
     # -- catching up
@@ -365,7 +367,7 @@ class PaneTable:
         """Nothing that ran there runs any more: nobody waits for it."""
         for pane in list(self.by_id.values()):
             del self.by_id[pane.pane_id]
-            self.tell(
+            self.add_notice(
                 pane.name, f"{error.message}, and pane {pane.name!r} with it; this is a new one with a fresh shell"
             )
             pane.lose(Status.UNKNOWN, f"{error.message} while the command ran")
@@ -377,7 +379,7 @@ class PaneTable:
         for pane in [pane for pane in self.by_id.values() if pane.paused]:
             if pane.job is None:
                 self._stop_catching_up(pane)
-                await self._take_up_again(pane)
+                await self._reattach_pane(pane)
             else:
                 self._tasks.start_soon(self._catch_up, pane)
 
@@ -403,7 +405,7 @@ class PaneTable:
             self._catching_up[pane.pane_id] = scope
             while pane.paused and not pane.gone:
                 try:
-                    await (self._take_up_again(pane) if pane.job is None else self._follow_log(pane, pane.job))
+                    await (self._reattach_pane(pane) if pane.job is None else self._follow_log(pane, pane.job))
                 except HarnessError:  # the link is down once more
                     await anyio.sleep(RETRY)
         if self._catching_up.get(pane.pane_id) is scope:
@@ -425,7 +427,7 @@ class PaneTable:
                     await active.wait()
         pane.log_offset = reader.position
 
-    async def _take_up_again(self, pane: Pane) -> None:
+    async def _reattach_pane(self, pane: Pane) -> None:
         """No job of ours runs in the pane: its state is what the end of the log tells, and then the stream."""
         reply = await self._link.shell.call(log_end_script(f"{self._link.setup.root}/{pane.log}", pane.log_offset))
         size, _, tail = reply.stdout.partition(b"\n")
@@ -448,7 +450,7 @@ class PaneTable:
             while True:
                 record = (await self._shell.call(self._store.reading(job.job_id, "exit"))).stdout
                 if not record.endswith(b"\n"):
-                    return not reader.found and await self._never_started(pane, job)
+                    return not reader.found and await self._was_not_started(pane, job)
                 if await self._read_log(job.log, reader.position):
                     return False
                 await anyio.sleep(LOG_LAG / 20)
@@ -461,7 +463,7 @@ class PaneTable:
         job.finish(outcome.status, outcome.exit_code, pane.cwd or None)
         return True
 
-    async def _never_started(self, pane: Pane, job: PaneJob) -> bool:
+    async def _was_not_started(self, pane: Pane, job: PaneJob) -> bool:
         """The link was lost while the job was being typed: the pane's window names it if its keys may be there.
 
         They may be lost with the client, too: then what its shell has not read is taken back. Or its shell was told
@@ -496,7 +498,7 @@ class PaneTable:
         return await take_slot(self._shell, slot, job.job_id) and await drop_slot(self._shell, slot, job.job_id)
 
     async def _called_off(self, job: PaneJob) -> bool:
-        return bool((await self._shell.call(f"{self._store.called_off(job.job_id)} && echo off")).stdout)
+        return bool((await self._shell.call(f"{self._store.is_cancelled(job.job_id)} && echo off")).stdout)
 
     @staticmethod
     def _let_go(pane: Pane, job: PaneJob) -> None:

@@ -373,10 +373,10 @@ class PlainRunner:
                 job.when_callback_fails(waiting.cancel)
                 await self._until_done(known, job)
             if job.callback_error is not None and not job.done.is_set():
-                await self._end_surely(known, job, Status.INTERRUPTED)
+                await self._kill_with_proof(known, job, Status.INTERRUPTED)
                 raise job.callback_error
             if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self._end_surely(known, job, Status.TIMED_OUT)
+                await self._kill_with_proof(known, job, Status.TIMED_OUT)
                 if not job.done.is_set():
                     raise TimeoutError
             if job.done.is_set():
@@ -387,16 +387,16 @@ class PlainRunner:
             with anyio.fail_after(REPORT_TIMEOUT):
                 if not job.attention:
                     job.notices.append(f"still running: {(await self.foreground(known)).describe()}")
-                return await self.so_far(known, job)
+                return await self.output_so_far(known, job)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._end_surely(known, job, Status.INTERRUPTED)
+                await self._kill_with_proof(known, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
             notice = no_answer(job, is_up=self.shell.is_open)
             return replace(job.result(), status=Status.UNKNOWN, exit_code=None, notices=(*job.notices, notice))
 
-    async def _end_surely(self, known: PlainPane, job: PaneJob, status: Status) -> None:
+    async def _kill_with_proof(self, known: PlainPane, job: PaneJob, status: Status) -> None:
         """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
         end = partial(end_unless_ended, known.pane, job, lambda: self.end(known, job, status))
         await self.cancelling.cancel(job.job_id, end)
@@ -429,7 +429,7 @@ class PlainRunner:
         job.notices += [front.describe(), f"the screen shows:\n{shown[0].text.rstrip()}"]
         return True
 
-    async def so_far(self, known: PlainPane, job: PaneJob) -> ShellResult:
+    async def output_so_far(self, known: PlainPane, job: PaneJob) -> ShellResult:
         """A job that runs, with what it has written."""
         if job.command.tty is False:
             return await with_streams(self.shell, self.store, job)

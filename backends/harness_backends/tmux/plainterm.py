@@ -78,7 +78,7 @@ class PlainTerminal(Terminal):
             return None
         with anyio.move_on_after(timeout):
             await known[1].done.wait()
-        return await (self._runner.result(known[1]) if known[1].done.is_set() else self._runner.so_far(*known))
+        return await (self._runner.result(known[1]) if known[1].done.is_set() else self._runner.output_so_far(*known))
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)

@@ -20,7 +20,7 @@ async def remake_files(link: Link, store: JobStore, pane: Pane) -> None:
         TerminalError: tmux refused.
     """
     await store.remake()
-    store.tell(REMADE)
+    store.add_notice(REMADE)
     setup, own = link.setup, pane.shells[0]
     new = NewPane(pane.name, pane.uid, own.nonce, own.kind)
     pid = shlex.quote(f"{setup.pane_dir(pane.uid)}/pid")

@@ -459,7 +459,7 @@ class PaneRunner:
         holder_id = holder if holder.isdecimal() else "0"
         with anyio.move_on_after(FOREIGN_WAIT):
             while True:
-                calm = anyio.current_time() - pane.prompted > START_GRACE  # it is not being typed just now
+                calm = anyio.current_time() - pane.prompt_time > START_GRACE  # it is not being typed just now
                 if await self.store.settle(holder_id, pane.at_prompt if calm else ""):
                     await self._end_seen(pane, holder)
                     await self.link.ask(*release(pane.pane_id, pane.place, holder))
@@ -495,10 +495,10 @@ class PaneRunner:
                 job.when_callback_fails(waiting.cancel)
                 await self._until_done(pane, job)
             if job.callback_error is not None and not job.done.is_set():
-                await self._end_surely(pane, job, Status.INTERRUPTED)
+                await self._kill_with_proof(pane, job, Status.INTERRUPTED)
                 raise job.callback_error
             if not job.done.is_set() and job.command.on_timeout == "kill":
-                await self._end_surely(pane, job, Status.TIMED_OUT)
+                await self._kill_with_proof(pane, job, Status.TIMED_OUT)
                 if not job.done.is_set():
                     raise TimeoutError
             if job.done.is_set() and isinstance(self.link.failed, TargetGone):
@@ -513,10 +513,10 @@ class PaneRunner:
             if not job.attention:
                 with anyio.fail_after(max(0.0, REPORT_TIMEOUT - job.unanswered)):
                     job.notices.append(f"still running: {(await self.foreground(pane)).describe()}")
-            return await self.so_far(job)
+            return await self.output_so_far(job)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._end_surely(pane, job, Status.INTERRUPTED)
+                await self._kill_with_proof(pane, job, Status.INTERRUPTED)
             raise
         except (ConnectionLost, ConnectError, TimeoutError):
             return replace(
@@ -526,7 +526,7 @@ class PaneRunner:
                 notices=(*job.notices, no_answer(job, is_up=self.link.is_up)),
             )
 
-    async def _end_surely(self, pane: Pane, job: PaneJob, status: Status) -> None:
+    async def _kill_with_proof(self, pane: Pane, job: PaneJob, status: Status) -> None:
         """Have it ended; where the link is down or mute that is not waited for, and goes on when it is back."""
         end = partial(end_unless_ended, pane, job, lambda: self.end(pane, job, status))
         await self.cancelling.cancel(job.job_id, end)
@@ -660,9 +660,9 @@ class PaneRunner:
         self._check_entered(job)
         if job.unstored:
             raise no_space(self._target)
-        return await self.so_far(job)
+        return await self.output_so_far(job)
 
-    async def so_far(self, job: PaneJob) -> ShellResult:
+    async def output_so_far(self, job: PaneJob) -> ShellResult:
         """The job as it stands, with what it has written."""
         return await with_streams(self.shell, self.store, job) if job.command.tty is False else job.result()
 

@@ -74,7 +74,7 @@ class TmuxTerminal(Terminal):
             if pane is not None:
                 pane.feed(event.data)
                 if self._people is not None:
-                    self._people.saw(pane)
+                    self._people.on_pane_output(pane)
         elif isinstance(event, Notification):
             self._on_notification(event)
 
@@ -107,10 +107,10 @@ class TmuxTerminal(Terminal):
     async def _run_once(self, command: Command) -> ShellResult:
         await self._link.ready(min(command.timeout, READY_TIMEOUT))
         if command.pane is None and not command.wait:
-            return await self._run_aside(command)
+            return await self._run_without_tty(command)
         return await self._run_in(await self._table.find(command.pane or DEFAULT_PANE), command)
 
-    async def _run_aside(self, command: Command) -> ShellResult:
+    async def _run_without_tty(self, command: Command) -> ShellResult:
         """In whatever background pane is free."""
         tried: set[str] = set()
         while True:
@@ -135,7 +135,7 @@ class TmuxTerminal(Terminal):
         job = known[1]
         with anyio.move_on_after(timeout):
             await self._runner.until_over(*known)
-        return await (self._runner.result(job) if job.done.is_set() else self._runner.so_far(job))
+        return await (self._runner.result(job) if job.done.is_set() else self._runner.output_so_far(job))
 
     async def held(self, job_id: str, offset: int, wait: float) -> ShellResult | None:
         known = self._jobs.get(job_id)
@@ -324,7 +324,7 @@ async def open_terminal(
         runner = PaneRunner(link, shell, store, tasks, owner_name(), cancelling)
         holder.append(TmuxTerminal(link, table, runner, tasks))
         if place.notice:
-            table.tell(DEFAULT_PANE, place.notice)
+            table.add_notice(DEFAULT_PANE, place.notice)
         stranger = replaced(config.shell, capabilities)
         told = f"panes run {login_shell}: {stranger}, the account's shell, cannot have markers" if stranger else ""
         plain = await _open_link(link, table, store, tasks, cancelling, told)
@@ -356,7 +356,7 @@ async def _open_link(
         return await open_plain(*parts, 'control_mode = "never"')
     try:
         if await link.open(lambda: table.new_pane(DEFAULT_PANE, setup.config.cwd)) and told:
-            table.tell(DEFAULT_PANE, told)
+            table.add_notice(DEFAULT_PANE, told)
         table.tell_name()
     except PaneGone:
         raise

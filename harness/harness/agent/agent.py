@@ -227,7 +227,7 @@ class Agent:
             await self._more.wait()
             while self._queue:
                 if self._gate.paused:
-                    await self._gate.passed()
+                    await self._gate.wait_until_open()
                     continue  # it may have been withdrawn
                 if self._shortening:
                     async with self._one:
@@ -348,19 +348,19 @@ class Agent:
         if self._gate.paused and self.hand_back is not None:
             self.hand_back(by)
         else:
-            self.go_on(by)
+            self.resume_now(by)
 
-    def go_on(self, by: str, meanwhile: str = "") -> None:
+    def resume_now(self, by: str, meanwhile: str = "") -> None:
         """Go on now. The model is told ``meanwhile``, what was done while it was paused."""
         if not self._gate.paused:
             return
         if meanwhile:
-            self.tell(meanwhile)
+            self.notify_model(meanwhile)
         self._paused_by = ""
         self.events.publish(AgentResumed(by=by, meanwhile=meanwhile))
         self._gate.resume()
 
-    def tell(self, text: str) -> None:
+    def notify_model(self, text: str) -> None:
         """Let the model know something with its next request, such as what the operator ran. It begins no turn."""
         self._news.append(text)
 
@@ -509,4 +509,4 @@ class Agent:
         if self.settings.on_job_end == "wake" and self._turn is None and not self._closed:
             self.submit(text, origin="jobs")
         else:
-            self.tell(text)
+            self.notify_model(text)

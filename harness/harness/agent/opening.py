@@ -131,10 +131,10 @@ async def open_agent(
     profile: ModelProfile,
     *,
     settings: AgentSettings | None = None,
-    people: People | None = None,
+    handlers: People | None = None,
     log: ConversationLog | None = None,
     session_id: str = "",
-    taken: Taken | None = None,
+    resumed: Taken | None = None,
     tool_profile: str | None = None,
     spawner: Spawner | None = None,
     middleware: tuple[Middleware, ...] = (),
@@ -144,9 +144,10 @@ async def open_agent(
     """An agent on a target. Its turns run where :meth:`Agent.turn` is called, or where :meth:`Agent.serve` runs.
 
     Args:
-        people: without them, what would be asked is denied.
+        handlers: without them, what would be asked is denied.
         log: where the conversation is kept; by default in memory.
-        session_id: that of a conversation that is taken up again; empty makes a new one.
+        resumed: a stored conversation to continue.
+        session_id: the id of the conversation to continue; empty starts a new one.
         tool_profile: the tools as this profile shows them.
         spawner: who runs sub-agents; a :class:`.sub_agents.Subagents` is told of the agent.
         open_one: opens the model of a profile.
@@ -161,16 +162,17 @@ async def open_agent(
     from .sub_agents import Parent, introduce
     from .turn import Gate, GatedApprover
 
-    settings, people, log, taken = settings or AgentSettings(), people or People(), log or MemoryLog(), taken or Taken()
+    settings, handlers, log = settings or AgentSettings(), handlers or People(), log or MemoryLog()
+    resumed = resumed or Taken()
     gate, compactor = Gate(), AgentCompactor()
     async with AsyncExitStack() as stack:
         models = _OpenModels(stack, observed(open_one, observers))
         executor = await stack.enter_async_context(
             toolkit.executor(
                 execution,
-                approver=GatedApprover(people.approver, gate) if people.approver is not None else None,
-                questioner=people.questioner,
-                timed=people.timed,
+                approver=GatedApprover(handlers.approver, gate) if handlers.approver is not None else None,
+                questioner=handlers.questioner,
+                timed=handlers.timed,
                 profile=tool_profile,
                 session_id=session_id,
                 agent_id="agent",
@@ -183,14 +185,14 @@ async def open_agent(
         mode = toolkit.settings.permissions.mode
         agent = compactor.agent = Agent(
             executor,
-            _transcript(log, toolkit, taken),
+            _transcript(log, toolkit, resumed),
             log,
             gate,
             settings=settings,
             instructions=_instructions(executor, mode, settings),
             profile=profile,
             open_model=models.open,
-            spent=taken.spent,
+            spent=resumed.spent,
         )
         of_agent = (lambda: agent.profile, models.open, agent.charge, agent.over)
         introduce(spawner, Parent(*of_agent, gate, log, lambda: agent.settings, mode))
@@ -198,12 +200,12 @@ async def open_agent(
             yield agent
 
 
-def _transcript(log: ConversationLog, toolkit: Toolkit, taken: Taken) -> Transcript:
+def _transcript(log: ConversationLog, toolkit: Toolkit, resumed: Taken) -> Transcript:
     from .messages.history import loaded
     from .turn import Transcript
 
     try:
-        messages = [loaded(text) for text in taken.messages]
+        messages = [loaded(text) for text in resumed.messages]
     except ValueError as error:
         what = "a message of the stored conversation is damaged: no model could be given it"
         raise HarnessError(

@@ -92,7 +92,7 @@ async def watched_by_operators(agent: Agent) -> AsyncIterator[bool]:
             return
         tasks = await stack.enter_async_context(background_tasks())
         stack.enter_context(agent.events.listening(desk.heard))
-        agent.hand_back, agent.before_turn = desk.hand_back, lambda: desk.before_turn(people)
+        agent.hand_back, agent.before_turn = desk.resume_agent, lambda: desk.before_turn(people)
         try:
             tasks.start_soon(desk.serve, people)
             yield True
@@ -117,7 +117,7 @@ class _Desk:
     def noticed(self, activity: OperatorActivity) -> None:
         """Somebody at the session did something."""
         if activity.kind == "returned":
-            self.hand_back(OPERATOR)
+            self.resume_agent(OPERATOR)
             return
         self._pane = activity.pane or self._pane
         if activity.kind == "typing" and self._agent.state.doing == "idle":
@@ -131,7 +131,7 @@ class _Desk:
         if not isinstance(event, SILENT):
             self._wake()
 
-    def hand_back(self, by: str) -> None:
+    def resume_agent(self, by: str) -> None:
         """Look at what was done meanwhile, and let the agent go on."""
         self._by = by
         self._wake()
@@ -143,7 +143,7 @@ class _Desk:
         self._between = False
         with suppress(HarnessError):  # the turn finds out that the link is down
             text = await self._meanwhile(people)
-            self._agent.tell(told(self._agent.executor.services.redactor.text(text)))
+            self._agent.notify_model(told(self._agent.executor.services.redactor.text(text)))
         self._mark = None
 
     def _wake(self) -> None:
@@ -159,7 +159,7 @@ class _Desk:
                 taken = await self._settled(people, taken)
                 words = words_of(self._agent.state.doing)
                 if words != shown:
-                    await people.show(words)
+                    await people.set_status(words)
                     shown = words
             except HarnessError as error:
                 log.debug("the session could not be told: %s", error)
@@ -175,7 +175,7 @@ class _Desk:
             self._mark = await people.mark(self._pane)
         if paused != taken:
             self._mark = (self._mark or await people.mark(self._pane)) if paused else None
-            await people.take(taken=paused)
+            await people.set_paused(paused=paused)
         return paused
 
     async def _meanwhile(self, people: Operators) -> str:
@@ -183,9 +183,9 @@ class _Desk:
         if self._mark is None:
             return ""
         earlier = replace(self._mark, line=max(0, self._mark.line - EARLIER))
-        return after_last_job(await people.since(earlier)) or await people.since(self._mark)
+        return after_last_job(await people.text_since(earlier)) or await people.text_since(self._mark)
 
     def _let_go(self, meanwhile: str) -> None:
         by, self._by = self._by, ""
         if by:
-            self._agent.go_on(by, meanwhile)
+            self._agent.resume_now(by, meanwhile)

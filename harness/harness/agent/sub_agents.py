@@ -155,7 +155,7 @@ class Subagents(Spawner):
         transcript = Transcript(log, executor.services.redactor, self._messages.get(session, ()))
         self._running[session] = profile
         try:
-            return await _Run(self.parent, request, executor, transcript, profile).to_its_end(log)
+            return await _Run(self.parent, request, executor, transcript, profile).run_to_completion(log)
         finally:
             self._running.pop(session, None)
             self._keep(session, transcript.messages)
@@ -206,7 +206,7 @@ class _SharedGate(Gate):
 
     async def passed(self) -> None:
         """See :class:`Gate`."""
-        await self._outer.passed()
+        await self._outer.wait_until_open()
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ class _Run:
     profile: ModelProfile
     _turn: Turn = field(init=False)
 
-    async def to_its_end(self, log: ConversationLog) -> SpawnResult:
+    async def run_to_completion(self, log: ConversationLog) -> SpawnResult:
         """Work on the prompt, between a beginning and an end in the log."""
         turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
         redact = self.executor.services.redactor.text

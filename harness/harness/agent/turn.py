@@ -94,7 +94,7 @@ class Gate:
         """Refuse whatever would begin, until it is told otherwise: the turn that asked for it is cancelled."""
         self._cancelled = cancelled
 
-    async def passed(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until it is open."""
         await self._open.wait()
 
@@ -102,7 +102,7 @@ class Gate:
         """Take a call through."""
         if not self._cancelled and self.paused:
             began = anyio.current_time()
-            await self.passed()
+            await self.wait_until_open()
             ctx.notes.waited += anyio.current_time() - began
         if self._cancelled:
             nothing = ToolResult.failure("cancelled", "not run: the operator cancelled the turn before it began")
@@ -133,7 +133,7 @@ class GatedApprover(Approver):
     async def ready(self) -> None:
         """Wait while the agent is paused."""
         await self._approver.ready()
-        await self._gate.passed()
+        await self._gate.wait_until_open()
 
     async def ask(self, question: Question) -> Answer:
         """See :class:`Approver`."""
@@ -425,7 +425,7 @@ class Turn:
         """Wait until the agent is not paused; a cancel gets through."""
         if self._around.gate.paused and not self.cancelled:
             with anyio.CancelScope() as self._asking:
-                await self._around.gate.passed()
+                await self._around.gate.wait_until_open()
             self._asking = None
 
     async def _answer(self) -> ModelResponse | None:

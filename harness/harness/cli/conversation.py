@@ -153,7 +153,7 @@ class Begun:
 
     profile: ModelProfile
     settings: AgentSettings
-    people: People
+    handlers: People
     session_id: str = ""
     here: bool = False
     """The stored one goes on on this target, whichever it was with."""
@@ -201,7 +201,7 @@ async def open_conversation(
     from ..agent.trace import observed, watching
 
     async with AsyncExitStack() as stack:
-        taken, stored = None, None
+        resumed, stored = None, None
         session_id, why = await _begun(begun, execution, store)
         log: ConversationLog = MemoryLog()
         if store is not None and session_id:
@@ -209,7 +209,7 @@ async def open_conversation(
             (await stack.enter_async_context(background_tasks())).start_soon(_prune, store, begun.settings)
         if begun.session_id and store is not None:
             stored = await _stored(begun, execution, store)
-            taken = Taken(stored.messages, spent_in(stored))
+            resumed = Taken(stored.messages, spent_in(stored))
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
         agent = await stack.enter_async_context(
@@ -218,10 +218,10 @@ async def open_conversation(
                 toolkit,
                 begun.profile,
                 settings=begun.settings,
-                people=begun.people,
+                handlers=begun.handlers,
                 log=log,
                 session_id=session_id,
-                taken=taken,
+                resumed=resumed,
                 tool_profile=begun.tool_profile,
                 spawner=await _subagents(begun, stored),
                 open_one=observed(open_model, begun.observers),
@@ -308,8 +308,8 @@ async def _in_flight(
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}", {}
     if stored.session.identity != agent.execution.identity:
-        agent.tell(MOVED.format(stored.session.identity, agent.execution.identity))
+        agent.notify_model(MOVED.format(stored.session.identity, agent.execution.identity))
     if found.model:
-        agent.tell(found.model)
+        agent.notify_model(found.model)
     taken_up(found, log, agent.events)
     return found.operator, {job.job_id: job.command for job in found.running}

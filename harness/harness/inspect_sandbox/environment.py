@@ -256,7 +256,7 @@ class HarnessSandbox(SandboxEnvironment):
                 return await self._context.run_shell(command, on_timeout="kill", tty=False, **options)
             finally:
                 self._pane.release()
-        return await self._context.run_beside(command, **options)
+        return await self._context.run_helper(command, **options)
 
     def _throttle(self, *, limited: bool) -> AbstractAsyncContextManager[object]:
         limiter: AbstractAsyncContextManager[object] = nullcontext()
@@ -289,7 +289,7 @@ class HarnessSandbox(SandboxEnvironment):
 
     async def _look(self, script: str, *words: str, **options: Any) -> ShellResult:
         command = shlex.join(["sh", "-c", script, "sh", *words])
-        return await self._context.run_beside(command, timeout=LOOK_TIMEOUT, **options)
+        return await self._context.run_helper(command, timeout=LOOK_TIMEOUT, **options)
 
     # -- files
 

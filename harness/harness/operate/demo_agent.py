@@ -204,7 +204,7 @@ async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
             toolkit,
             opened.profile,
             settings=AgentSettings(on_job_end="tell"),
-            people=People(_You(say)),
+            handlers=People(_You(say)),
             open_one=open_one,
         ) as agent,
     ):

@@ -172,19 +172,19 @@ class ToolContext:
             return Verdict(False, "nobody judges what the call comes to touch", "no policy")
         return await self.notes.judge(subjects)
 
-    async def withheld(
+    async def unreadable_paths(
         self, paths: Collection[str], *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Those of some files, found in a directory, of which nothing may be shown; see :meth:`Policy.withheld`."""
+        """Those of some files, found in a directory, of which nothing may be shown; see :meth:`Policy.unreadable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
-        return await self.executor.services.policy.withheld(paths, self, top=top, holders=holders)
+        return await self.executor.services.policy.unreadable_paths(paths, self, top=top, holders=holders)
 
-    async def locked(self, paths: Collection[str], *, tool: str) -> frozenset[str]:
-        """Those of some files, found in a directory, that a tool may not change or move: :meth:`Policy.locked`."""
+    async def unwritable_paths(self, paths: Collection[str], *, tool: str) -> frozenset[str]:
+        """Those of some files, found in a directory, that a tool may not change or move: :meth:`Policy.unwritable_paths`."""
         if self.executor is None or not paths:
             return frozenset()
-        return await self.executor.services.policy.locked(paths, self, tool=tool)
+        return await self.executor.services.policy.unwritable_paths(paths, self, tool=tool)
 
     def publish(self, event: Event) -> None:
         """Publish an event of this session."""
@@ -325,7 +325,7 @@ class Tool(ABC, Generic[A]):
         """What the call would touch, for the policy. The default is the call itself."""
         return (Subject("other", self.name),)
 
-    def told(self) -> frozenset[str]:
+    def covered_arguments(self) -> frozenset[str]:
         """The arguments that :meth:`subjects` tell all about, so that nothing is left of them to judge."""
         return frozenset()
 
@@ -344,7 +344,7 @@ class Tool(ABC, Generic[A]):
         """
         return None
 
-    def place(self, args: A) -> str:
+    def execution_place(self, args: A) -> str:
         """Where the work is done when that is not the target, such as :data:`HERE`: people who are asked have to know.
 
         The default is the target.

@@ -323,7 +323,7 @@ class CommandTool(Tool[Any]):
         """The command."""
         return (Subject("command", self.command(args)),)
 
-    def told(self) -> frozenset[str]:
+    def covered_arguments(self) -> frozenset[str]:
         """All but the standard input."""
         return frozenset(one.name for one in self.spec.parameter if one.name != self.spec.stdin)
 

@@ -81,7 +81,7 @@ class Policy(ABC):
             ToolError: ``permission_failure``: it could not be found out. The call does not run.
         """
 
-    async def withheld(
+    async def unreadable_paths(
         self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
         """Those of some files, by their real paths, of whose contents no tool may show anything.
@@ -99,7 +99,7 @@ class Policy(ABC):
         """
         return frozenset()
 
-    async def locked(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
+    async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
         """Those of some files, by their real paths, that ``tool`` may not change or move, whoever allows it.
 
         For tools that are allowed to move a directory, and find in it what nobody was asked about. The default locks
@@ -192,15 +192,15 @@ class FileVersions(ABC):
     """What this session has read of each file: a tool may only write over what its caller has seen."""
 
     @abstractmethod
-    def saw(self, path: str, version: str, *, whole: bool) -> None:
+    def record_read(self, path: str, version: str, *, whole: bool) -> None:
         """A file was read, or written by us. ``path`` is its real path on the target; ``whole``: all of it."""
 
-    def saw_part(self, path: str, version: str, start: int, end: int, size: int) -> None:
+    def record_partial_read(self, path: str, version: str, start: int, end: int, size: int) -> None:
         """Bytes ``start`` to ``end`` of ``size`` were read. The default does not add parts up."""
-        self.saw(path, version, whole=start == 0 and end >= size)
+        self.record_read(path, version, whole=start == 0 and end >= size)
 
     @abstractmethod
-    def seen(self, path: str, *, whole: bool) -> str | None:
+    def last_read_version(self, path: str, *, whole: bool) -> str | None:
         """The version that was read last; None when it was not read, or not as much of it as is asked for."""
 
     def missing(self, path: str) -> tuple[int, int] | None:

@@ -390,7 +390,7 @@ class Pipeline:
             requires_approval=prepared.tool.requires_approval(prepared.args),
             backend=self.ctx.execution.identity,
             preview=prepared.tool.preview(prepared.args),
-            place=prepared.tool.place(prepared.args),
+            place=prepared.tool.execution_place(prepared.args),
         )
 
     async def _refuse(self, prepared: Prepared, verdict: Verdict) -> CallOutcome:

@@ -195,14 +195,14 @@ class _Adopted(Tool[Any]):
     def private_arguments(self, args: Any) -> frozenset[str]:
         return self._inner.private_arguments(args)
 
-    def told(self) -> frozenset[str]:
-        return self._inner.told()
+    def covered_arguments(self) -> frozenset[str]:
+        return self._inner.covered_arguments()
 
     def preview(self, args: Any) -> str | None:
         return self._inner.preview(args)
 
-    def place(self, args: Any) -> str:
-        return self._inner.place(args)
+    def execution_place(self, args: Any) -> str:
+        return self._inner.execution_place(args)
 
     def requires_approval(self, args: Any) -> bool:
         return self.traits_of(args).mutating or self._inner.requires_approval(args)

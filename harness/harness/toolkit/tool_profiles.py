@@ -235,8 +235,8 @@ class FacedTool(Tool[A]):
     def preview(self, args: A) -> str | None:
         return self._own.preview(self.translated(args)[1])
 
-    def place(self, args: A) -> str:
-        return self._own.place(self.translated(args)[1])
+    def execution_place(self, args: A) -> str:
+        return self._own.execution_place(self.translated(args)[1])
 
     def requires_approval(self, args: A) -> bool:
         return self._own.requires_approval(self.translated(args)[1])

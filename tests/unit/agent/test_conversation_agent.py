@@ -48,13 +48,13 @@ async def test_a_conversation_that_ended_anywhere_goes_on_with_any_provider(
         stored = tuple(log.messages)
         assert len(stored) == 6
         taken = Taken(stored[:2])  # killed while the two calls ran
-        async with agent_desk(tmp_path, monkeypatch, [say("I see.")], provider=provider, taken=taken) as desk:
+        async with agent_desk(tmp_path, monkeypatch, [say("I see.")], provider=provider, resumed=taken) as desk:
             assert (await desk.agent.turn("go on")).status == "completed"
             assert desk.server.asked[0].text.count(NO_RESULT) == 2
         for length in range(len(stored) + 1) if provider == "anthropic" else (4,):  # it checks the most
             messages = stored[:length]
             async with agent_desk(
-                tmp_path, monkeypatch, [say("I see.")], provider=provider, taken=Taken(messages)
+                tmp_path, monkeypatch, [say("I see.")], provider=provider, resumed=Taken(messages)
             ) as desk:
                 assert (await desk.agent.turn("go on")).status == "completed", length
                 assert "go on" in desk.server.asked[0].text

@@ -75,7 +75,7 @@ async def test_answers_come_from_the_user_and_not_from_the_model(
         say("done"),
     ]
     people = People(questioner=First())
-    async with agent_desk(tmp_path, monkeypatch, script, tool_profile="hex", people=people) as desk:
+    async with agent_desk(tmp_path, monkeypatch, script, tool_profile="hex", handlers=people) as desk:
         with anyio.fail_after(60):
             await desk.agent.turn("go")
         text = last_result(desk.server.asked[1])

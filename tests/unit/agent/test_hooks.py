@@ -176,7 +176,7 @@ async def test_a_question_about_a_call_that_a_hook_refuses_is_not_put(
     hooks = (hook("PermissionRequest", seen, deny("ask the team")), hook("notification", tmp_path / "notified"))
     people = People(approver=GivenApproval())
     with anyio.fail_after(LIMIT):
-        async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, people=people, hooks=hooks) as desk:
+        async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, handlers=people, hooks=hooks) as desk:
             await desk.agent.turn("go")
             assert "ask the team" in desk.server.asked[1].text
     (one,) = told(seen)
@@ -195,7 +195,7 @@ async def test_a_question_and_a_notice_are_notifications(tmp_path: Path, monkeyp
     hooks = (hook("permission_request", tmp_path / "asked"), hook("Notification", seen))
     people = People(approver=GivenApproval())
     with anyio.fail_after(LIMIT):
-        async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, people=people, hooks=hooks) as desk:
+        async with agent_desk(tmp_path, monkeypatch, script, mode=Mode.ASK, handlers=people, hooks=hooks) as desk:
             await desk.agent.turn("go")
             desk.agent.events.publish(Notice(text="the disk is full"))
     assert (tmp_path / "made").exists()

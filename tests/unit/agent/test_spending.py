@@ -232,7 +232,7 @@ async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_u
         again = Taken(spent=await resumed(store, session_id))
         assert again.spent == used
         settings = AgentSettings(session_tokens=used.tokens)
-        async with agent_desk(tmp_path, monkeypatch, [], taken=again, settings=settings) as desk:
+        async with agent_desk(tmp_path, monkeypatch, [], resumed=again, settings=settings) as desk:
             assert (await desk.agent.turn("go on")).status == "limit"
 
 

@@ -96,7 +96,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
     shell, question = ("run_shell", {"command": "rm -r /srv/x"}), ("ask_user_question", {"question": "sure?"})
     stored = conversation(shell, question)
     taken = Taken(stored.messages)
-    async with agent_desk(tmp_path, monkeypatch, [say("fine")], taken=taken, session_id=SESSION) as desk:
+    async with agent_desk(tmp_path, monkeypatch, [say("fine")], resumed=taken, session_id=SESSION) as desk:
         never = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert never.operator.splitlines()[1:] == [
             "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
@@ -111,7 +111,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
             "- run_shell rm -r /srv/x: it never ran: harness ended before it began",
         ]
         await desk.toolkit.ledger.end(asked.call_id, CallStatus.OK, "yes")
-        desk.agent.tell(asked_for.model)
+        desk.agent.notify_model(asked_for.model)
         await desk.agent.turn("go on")
     told = desk.server.asked[0].text
     assert "- run_shell rm -r /srv/x: it never ran" in told

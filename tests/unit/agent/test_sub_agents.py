@@ -114,7 +114,7 @@ async def household(
     scripts: Mapping[str, Sequence[Answer]],
     *,
     mode: Mode = Mode.AUTO,
-    people: People | None = None,
+    handlers: People | None = None,
     settings: AgentSettings | None = None,
     log: MemoryLog | None = None,
     session_id: str = "",
@@ -139,7 +139,7 @@ async def household(
                 toolkit,
                 profile,
                 settings=settings,
-                people=people,
+                handlers=handlers,
                 log=kept,
                 session_id=session_id,
                 spawner=spawner,
@@ -427,7 +427,7 @@ async def test_who_approves_sees_which_agent_asks(tmp_path: Path, monkeypatch: p
         "make it": [call("run_shell", {"command": "touch made", **WHY}), say("made")],
     }
     noting = Noting()
-    async with household(tmp_path, monkeypatch, scripts, mode=Mode.ASK, people=People(noting)) as house:
+    async with household(tmp_path, monkeypatch, scripts, mode=Mode.ASK, handlers=People(noting)) as house:
         await house.say("go")
     assert [one.call.name for one in noting.questions] == ["task", "run_shell"]
     assert noting.questions[0].call.agent_id == "agent"

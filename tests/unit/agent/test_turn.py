@@ -262,7 +262,7 @@ async def test_while_paused_nothing_begins(tmp_path: Path, monkeypatch: pytest.M
                 await anyio.wait_all_tasks_blocked()
                 assert desk.agent.state.doing == "paused"
                 assert desk.server.asked == []
-                desk.agent.go_on("operator", "The operator ran: systemctl stop web")
+                desk.agent.resume_now("operator", "The operator ran: systemctl stop web")
     assert (desk.home / "begun").exists()
     assert "systemctl stop web" in desk.server.asked[0].text or "systemctl stop web" in desk.server.asked[1].text
 

@@ -49,7 +49,7 @@ async def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script) 
     async with (
         store.writing(summary.session_id) as log,
         agent_desk(
-            tmp_path, monkeypatch, script, people=People(timed=timed), log=log, session_id=summary.session_id
+            tmp_path, monkeypatch, script, handlers=People(timed=timed), log=log, session_id=summary.session_id
         ) as behind,
         background_tasks() as tasks,
     ):

@@ -254,7 +254,7 @@ async def test_jobs_are_listed_shown_and_ended(desk: Desk) -> None:
 
 
 async def test_what_tools_ran_for_their_own_work_is_listed_only_on_demand(desk: Desk) -> None:
-    await desk.context.execution.run_beside("grep -c x /dev/null")
+    await desk.context.execution.run_helper("grep -c x /dev/null")
     assert await desk.type("/jobs") == "there are no jobs on the target"
     for word in ("all", "--all"):
         said = await desk.type(f"/jobs {word}")

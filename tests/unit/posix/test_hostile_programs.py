@@ -119,7 +119,7 @@ async def test_a_look_for_files_that_are_kept_back_ends_at_once(
     (tmp_path / ".aiexclude").write_text("x\n")
     async with harness.connect("local:") as execution:
         with anyio.fail_after(50):
-            found = await BelowSearch(execution, privileged=False).holders([str(tmp_path)])
+            found = await BelowSearch(execution, privileged=False).aiexclude_directories([str(tmp_path)])
     assert isinstance(found, str) or (program, manner, found) == ("find", "nothing", [])
 
 

@@ -311,6 +311,6 @@ def test_a_listing_with_torn_lines_is_read_as_far_as_it_goes() -> None:
     (kept_job,) = parse_table(text)
     assert kept_job.job == Job("2", "two\nlines", Status.RUNNING, started=5.0, pane="%1")
     (gone,) = parse_table(text.replace("pane u1", "pane u2"))
-    assert (gone.job.status, gone.unwritten) == (Status.UNKNOWN, False)
+    assert (gone.job.status, gone.exit_code_lost) == (Status.UNKNOWN, False)
     (unwritten,) = parse_table(text.replace("job 2 pane", "job 2 unwritten"))
-    assert (unwritten.job.status, unwritten.unwritten) == (Status.UNKNOWN, True)
+    assert (unwritten.job.status, unwritten.exit_code_lost) == (Status.UNKNOWN, True)

@@ -60,7 +60,7 @@ class Play:
         if self.server.has_room():
             self.server.sessions.append(Session(ticket))
         elif again and not ticket.is_refused:
-            self.budget.refused_once(ticket)
+            self.budget.note_transient_refusal(ticket)
             self.asked.append(ticket)
         else:
             self.refusals += 1

@@ -54,7 +54,13 @@ async def test_a_new_pane_has_one_shell_that_reads_files_and_nothing_has_run_in_
     pane = new_pane()
     assert pane.shells == [NestedShell(OWN, "bash", files=True, pid=0, image="")]
     assert NestedShell(INNER, "zsh").files is False, "a nested shell may be another account's"
-    assert (pane.phase, pane.running, pane.last_ended, pane.by_hand, pane.prompted) == ("starting", 0, 0, 0, 0.0)
+    assert (pane.phase, pane.running, pane.last_ended, pane.operator_command_count, pane.prompt_time) == (
+        "starting",
+        0,
+        0,
+        0,
+        0.0,
+    )
     assert (pane.gone, pane.in_doubt, pane.paused, pane.held, pane.news, pane.cwd) == (False, False, False, "", "", "")
     assert (pane.log, pane.log_offset, pane.place) == ("panes/uid/log.0", 0, ("-w", "-t", "%3"))
     assert (pane.job, pane.typed) == (None, -60.0), "as if it had been typed into a minute before the clock's zero"
@@ -262,7 +268,7 @@ async def test_where_a_prompt_is_shown_is_known() -> None:
     pane = new_pane()
     assert (pane.phase, pane.at_prompt) == ("starting", "")
     pane.feed(PROMPT)
-    assert (pane.at_prompt, pane.prompted > 0) == ("own", True)
+    assert (pane.at_prompt, pane.prompt_time > 0) == ("own", True)
     pane.feed(mark(f"P;{OWN}"))
     assert (pane.phase, pane.at_prompt) == ("continuation", "")
     pane.push_shell(NestedShell(INNER, "zsh"))
@@ -357,18 +363,20 @@ async def test_another_first_process_makes_what_ran_unknown_and_the_same_one_doe
 async def test_commands_of_an_operator_are_counted_and_ours_are_not() -> None:
     pane = new_pane()
     pane.feed(PROMPT + start(0))
-    assert (pane.by_hand, pane.phase, pane.running) == (1, "running", 0)
+    assert (pane.operator_command_count, pane.phase, pane.running) == (1, "running", 0)
     pane.feed(end(0, 1, ""))
-    assert pane.by_hand == 1
+    assert pane.operator_command_count == 1
     pane.feed(PROMPT + end(0, 1, ""))
-    assert pane.by_hand == 2, "dash tells no beginning"
+    assert pane.operator_command_count == 2, "dash tells no beginning"
     pane.feed(mark(f"P;{OWN}") + end(0, 1, ""))
-    assert pane.by_hand == 3
+    assert pane.operator_command_count == 3
     pane.jobs.append(new_job(7))
     pane.feed(PROMPT + end(0) + start(0))
-    assert pane.by_hand == 3, "bash says so of what is typed for a job, and of the line that it was typed on"
+    assert pane.operator_command_count == 3, (
+        "bash says so of what is typed for a job, and of the line that it was typed on"
+    )
     pane.feed(start(7) + end(7))
-    assert pane.by_hand == 3
+    assert pane.operator_command_count == 3
 
 
 async def test_a_hole_in_the_stream_is_filled_from_the_log() -> None:

@@ -266,7 +266,7 @@ async def test_what_the_target_says_itself_comes_through(ctx: ToolContext, tmp_p
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileExists):
         await guarded_write(ctx, str(tmp_path / "file"), b"x", mode="create")
-    ctx.reads.saw(str(tmp_path), "x", whole=True)
+    ctx.reads.record_read(str(tmp_path), "x", whole=True)
     with pytest.raises(IsADirectory):
         await guarded_write(ctx, str(tmp_path), b"x")
 
@@ -312,10 +312,13 @@ async def test_relative_paths_start_from_the_calls_directory(execution: Executio
 
 async def test_the_tracker_forgets_what_was_used_longest_ago() -> None:
     reads = ReadTracker().of("s", memory_context(MemoryBackend()))
-    reads.saw("/first", "v", whole=True)
-    reads.saw("/second", "v", whole=True)
+    reads.record_read("/first", "v", whole=True)
+    reads.record_read("/second", "v", whole=True)
     for number in range(FILES_KEPT - 2):
-        reads.saw(f"/{number}", "v", whole=True)
-    assert reads.seen("/first", whole=True) == "v"
-    reads.saw("/last", "v", whole=True)
-    assert (reads.seen("/first", whole=True), reads.seen("/second", whole=True)) == ("v", None)
+        reads.record_read(f"/{number}", "v", whole=True)
+    assert reads.last_read_version("/first", whole=True) == "v"
+    reads.record_read("/last", "v", whole=True)
+    assert (reads.last_read_version("/first", whole=True), reads.last_read_version("/second", whole=True)) == (
+        "v",
+        None,
+    )

@@ -152,7 +152,7 @@ async def test_what_was_approved_waits_for_a_paused_agent_without_a_limit() -> N
         async def passed(self) -> None:
             deadlines.append(anyio.current_effective_deadline())
             self.resume()
-            await super().passed()
+            await super().wait_until_open()
 
     gate = Watched()
     gate.pause()

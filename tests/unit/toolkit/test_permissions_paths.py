@@ -178,8 +178,8 @@ async def test_files_that_give_rights_are_not_written(here: ExecutionContext, tm
         verdict = await made.decide("write_file", path)
         assert (verdict.allowed, verdict.by) == (False, "hard denial"), path
     assert await made.allows("read_file", "~/.config/harness/config.toml")
-    assert await made.policy.kept_back(f"{tmp_path}/home/.config/harness/config.toml", here) == "", "it may be read"
-    assert await made.policy.kept_back(f"{tmp_path}/home/.ssh/id_rsa", here) != ""
+    assert await made.policy.read_denial(f"{tmp_path}/home/.config/harness/config.toml", here) == "", "it may be read"
+    assert await made.policy.read_denial(f"{tmp_path}/home/.ssh/id_rsa", here) != ""
     assert (await made.decide("write_file", "/srv/.aiexclude.bak")).by != "hard denial", "a copy excludes nothing"
 
 

@@ -108,7 +108,7 @@ async def test_a_guard_that_cannot_find_out_shows_nothing(box: Toolbox, tmp_path
     async def fails(path: str, execution: object) -> str:
         raise OSError("no answer")
 
-    policy.kept_back = fails  # type: ignore[method-assign]  # a target that does not answer
+    policy.read_denial = fails  # type: ignore[method-assign]  # a target that does not answer
     (tmp_path / "plain").write_text("plain")
     made = with_policy(box, policy, SecretGuard(policy))
     outcome = await made.executor.call(ToolCall("read_file", {"path": f"{tmp_path}/plain"}))

@@ -432,7 +432,7 @@ async def test_the_work_of_tools_is_listed_only_on_demand(here: ExecutionContext
     box = box_of(here)
     job = await start(box, "grep -c x /dev/null")
     await here.wait(job)
-    await here.run_beside("grep -c x /dev/null")
+    await here.run_helper("grep -c x /dev/null")
     listed = (await call(box.executor, "list_shells")).result
     assert isinstance(listed.data, dict)
     shown: Any = listed.data["shells"]

@@ -155,7 +155,9 @@ async def test_one_bad_file_does_not_hide_the_others(here: ExecutionContext, tmp
     )
     assert data["files"][2]["unterminated"] == [{"line": 1, "ref": "a", "problem": "no ======= follows"}]
     assert data["files"][4]["conflicts"][0]["ours"] == "caf\udce9"
-    assert made.executor.reads.seen(f"{tmp_path}/good", whole=False) is None  # it was not the model that read it
+    assert (
+        made.executor.reads.last_read_version(f"{tmp_path}/good", whole=False) is None
+    )  # it was not the model that read it
     failed = await call(made, file=str(tmp_path / "missing"))
     assert (failed.result.error_code, "missing" in failed.result.text) == ("unreadable", True)
 

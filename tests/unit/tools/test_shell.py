@@ -159,7 +159,7 @@ def test_what_a_shell_reads_is_judged_as_a_command() -> None:
     tool = RunShell()
     args = tool.parse({"command": "sh", "stdin": "x", "cwd": "/srv", "pane": "db"})
     assert tool.subjects(args)[1] == Subject("command", "x", "/srv", "db")
-    assert tool.told() == frozenset()
+    assert tool.covered_arguments() == frozenset()
 
 
 @pytest.fixture

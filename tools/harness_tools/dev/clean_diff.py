@@ -313,7 +313,7 @@ async def _permitted(ctx: ToolContext, found: Differences, directory: str) -> Di
     """Without the lines of files that the policy keeps back: nobody was asked about each file."""
     top = found.root or directory
     names = {name: posixpath.join(top, name) for one in found.changes for name in (one.path, one.old_path)}
-    withheld = await ctx.withheld(frozenset(names.values()), top=top)
+    withheld = await ctx.unreadable_paths(frozenset(names.values()), top=top)
     return found.without({name for name, path in names.items() if path in withheld}) if withheld else found
 
 
@@ -329,7 +329,7 @@ def _command(args: _Arguments) -> str:
 
 
 async def _run(ctx: ToolContext, directory: str, command: str) -> ShellResult:
-    return await ctx.execution.run_beside(command, timeout=TIMEOUT, cwd=directory, max_output=2 * OUTPUT)
+    return await ctx.execution.run_helper(command, timeout=TIMEOUT, cwd=directory, max_output=2 * OUTPUT)
 
 
 _CUT_OFF = 141

@@ -257,9 +257,9 @@ async def kept_in(ctx: ToolContext, directory: str, trashes: Sequence[Place]) ->
     names = [entry.name for entry in entries if entry.type != "dir"]
     holders = [posixpath.dirname(name) for name in names if posixpath.basename(name) == EXCLUDES]
     real = {posixpath.join(directory, name): name for name in names}
-    locked = await ctx.locked(list(real), tool="delete")
+    locked = await ctx.unwritable_paths(list(real), tool="delete")
     around = {posixpath.normpath(posixpath.join(directory, name)) for name in holders}
-    withheld = await ctx.withheld(list(real), top=directory, holders=around)
+    withheld = await ctx.unreadable_paths(list(real), top=directory, holders=around)
     shown = await _not_kept_back(ctx, [real[path] for path in withheld], trashes)
     staying = sorted({real[path] for path in locked} | shown)
     return _refusal(directory, staying) if staying else None
@@ -270,7 +270,7 @@ async def _not_kept_back(ctx: ToolContext, names: Collection[str], trashes: Sequ
     shown: set[str] = set()
     for place in trashes if names else ():
         there = {posixpath.join(place.directory, "files", SOME_NAME, name): name for name in names}
-        kept = await ctx.withheld(list(there), top=place.directory, holders=())
+        kept = await ctx.unreadable_paths(list(there), top=place.directory, holders=())
         shown |= {name for path, name in there.items() if path not in kept}
     return shown
 
@@ -351,7 +351,7 @@ async def _in_use(ctx: ToolContext, stat: FileStat) -> str:
 
 
 async def _script(ctx: ToolContext, script: str) -> ShellResult:
-    return await ctx.execution.run_beside(script, cwd="/", timeout=LIMIT)
+    return await ctx.execution.run_helper(script, cwd="/", timeout=LIMIT)
 
 
 async def _places(ctx: ToolContext, path: str) -> Places | ToolResult:

@@ -208,7 +208,7 @@ async def _fetch_few(ctx: ToolContext, root: str, names: Sequence[str]) -> Fetch
 
 
 async def _run(ctx: ToolContext, command: str, what: str, room: int, *, stdin: bytes | None = None) -> ShellResult:
-    done = await ctx.execution.run_beside(command, stdin=stdin, timeout=SECONDS, max_output=room)
+    done = await ctx.execution.run_helper(command, stdin=stdin, timeout=SECONDS, max_output=room)
     if done.status is Status.TIMED_OUT:
         raise TooSlow(f"{what} the sources took more than {SECONDS:g} s")
     if done.status is not Status.COMPLETED or done.truncated:
@@ -269,7 +269,7 @@ class Report:
     scanned: tuple[Scanned, ...]
     troubles: tuple[Trouble, ...]
     listing: Listing
-    beyond: int = 0
+    unscanned: int = 0
     withheld: int = 0
 
 
@@ -333,8 +333,8 @@ def _package_text(package: Package) -> str:
 def _notes(report: Report, fewer: int) -> Iterator[str]:
     if fewer:
         yield f"[{fewer} more files left out: the answer would be too long; choose ext or a smaller directory]"
-    if report.beyond:
-        yield f"[{report.beyond} more files were not looked at; choose ext or a smaller directory]"
+    if report.unscanned:
+        yield f"[{report.unscanned} more files were not looked at; choose ext or a smaller directory]"
     if report.withheld:
         yield f"[{report.withheld} files withheld by the policy]"
     if not report.listing.complete:
@@ -364,7 +364,7 @@ def _data(report: Report, shown: Sequence[Scanned], fewer: int, packages: Sequen
         "packages": _keyed(packages),
         "total_files": len(report.scanned),
         "files_left_out": fewer,
-        "files_not_looked_at": report.beyond,
+        "files_not_looked_at": report.unscanned,
         "files_withheld": report.withheld,
         "packages_left_out": without,
         "listing_complete": listing.complete,
@@ -528,7 +528,7 @@ async def _allowed(ctx: ToolContext, root: str, listing: Listing) -> tuple[list[
     other = {EXCLUDING, *MANIFESTS.values()}
     sources = [name for name in listing.files if posixpath.basename(name) not in other]
     holders = [name for name in listing.files if posixpath.basename(name) == EXCLUDING]
-    withheld = await ctx.withheld(
+    withheld = await ctx.unreadable_paths(
         [posixpath.join(root, name) for name in sources],
         top=root,
         holders=[posixpath.join(root, posixpath.dirname(name)).rstrip("/") or "/" for name in holders],

@@ -146,7 +146,7 @@ def _unseen(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult | None
     unread, stale = list[str](), list[str]()
     for target in plan.targets:
         path, version = target.content.path, target.content.version
-        seen = [ctx.reads.seen(key, whole=False) for key in (path, _shown_as(args.change, path))]
+        seen = [ctx.reads.last_read_version(key, whole=False) for key in (path, _shown_as(args.change, path))]
         if version not in seen:
             (stale if any(seen) else unread).append(path)
     for code, paths, text, when in (
@@ -175,7 +175,7 @@ async def _forbidden(ctx: ToolContext, plan: Plan) -> ToolResult | None:
 
 async def _previewed(args: _Arguments, ctx: ToolContext, plan: Plan) -> ToolResult:
     for target in plan.targets:
-        ctx.reads.saw(_shown_as(args.change, target.content.path), target.content.version, whole=False)
+        ctx.reads.record_read(_shown_as(args.change, target.content.path), target.content.version, whole=False)
     result = _result(args, plan, Written(plan.targets, plan.problems))
     text = "\n".join([result.text, *await to_thread.run_sync(_differences, plan)])
     shown = depends_on(*(target.content for target in plan.targets))

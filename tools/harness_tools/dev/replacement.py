@@ -135,7 +135,7 @@ async def candidates_in(
         return await _listed(ctx, directory, ending, recursive=recursive)
     for inline in (INLINE, 0):
         script = candidates_script(part, ending, folds=folds, recursive=recursive, inline=inline)
-        done = await ctx.execution.run_beside(script, cwd=directory, timeout=SECONDS, max_output=ANSWER)
+        done = await ctx.execution.run_helper(script, cwd=directory, timeout=SECONDS, max_output=ANSWER)
         if not done.truncated:
             break
     if done.status is Status.COMPLETED and not done.truncated:
@@ -326,7 +326,7 @@ class Plan:
         self.large += sum(name not in kept_back for name in candidates.large)
         self.unreadable += candidates.unreadable
 
-    def fail(self, path: str, error: Exception) -> None:
+    def add_problem(self, path: str, error: Exception) -> None:
         """Note a file that could not be read."""
         self.problems.append(problem_of(path, error))
 
@@ -400,7 +400,7 @@ async def _found(
         real = (await ctx.execution.stat(target_path(ctx, directory))).path
         found = await candidates_in(ctx, real, change.part, ending, folds=change.folds, recursive=recursive)
         paths = {posixpath.join(real, name): name for name in (*found.names, *found.binary, *found.large)}
-        kept_back = {paths[path] for path in await ctx.withheld(list(paths), top=real)}
+        kept_back = {paths[path] for path in await ctx.unreadable_paths(list(paths), top=real)}
         plan.add(found, kept_back)
         names |= {posixpath.join(real, name): found.texts.get(name) for name in found.names if name not in kept_back}
     return names
@@ -415,7 +415,7 @@ async def _read(
         try:
             content = await reader.read(path)
         except FileError as error:
-            plan.fail(given, error)
+            plan.add_problem(given, error)
             continue
         if content.path in known:
             continue
@@ -525,7 +525,9 @@ class _Writer:
         except ConnectError as error:
             self.lost = error
         else:
-            reads.saw(content.path, result.version, whole=reads.seen(content.path, whole=True) == content.version)
+            reads.record_read(
+                content.path, result.version, whole=reads.last_read_version(content.path, whole=True) == content.version
+            )
             self.done.add(number)
 
 

@@ -455,7 +455,7 @@ class Transform(Tool[_Arguments]):
             return (Subject("command", args.exec),)
         return (Subject("read", args.file),) if args.file is not None else super().subjects(args)
 
-    def told(self) -> frozenset[str]:
+    def covered_arguments(self) -> frozenset[str]:
         """The pipeline works here, on what the command printed."""
         return frozenset({"exec", "pipeline"})
 

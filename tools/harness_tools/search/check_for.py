@@ -323,7 +323,7 @@ async def _leave_out_secrets(ctx: ToolContext, place: Place) -> None:
     contents = place.contents
     found = [*contents.texts, *contents.binary, *contents.large, *contents.unreadable]
     names = {posixpath.normpath(posixpath.join(place.real, plain(name))): name for name in found}
-    place.contents = contents.without({names[path] for path in await ctx.withheld(list(names), top=place.real)})
+    place.contents = contents.without({names[path] for path in await ctx.unreadable_paths(list(names), top=place.real)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,7 @@ def _needed(files: list[Counted], query: GrepQuery) -> list[Counted]:
 async def _kept(ctx: ToolContext, tree: Tree, files: list[Counted]) -> list[Counted]:
     holders = {posixpath.normpath(posixpath.join(tree.real, plain(name))) for name in tree.other.get("A", [])}
     real = {posixpath.join(tree.real, file.path): file for file in files}
-    kept_back = await ctx.withheld(list(real), top=tree.real, holders=_certain(holders, files))
+    kept_back = await ctx.unreadable_paths(list(real), top=tree.real, holders=_certain(holders, files))
     return [file for path, file in real.items() if path not in kept_back]
 
 
@@ -230,7 +230,7 @@ async def search_here(ctx: ToolContext, query: GrepQuery, wanted: Wanted) -> Fou
         more = UNALIKE if can_search(ctx, "rg") else "install ripgrep there"
         return ToolResult.failure("too_many_files", f"{text}path, an include or a type, or {more}")
     holders = [posixpath.join(listing.tree.real, path) for path in paths]
-    kept_back = await ctx.withheld(holders, top=listing.tree.real)
+    kept_back = await ctx.unreadable_paths(holders, top=listing.tree.real)
     kept = [path for path, real in zip(paths, holders, strict=True) if real not in kept_back]
     contents = await fetch(ctx, listing.tree.real, [_encoded(path) for path in kept])
     return await to_thread.run_sync(_search, query, listing, contents)

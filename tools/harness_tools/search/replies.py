@@ -261,7 +261,7 @@ async def ask(ctx: ToolContext, script: str, stdin: bytes | None = None) -> byte
     Raises:
         ToolError: it took too long, or did not come to its end.
     """
-    done = await ctx.execution.run_beside(script, timeout=SECONDS, max_output=ANSWER, stdin=stdin)
+    done = await ctx.execution.run_helper(script, timeout=SECONDS, max_output=ANSWER, stdin=stdin)
     if done.status is not Status.COMPLETED or done.truncated:
         raise _failed(done)
     return done.stdout_bytes

@@ -79,10 +79,10 @@ class FetchUrl(Tool[_Arguments]):
             return request_subjects(url, sent, args.max_bytes)
         return (Subject("url", args.url),)
 
-    def place(self, args: _Arguments) -> str:
+    def execution_place(self, args: _Arguments) -> str:
         return HERE if args.via == "harness" else ""
 
-    def told(self) -> frozenset[str]:
+    def covered_arguments(self) -> frozenset[str]:
         return frozenset(_Arguments.model_fields)
 
     def requires_approval(self, args: _Arguments) -> bool:

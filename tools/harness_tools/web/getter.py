@@ -254,7 +254,7 @@ class TargetGetter(Getter):
     async def get(self, url: WebUrl, sent: Sent, most: int, timeout: float) -> Answer:
         """See :class:`Getter`."""
         patience = min(timeout, SECONDS) + PATIENCE
-        done = await self._execution.run_beside(
+        done = await self._execution.run_helper(
             command_for(url, sent, most), timeout=patience, max_output=most + 2 * ROOM
         )
         if done.status is Status.TIMED_OUT:

@@ -403,7 +403,7 @@ class WebSearch(Tool[_Arguments]):
         traits = Traits(Category.NETWORK, parallelizable=True, packs=("web",), libraries=libraries, extra=EXTRA)
         super().__init__("web_search", DESCRIPTION, _Arguments, traits)
 
-    def place(self, args: _Arguments) -> str:
+    def execution_place(self, args: _Arguments) -> str:
         return HERE
 
     async def run(self, args: _Arguments, ctx: ToolContext) -> ToolResult:

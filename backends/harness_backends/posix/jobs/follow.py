@@ -59,7 +59,7 @@ class _End:
     """``told``: the reply came; else the link was lost, and nobody tells of it any more."""
 
     event: anyio.Event = field(default_factory=anyio.Event)
-    told: bool = False
+    received: bool = False
 
 
 class JobEnds:
@@ -77,7 +77,7 @@ class JobEnds:
     async def _wait(self, job_id: str, ticket: Ticket, end: _End) -> None:
         with suppress(ConnectionLost):  # the target is asked then
             await ticket.reply()
-            end.told = True
+            end.received = True
         del self._ends[job_id]
         end.event.set()
 
@@ -92,7 +92,7 @@ class JobEnds:
             return False
         with anyio.move_on_after(seconds):
             await end.event.wait()
-        return end.told
+        return end.received
 
 
 # -- Following a job's output live. A reader on the target waits for it; nothing is polled over the link.

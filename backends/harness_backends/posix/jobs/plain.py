@@ -439,7 +439,7 @@ class PosixJobs(Jobs):
         by_keys = kept.record.kind == "pane" and from_keyboard(job.exit_code, output.stdout.data)
         status = Status.INTERRUPTED if by_keys and job.status is Status.COMPLETED else job.status
         outcome = Outcome(status, job.exit_code)
-        gone = UNWRITTEN if kept.unwritten else "it is gone and left no exit code"
+        gone = UNWRITTEN if kept.exit_code_lost else "it is gone and left no exit code"
         notices = (gone,) if job.status is Status.UNKNOWN else ()
         if kept.record.kind == "pane" and answered(output.stdout.data):
             notices = (*notices, ANSWERED)

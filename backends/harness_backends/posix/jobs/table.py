@@ -244,7 +244,7 @@ class KeptJob:
 
     job: Job
     record: JobRecord
-    unwritten: bool = False
+    exit_code_lost: bool = False
 
 
 def list_script(socket: str, job_id: str | None = None) -> str:

@@ -52,7 +52,7 @@ class Cancelling:
             with anyio.move_on_after(self.bound):
                 await ended.wait()
         if not ended.is_set():
-            self.store.tell(f"job {job_id} was to end and may still run: its end could not be proved in time")
+            self.store.add_notice(f"job {job_id} was to end and may still run: its end could not be proved in time")
 
     async def finish(self) -> None:
         """Wait for the endings that go on, for a moment."""

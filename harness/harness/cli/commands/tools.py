@@ -323,7 +323,7 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
             await _need(registry.include(tool.name), target)
             for path in seen:
                 known = await target.read_file(path, limit=0)
-                executor.reads.saw(known.path, known.version, whole=True)
+                executor.reads.record_read(known.path, known.version, whole=True)
             with executor.events.subscribe() as events:
                 outcome = await executor.call(ToolCall(tool.name, text))
                 failures = [event.message for event in events.drain() if isinstance(event, Failure)]

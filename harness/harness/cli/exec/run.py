@@ -205,7 +205,7 @@ class ExecOperator:
         self._catch_up, self._changed = catch_up, changed
 
     @property
-    def people(self) -> People:
+    def handlers(self) -> People:
         """The approver and the questioner of the prompt, at this terminal."""
         from ...agent.opening import People
 
@@ -337,7 +337,7 @@ async def run_exec(session: Session, request: ExecRequest, target: ExecutionCont
         if out is not None:
             await out.put(_beginning(agent, target))
         redact = toolkit.redactor.text
-        ended = await _Run(agent, request, interruption, out, operator, redact).to_its_end()
+        ended = await _Run(agent, request, interruption, out, operator, redact).run_to_completion()
         text, failure = redact(ended.result.text), redact(ended.result.failure)
         if out is not None:
             out.last(result_json(ended, text, failure))
@@ -378,8 +378,8 @@ async def _opened(
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
     store = SessionStore()
-    taken = await session_to_resume(store, request.chosen, target)
-    profile = request.profile or _profile_of(taken, request.models, as_json=session.json)
+    resumed = await session_to_resume(store, request.chosen, target)
+    profile = request.profile or _profile_of(resumed, request.models, as_json=session.json)
     if request.budget is not None:
         await to_thread.run_sync(_check_price, profile)
     async with AsyncExitStack() as stack:
@@ -393,8 +393,8 @@ async def _opened(
         begun = Begun(
             profile=profile,
             settings=request.settings,
-            people=operator.people if operator is not None else People(_approver(request)),
-            session_id=taken.session_id if taken is not None else "",
+            handlers=operator.handlers if operator is not None else People(_approver(request)),
+            session_id=resumed.session_id if resumed is not None else "",
             tool_profile=request.tool_profile,
             tmux=tmux,
             options=stored_choices(session.invocation.choices),
@@ -414,13 +414,13 @@ def _approver(request: ExecRequest) -> Approver:
     return AutoApproval() if request.auto_approve else NobodyToAsk()
 
 
-def _profile_of(taken: SessionSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
+def _profile_of(resumed: SessionSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
     """The model that a conversation was with, or the default when that is gone.
 
     Raises:
         ConfigError: there is no default either.
     """
-    stored, why = stored_model(models, taken) if taken is not None else (None, "")
+    stored, why = stored_model(models, resumed) if resumed is not None else (None, "")
     if stored is not None:
         return stored
     profile = models.profile()
@@ -487,7 +487,7 @@ class _Run:
         self._shown = anyio.Event()
         self._watched = sys.stderr.isatty()
 
-    async def to_its_end(self) -> Ended:
+    async def run_to_completion(self) -> Ended:
         """Work on the prompt; a signal and the time limit cancel it in order."""
         from ...agent.turn import TurnResult
 
@@ -533,7 +533,7 @@ class _Run:
 
     def _changed(self, call: ToolCall) -> None:
         """Let the model know what runs instead of what it asked for."""
-        self._agent.tell(change_notice(call, self._redact))
+        self._agent.notify_model(change_notice(call, self._redact))
 
     async def _stop(self) -> None:
         """Cancel the turn when there is a reason to."""

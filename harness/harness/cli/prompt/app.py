@@ -223,7 +223,7 @@ class _Prompt:
             self._terminal,
             plain=self._wanted.plain or os.environ.get("TERM", "") in DUMB,
             color=self._session.invocation.color is not False,
-            takes_blind=lambda: not self._prompter.has_asked,
+            accepts_typeahead=lambda: not self._prompter.has_asked,
         )
 
     async def _work(self, execution: ExecutionContext, facing: Facing) -> None:

@@ -206,12 +206,12 @@ class Facing:
         *,
         plain: bool,
         color: bool,
-        takes_blind: Callable[[], bool] = lambda: True,
+        accepts_typeahead: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execution = execution
         self.terminal = terminal
         self.color = color
-        self._takes_blind = takes_blind
+        self._takes_blind = accepts_typeahead
         self.history = EnteredBefore(history_path(), None)
         self.commands: Callable[[str], Iterable[Suggested]] = lambda text: ()
         self.listing: BackgroundTasks | None = None

@@ -93,22 +93,22 @@ class Loop:
         self._opened = _Opened()
         self._waiting: deque[_Waiting] = deque()
         self._more = anyio.Event()
-        self._stirred = anyio.Event()
+        self._wakeup = anyio.Event()
         self._leaving = anyio.Event()
         self._commands = anyio.Lock()
         self._warned: type[Input] | None = None
         self._working = False
         self._changing = False
-        self._waits_for_answers = anyio.CancelScope()
+        self._model_ready_scope = anyio.CancelScope()
 
     # -- what it is told by those who open things
 
-    def supply(self, supplies: Supplies) -> None:
+    def set_services(self, supplies: Supplies) -> None:
         """Work on what was entered from now on."""
         self._opened.supplies = supplies
         self._opened.supplied.set()
 
-    def answers(self, silent: str = "") -> None:
+    def set_model_ready(self, silent: str = "") -> None:
         """A model answers from now on, or none does, and ``silent`` says why."""
         self._opened.silent = silent
         self._opened.answering.set()
@@ -166,10 +166,10 @@ class Loop:
 
     async def _listen(self, tasks: TaskGroup) -> None:
         async for what in self._surface.inputs():
-            self._did(what, tasks)
+            self._handle_input(what, tasks)
             self.changed()
 
-    def _did(self, what: Input, tasks: TaskGroup) -> None:
+    def _handle_input(self, what: Input, tasks: TaskGroup) -> None:
         warned, self._warned = self._warned, None
         if isinstance(what, Interrupted):
             self._interrupted(again=warned is Interrupted)
@@ -203,7 +203,7 @@ class Loop:
         elif self._changing and supplies is not None and supplies.conversations.give_up_opening():
             self._view.note("giving up what is being opened…")
         elif self._working and not self._opened.answering.is_set():
-            self._waits_for_answers.cancel()
+            self._model_ready_scope.cancel()
         elif asked:
             return
         elif self._waiting:
@@ -277,7 +277,7 @@ class Loop:
 
     async def _is_answered(self) -> bool:
         """Whether it became known who answers, before the operator gave it up."""
-        with anyio.CancelScope() as self._waits_for_answers:
+        with anyio.CancelScope() as self._model_ready_scope:
             await self._opened.answering.wait()
             return True
         return False
@@ -298,7 +298,7 @@ class Loop:
             return
         outcome = await self.supplies.operator.run(command)
         if self.agent is not None:
-            self.agent.tell(told(self.supplies.toolkit.redactor.text(command), outcome))
+            self.agent.notify_model(told(self.supplies.toolkit.redactor.text(command), outcome))
 
     async def _command(self, text: str) -> None:
         await self._opened.supplied.wait()
@@ -325,7 +325,7 @@ class Loop:
         """Something has happened: show how things are now."""
         self._surface.status(status_line(self._standing(), self._surface.width))
         self._surface.ready(busy=self.busy)
-        self._stirred.set()
+        self._wakeup.set()
 
     async def _tick(self) -> None:
         """Show what changes with time; nothing wakes up while nothing does."""
@@ -334,8 +334,8 @@ class Loop:
                 await anyio.sleep(1)
                 self._view.tick()
                 self._surface.status(status_line(self._standing(), self._surface.width))
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._wakeup = anyio.Event()
+            await self._wakeup.wait()
 
     def _standing(self) -> Standing:
         target = str(self._execution.target)

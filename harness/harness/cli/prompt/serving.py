@@ -92,7 +92,7 @@ class PromptFront(Front):
 
     async def _open(self, begun: Begun) -> None:
         self._opened(await self._loop.supplies.conversations.open(begun))
-        self._loop.answers()
+        self._loop.set_model_ready()
 
     async def attach(self, *, read_only: bool = False) -> None:
         """See :class:`Front`."""
@@ -203,7 +203,7 @@ class Serving:
 
     def _front(self, loop: Loop) -> PromptFront:
         return PromptFront(
-            loop, self._surface, self._execution, self._begun, self._begun_anew, color=self._facing.color
+            loop, self._surface, self._execution, self._begun, self._announce_conversation, color=self._facing.color
         )
 
     def _commands(self, text: str) -> Iterable[Suggested]:
@@ -250,7 +250,7 @@ class Serving:
         try:
             async with self._opened() as supplies:
                 self._facing.history.redacts(supplies.toolkit.redactor.text)
-                self._loop.supply(supplies)
+                self._loop.set_services(supplies)
                 await self._converse(supplies)
                 await anyio.sleep_forever()
         except HarnessError as error:
@@ -329,12 +329,12 @@ class Serving:
             self._models = await to_thread.run_sync(load_models, choices)
         except HarnessError as error:
             self._view.note(str(error), "error")
-            self._loop.answers(f"nobody answers: {error}")
+            self._loop.set_model_ready(f"nobody answers: {error}")
             return None
-        self._dress(self._settings)
+        self._apply_agent_settings(self._settings)
         return self._models
 
-    def _dress(self, settings: AgentSettings) -> None:
+    def _apply_agent_settings(self, settings: AgentSettings) -> None:
         self._view.show_reasoning = settings.show_reasoning
         if settings.theme:
             self._surface.restyle(theme_for(settings.theme, color=self._facing.color))
@@ -350,7 +350,7 @@ class Serving:
             if profile is None:
                 if self._models is not None:
                     self._view.note(NO_MODEL + self._models.setup)
-                    self._loop.answers(NO_MODEL + self._models.setup)
+                    self._loop.set_model_ready(NO_MODEL + self._models.setup)
                 return
             conversation = await supplies.conversations.open(self._begun(profile))
             self._taken_up(conversation)
@@ -358,9 +358,9 @@ class Serving:
             if self._wanted.session_id:  # who asks for that conversation wants no prompt without it
                 raise
             self._view.note(str(error), "error")
-            self._loop.answers(f"nobody answers: {error}")
+            self._loop.set_model_ready(f"nobody answers: {error}")
         else:
-            self._loop.answers()
+            self._loop.set_model_ready()
             await to_thread.run_sync(rehearse, conversation.agent, abandon_on_cancel=True)
 
     def _profile(self) -> ModelProfile | None:
@@ -388,7 +388,7 @@ class Serving:
         return Begun(
             profile=chosen,
             settings=self._settings or AgentSettings(),
-            people=People(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
+            handlers=People(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
             session_id=self._wanted.session_id,
             here=self._wanted.here,
             tmux=tmux,
@@ -414,9 +414,9 @@ class Serving:
         self._view.changed(call)
         if self._loop.agent is not None:
             redact = self._loop.supplies.toolkit.redactor.text
-            self._loop.agent.tell(change_notice(call, redact))
+            self._loop.agent.notify_model(change_notice(call, redact))
 
-    def _begun_anew(self, conversation: Conversation) -> None:
+    def _announce_conversation(self, conversation: Conversation) -> None:
         """Say that it is another conversation now."""
         if conversation.resumed is None:
             self._view.note(f"a new conversation begins: session {conversation.agent.session_id}")

@@ -543,7 +543,7 @@ class Terminal:
         try:
             while self._waiting:
                 del self._waiting[: os.write(self._own, self._waiting)]
-                self._say_what_is_missing()
+                self._report_dropped_output()
         except BlockingIOError:
             self._more.set()
             return
@@ -553,7 +553,7 @@ class Terminal:
             self._gone()
         self.look()
 
-    def _say_what_is_missing(self) -> None:
+    def _report_dropped_output(self) -> None:
         if self._left_out and not self._waiting:
             self._waiting += f"· {self._left_out} lines are not shown: the terminal took nothing\r\n".encode()
             self._left_out = 0

@@ -344,7 +344,7 @@ class RemoteTool(Tool[RemoteArguments]):
         values = json.dumps(args.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return (Subject("other", f"{self.server}/{self.remote_name} {values}"),)
 
-    def place(self, args: RemoteArguments) -> str:
+    def execution_place(self, args: RemoteArguments) -> str:
         return self._config.place
 
     async def run(self, args: RemoteArguments, ctx: ToolContext) -> ToolResult:
@@ -421,7 +421,7 @@ class DisabledTool(Tool[Arguments]):
     def subjects(self, args: Arguments) -> tuple[Subject, ...]:
         return (Subject("other", f"{self.server}/{self.remote_name} disabled"),)
 
-    def place(self, args: Arguments) -> str:
+    def execution_place(self, args: Arguments) -> str:
         return self._place
 
     async def run(self, args: Arguments, ctx: ToolContext) -> ToolResult:

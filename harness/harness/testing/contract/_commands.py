@@ -252,7 +252,7 @@ async def missing_directory(ctx: ExecutionContext) -> None:
 
 @check("Another user's command runs as that user, or is refused with a hint.")
 async def other_users(ctx: ExecutionContext) -> None:
-    for run in (ctx.run_shell, ctx.run_beside):
+    for run in (ctx.run_shell, ctx.run_helper):
         try:
             result = await run("id -un", user="nobody")
         except UnsupportedOperation as error:

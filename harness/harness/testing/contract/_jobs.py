@@ -126,7 +126,7 @@ async def jobs_are_listed(ctx: ExecutionContext) -> None:
     first = completed(await ctx.run_shell(text), 6)
     second = completed(await ctx.run_shell("true"))
     assert int(second.job_id or "0") > int(first.job_id or "0"), (first, second)
-    beside = completed(await ctx.run_beside("echo beside"))
+    beside = completed(await ctx.run_helper("echo beside"))
     listed = {job.job_id: job for job in await ctx.jobs()}
     assert [listed[one.job_id or ""].helper for one in (first, second, beside)] == [False, False, True], listed
     job = listed[first.job_id or ""]

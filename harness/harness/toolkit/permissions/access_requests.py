@@ -637,7 +637,7 @@ class _Reader:
 
     def _extras(self) -> str:
         """What decides what the command does, and is not in its text."""
-        arguments, told = self._request.call.arguments, self._request.tool.told()
+        arguments, told = self._request.call.arguments, self._request.tool.covered_arguments()
         if not isinstance(arguments, Mapping):
             return extras_of(arguments)
         return extras_of({name: value for name, value in arguments.items() if name not in told})

@@ -55,7 +55,7 @@ class SecretGuard(Hook):
         """The result, or a refusal that holds nothing of it."""
         for path in _files(result):
             try:
-                reason = await self._policy.kept_back(path, ctx.execution)
+                reason = await self._policy.read_denial(path, ctx.execution)
             except Exception as error:  # the pipeline would go on with the result
                 reason = f"whether {path} may be shown could not be found out: {type(error).__name__}"
             if reason:
@@ -201,7 +201,7 @@ class RulePolicy(Policy):
         """Why a path on the target is a secret, for tools that list or search; empty when it is none."""
         return self._denials.hidden(path, home)
 
-    async def kept_back(self, path: str, execution: ExecutionContext) -> str:
+    async def read_denial(self, path: str, execution: ExecutionContext) -> str:
         """Why nothing may read a file, by its real path on the target; empty when something may.
 
         Raises:
@@ -209,10 +209,10 @@ class RulePolicy(Policy):
         """
         return await self._denials.of_path(RealPath(path, path, path), execution, writes=False)
 
-    async def withheld(
+    async def unreadable_paths(
         self, paths: Collection[str], ctx: ToolContext, *, top: str, holders: Collection[str] | None = None
     ) -> frozenset[str]:
-        """Secrets, what rules deny to be read, and what ``.aiexclude`` keeps back; see :meth:`Policy.withheld`.
+        """Secrets, what rules deny to be read, and what ``.aiexclude`` keeps back; see :meth:`Policy.unreadable_paths`.
 
         Raises:
             HarnessError: the link was lost.
@@ -220,14 +220,14 @@ class RulePolicy(Policy):
         forbidding = await self._forbidding(ctx)
         return await found_among(paths, ctx.execution, self._denials, forbidding, top, holders)
 
-    async def locked(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
-        """Files that give rights, and what rules deny this tool; see :meth:`Policy.locked`."""
+    async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
+        """Files that give rights, and what rules deny this tool; see :meth:`Policy.unwritable_paths`."""
         return await locked_among(paths, tool, ctx.execution, self._denials, await self._forbidding(ctx))
 
     async def _forbidding(self, ctx: ToolContext) -> tuple[RuleIndex, ...]:
         """The rules of which some deny."""
         await self._look()
-        self._know(ctx.registry)
+        self._index_tool_names(ctx.registry)
         indexes = (self._family.rules(ctx.session_id), self._stored_index, self._profile)
         return tuple(index for index in indexes if any(rule.action is Action.DENY for rule in index.rules))
 
@@ -261,7 +261,7 @@ class RulePolicy(Policy):
                 verdict = await self._asked(decision, request, ctx)
             if verdict.allowed and self.approver is not None:
                 await self.approver.ready()
-            return await self._still_so(verdict, claims, request, ctx)
+            return await self._recheck(verdict, claims, request, ctx)
 
     async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[Claim, ...]:
         try:
@@ -271,7 +271,7 @@ class RulePolicy(Policy):
 
     async def _decision(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Decision:
         await self._look()
-        self._know(ctx.registry)
+        self._index_tool_names(ctx.registry)
         traits = request.tool.traits
         return decide(
             claims,
@@ -300,7 +300,7 @@ class RulePolicy(Policy):
             self._stored, self._stored_index = stored, RuleIndex(stored.rules, self._names)
         self._looked = self._clock()
 
-    def _know(self, registry: Registry) -> None:
+    def _index_tool_names(self, registry: Registry) -> None:
         """Take rules for another name of a tool, also of a profile, as rules for it; the tools may have changed."""
         tools = registry.list()
         names = {alias: tool.name for tool in tools for alias in tool.traits.aliases}
@@ -318,7 +318,7 @@ class RulePolicy(Policy):
 
     # -- asking
 
-    async def _still_so(
+    async def _recheck(
         self, verdict: Verdict, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
     ) -> Verdict:
         """An answer takes time, in which a link may come to lead elsewhere: it holds for what was asked about."""

@@ -93,7 +93,7 @@ class ReadTracker:
         """What one session has read on one target. A sub-agent is a session of its own: it reads for itself."""
         return SessionReads(self, session_id, execution)
 
-    def saw(self, key: tuple[str, str, str], seen: _Seen) -> None:
+    def record_read(self, key: tuple[str, str, str], seen: _Seen) -> None:
         """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
         before = self._same(key, seen.version)
         self._known.pop(key, None)
@@ -102,18 +102,18 @@ class ReadTracker:
         if len(self._known) > FILES_KEPT:
             self._known.popitem(last=False)
 
-    def saw_part(self, key: tuple[str, str, str], version: str, start: int, end: int, size: int) -> None:
+    def record_partial_read(self, key: tuple[str, str, str], version: str, start: int, end: int, size: int) -> None:
         """Remember a part. Parts that leave no gap are the whole, in whatever order they were read."""
         parts = _with_part(self._same(key, version).parts, start, end)
         whole = size == 0 or (len(parts) == 1 and parts[0][0] == 0 and parts[0][1] >= size)
-        self.saw(key, _Seen(version, whole, parts, size))
+        self.record_read(key, _Seen(version, whole, parts, size))
 
     def _same(self, key: tuple[str, str, str], version: str) -> _Seen:
         """What is known of this version; nothing when another one was read."""
         known = self._known.get(key)
         return known if known is not None and known.version == version else _Seen(version, False)
 
-    def seen(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
+    def last_read_version(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
         """The version, when enough of it was read."""
         known = self._known.get(key)
         if known is None or (whole and not known.whole and not self.partial_read_counts):
@@ -142,14 +142,14 @@ class SessionReads(FileVersions):
     def _key(self, path: str) -> tuple[str, str, str]:
         return (self.session_id, self.execution.identity, path)  # asked anew: a container may have been made anew
 
-    def saw(self, path: str, version: str, *, whole: bool) -> None:
-        self.tracker.saw(self._key(path), _Seen(version, whole))
+    def record_read(self, path: str, version: str, *, whole: bool) -> None:
+        self.tracker.record_read(self._key(path), _Seen(version, whole))
 
-    def saw_part(self, path: str, version: str, start: int, end: int, size: int) -> None:
-        self.tracker.saw_part(self._key(path), version, start, end, size)
+    def record_partial_read(self, path: str, version: str, start: int, end: int, size: int) -> None:
+        self.tracker.record_partial_read(self._key(path), version, start, end, size)
 
-    def seen(self, path: str, *, whole: bool) -> str | None:
-        return self.tracker.seen(self._key(path), whole=whole)
+    def last_read_version(self, path: str, *, whole: bool) -> str | None:
+        return self.tracker.last_read_version(self._key(path), whole=whole)
 
     def missing(self, path: str) -> tuple[int, int] | None:
         return self.tracker.missing(self._key(path))
@@ -187,7 +187,7 @@ async def read_seen(ctx: ToolContext, path: str, *, offset: int = 0, limit: int 
         FileError: it cannot be read.
     """
     content = await ctx.execution.read_file(target_path(ctx, path), offset=offset, limit=limit)
-    ctx.reads.saw_part(content.path, content.version, offset, offset + len(content.data), content.size)
+    ctx.reads.record_partial_read(content.path, content.version, offset, offset + len(content.data), content.size)
     return content
 
 
@@ -207,7 +207,7 @@ async def expectation(ctx: ToolContext, path: str, *, whole: bool) -> Expected |
     if found.type != "file":
         raise _no_file(ctx, where, found.type)
     real = found.path
-    version = ctx.reads.seen(real, whole=whole)
+    version = ctx.reads.last_read_version(real, whole=whole)
     return Expected(real, version) if version is not None else _not_read(ctx, path, real)
 
 
@@ -220,7 +220,7 @@ def _no_file(ctx: ToolContext, path: str, kind: FileType) -> FileError:
 
 
 def _not_read(ctx: ToolContext, path: str, real: str) -> ToolResult:
-    if ctx.reads.seen(real, whole=False) is not None:
+    if ctx.reads.last_read_version(real, whole=False) is not None:
         gap = ctx.reads.missing(real)
         where = "" if gap is None else f" (bytes {gap[0]} to {gap[1]} were not read)"
         way = Advice(", or edit it", tools=("edit",))
@@ -259,7 +259,11 @@ async def guarded_write(
     if isinstance(expected, ToolResult):
         return expected
     bits = permissions_if_new if permissions is None and expected.version is None else permissions
-    whole = mode != "append" or expected.version is None or ctx.reads.seen(expected.path, whole=True) is not None
+    whole = (
+        mode != "append"
+        or expected.version is None
+        or ctx.reads.last_read_version(expected.path, whole=True) is not None
+    )
 
     async def write() -> WriteResult:
         return await ctx.execution.write_file(
@@ -311,7 +315,7 @@ async def guarded_edit(
     made = await to_thread.run_sync(make_content, current) if large else make_content(current)
     if isinstance(made, ToolResult):
         return made
-    whole = ctx.reads.seen(current.path, whole=True) is not None
+    whole = ctx.reads.last_read_version(current.path, whole=True) is not None
 
     async def write() -> WriteResult:
         return await ctx.execution.write_file(current.path, made, expect=expected.version, parents=False, force=force)
@@ -339,7 +343,7 @@ async def _write(
     except StaleFileError:
         return _stale(path, expected)
     real = expected.path if expected.version is not None else await _real(ctx, expected.path)
-    ctx.reads.saw(real, result.version, whole=whole)
+    ctx.reads.record_read(real, result.version, whole=whole)
     return Written(real, result, before)
 
 

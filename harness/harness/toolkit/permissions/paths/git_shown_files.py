@@ -149,7 +149,7 @@ class GitShownFiles:
     async def _ask(self, request: ShownRequest, place: str | None) -> _Shown:
         mark = secrets.token_hex(8)
         script = _script(request, mark)
-        done = await self._execution.run_beside(script, cwd=place, timeout=SECONDS, max_output=MAX_ANSWER_BYTES)
+        done = await self._execution.run_helper(script, cwd=place, timeout=SECONDS, max_output=MAX_ANSWER_BYTES)
         first, _, rest = done.stdout.partition("\n")
         if done.status is Status.TIMED_OUT or done.truncated or len(done.stdout.encode()) >= MAX_ANSWER_BYTES:
             return _Shown(first, (), "which files git would show is too much to be found out: limit it (-n 20)")

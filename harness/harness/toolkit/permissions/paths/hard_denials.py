@@ -49,7 +49,7 @@ class BelowSearch:
         self._execution = execution
         self._privileged = privileged
 
-    async def holders(self, tops: Sequence[str]) -> list[str] | str:
+    async def aiexclude_directories(self, tops: Sequence[str]) -> list[str] | str:
         """The directories with a file that excludes others, or why they are not known."""
         found = await self._find(tops, f"-name {NAME}")
         return found if isinstance(found, str) else [posixpath.dirname(path) for path in found]
@@ -67,7 +67,7 @@ class BelowSearch:
         look = f"LC_ALL=C find {' '.join(map(shlex.quote, tops))} {test} -print"
         script = f'{{ {look}; echo "end $?"; }} | head -c {ANSWER}'
         try:
-            done = await self._execution.run_beside(script, timeout=SECONDS, max_output=ANSWER)
+            done = await self._execution.run_helper(script, timeout=SECONDS, max_output=ANSWER)
         except HarnessError as error:
             return f"whether an {NAME} keeps something back below could not be found out: {error.message}"
         *found, end = done.stdout.splitlines() or [""]
@@ -187,7 +187,7 @@ class AiExclude:
         told = {name: lines for name, lines in (await self._learn(looked, execution)).items() if lines}
         return {path for path in paths if told and _is_excluded(path, above[posixpath.dirname(path)], told)}
 
-    async def below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
+    async def excludes_below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
         """Which file below some real directories is excluded, or why that is not known; empty when none is.
 
         Args:
@@ -208,7 +208,7 @@ class AiExclude:
 
     async def _looked_below(self, tops: Sequence[str], execution: ExecutionContext, *, privileged: bool) -> str:
         search = BelowSearch(execution, privileged=privileged)
-        holders = await search.holders(tops)
+        holders = await search.aiexclude_directories(tops)
         if isinstance(holders, str):
             return holders
         above = {directory for top in tops for directory in (*_above(top), top)}
@@ -367,7 +367,7 @@ class HardDenials:
         Raises:
             HarnessError: the link was lost.
         """
-        return await self._aiexclude.below(tops, execution, privileged=privileged)
+        return await self._aiexclude.excludes_below(tops, execution, privileged=privileged)
 
     async def excluded(
         self, paths: Collection[str], execution: ExecutionContext, top: str, holders: Collection[str] | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....moved_modules import moved_names
+from ....deprecated_names import moved_names
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from harness.moved_modules import MOVED
+from harness.deprecated_names import MOVED
 
 PACKAGES = {
     "harness.mcp.server": ("server", "open_session"),

@@ -1,4 +1,4 @@
-"""Documented import paths that have moved: they still work for one release, with a warning."""
+"""Documented names of the previous release: they still work for one release, with a ``DeprecationWarning``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Any
+    from typing import Any, TypeVar
 
-__all__ = ["MOVED", "MovedModules", "moved_names"]
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+__all__ = ["MOVED", "MovedModules", "moved_names", "renamed_arguments", "renamed_method", "renamed_names"]
 
 MOVED = {
     "harness.mcp.client_config": "harness.mcp.client.configuration",
@@ -56,10 +58,19 @@ MOVED = {
 """Old name → new name. Where a package has the old name now, its ``__getattr__`` is :func:`moved_names`."""
 
 
+_COPIED = ("__all__", "__getattr__")
+
+
 def _warn(old: str, new: str) -> None:
     import warnings
 
     warnings.warn(f"{old} has moved to {new}", DeprecationWarning, stacklevel=3)
+
+
+def _warn_renamed(old: str, new: str) -> None:
+    import warnings
+
+    warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)
 
 
 class MovedModules:
@@ -84,7 +95,7 @@ class MovedModules:
 
         new = import_module(MOVED[module.__name__])
         _warn(module.__name__, new.__name__)
-        names = {name: value for name, value in vars(new).items() if name[:2] != "__" or name == "__all__"}
+        names = {name: value for name, value in vars(new).items() if name[:2] != "__" or name in _COPIED}
         module.__dict__.update(names)
 
 
@@ -102,6 +113,47 @@ def moved_names(package: str, module: str) -> Callable[[str], Any]:
         return getattr(new, name)
 
     return get
+
+
+def renamed_names(module: str, **names: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` for a module whose names were renamed; ``names`` are old name → new name."""
+
+    def get(name: str) -> Any:
+        new = names.get(name)
+        if new is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        _warn_renamed(f"{module}.{name}", new)
+        return getattr(sys.modules[module], new)
+
+    return get
+
+
+def renamed_method(old: str, new: str) -> Callable[..., Any]:
+    """A method that calls the one that has its new name."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _warn_renamed(f"{type(self).__name__}.{old}", new)
+        return getattr(self, new)(*args, **kwargs)
+
+    call.__name__, call.__doc__ = old, f"Deprecated: use :meth:`{new}`."
+    return call
+
+
+def renamed_arguments(**names: str) -> Callable[[_Function], _Function]:
+    """A decorator for a function whose keyword arguments were renamed; ``names`` are old name → new name."""
+    from functools import wraps
+
+    def decorate(function: Any) -> Any:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for old in names.keys() & kwargs.keys():
+                _warn_renamed(f"{function.__name__}({old}=...)", names[old])
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 sys.meta_path.insert(0, MovedModules)
