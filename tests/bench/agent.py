@@ -20,7 +20,7 @@ from tests.support.model_server import Answer, Asked, ModelServer, ReportedUsage
 
 from harness.agent.agent import Agent
 from harness.agent.opening import open_agent
-from harness.agent.storage import NewSession, SessionStore
+from harness.agent.storage import ConversationStore, NewConversation
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
@@ -78,10 +78,10 @@ async def agent_row(world: World, size: Size) -> Row:
 async def _an_agent(world: World, clock: Clock, context: int = 200_000) -> AsyncIterator[tuple[Agent, ModelServer]]:
     os.environ[KEY] = "key-of-the-bench"
     settings = ToolkitSettings(permissions=PermissionSettings(Mode.AUTO))
-    store = SessionStore(world.directory / "conversations")
+    store = ConversationStore(world.directory / "conversations")
     with model_server(clock) as server:
         async with world.ssh() as ctx, open_toolkit(settings) as toolkit:
-            stored = await store.create(NewSession(target=str(ctx.target), identity=ctx.identity, model="bench"))
+            stored = await store.create(NewConversation(target=str(ctx.target), identity=ctx.identity, model="bench"))
             async with (
                 store.writing(stored.session_id) as log,
                 open_agent(

@@ -14,8 +14,8 @@ from tests.support.model_server import Answer, Call, Gate, ModelServer, Script, 
 
 from harness.agent.agent import Agent
 from harness.agent.events import AgentPaused, AgentResumed
-from harness.agent.opening import People, open_agent
-from harness.agent.operators import after_last_job, told, watched_by_operators
+from harness.agent.opening import HumanHandlers, open_agent
+from harness.agent.operators import after_last_job, operator_activity_note, watched_by_operators
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
 from harness.toolkit.permissions.approver import EventApprover
@@ -53,7 +53,7 @@ async def working(
     desk: Desk,
     monkeypatch: pytest.MonkeyPatch,
     script: Script,
-    people: People | None = None,
+    people: HumanHandlers | None = None,
     mode: Mode = Mode.AUTO,
 ) -> AsyncIterator[Watched]:
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -153,7 +153,7 @@ async def test_what_is_approved_while_the_agent_is_paused_begins_when_it_goes_on
     script = [call("run_shell", {"command": "touch approved"}), say("done")]
     with anyio.fail_after(LIMIT):
         async with (
-            working(desk, monkeypatch, script, People(approver), Mode.ASK) as watched,
+            working(desk, monkeypatch, script, HumanHandlers(approver), Mode.ASK) as watched,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(watched.agent.turn, "go")
@@ -185,5 +185,5 @@ def test_only_what_stands_after_the_last_job_is_the_operators() -> None:
     text = "old\n[harness 1: 0] $ ls\nfile\n[harness 2: 0] $ vi x\n[harness 2: 0] $ make\nok\n[harness 2: 0] $"
     assert after_last_job(text) == text[text.index("[harness 2") :]
     assert after_last_job("$ ls\nfile") == ""
-    assert "ran nothing" in told(" \n")
-    assert "]" + "x" * 2_000 + "\n[end of output " in told("x" * 3_000)
+    assert "ran nothing" in operator_activity_note(" \n")
+    assert "]" + "x" * 2_000 + "\n[end of output " in operator_activity_note("x" * 3_000)

@@ -20,7 +20,7 @@ from tests.support.model_server import Answer, Asked, Call, ModelServer, Text, c
 
 from harness.agent.agent import Agent
 from harness.agent.events import TurnCompleted, TurnStarted
-from harness.agent.opening import People, open_agent
+from harness.agent.opening import HumanHandlers, open_agent
 from harness.agent.operators import watched_by_operators
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
@@ -82,7 +82,7 @@ async def scene(host: Desk, monkeypatch: pytest.MonkeyPatch, script: list[object
     with model_server(script) as server:  # type: ignore[arg-type]  # functions and answers, as the server takes them
         async with (
             open_toolkit(ToolkitSettings()) as toolkit,
-            open_agent(host.ctx, toolkit, profile_for(server, "anthropic"), handlers=People(person)) as agent,
+            open_agent(host.ctx, toolkit, profile_for(server, "anthropic"), handlers=HumanHandlers(person)) as agent,
             watched_by_operators(agent),
         ):
             made = Scene(agent, server, host, toolkit, person)

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from harness import connect
-from harness.agent.storage import JobNotes, SessionStore
+from harness.agent.storage import ConversationStore, JobNotes
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
@@ -20,7 +20,7 @@ from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 async def main(directory: str, session_id: str, *commands: str) -> None:
     settings = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
     async with (
-        SessionStore(Path(directory)).writing(session_id) as log,
+        ConversationStore(Path(directory)).writing(session_id) as log,
         connect("local:") as execution,
         open_executor(execution, settings, session_id=session_id) as executor,
     ):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import anyio
 
-from harness.agent.storage import SessionStore
+from harness.agent.storage import ConversationStore
 
 
 async def main(directory: str, session_id: str, first: str) -> None:
-    async with SessionStore(Path(directory)).writing(session_id) as log:
+    async with ConversationStore(Path(directory)).writing(session_id) as log:
         print("ready", flush=True)  # noqa: T201  # how it talks
         for number in count(int(first)):
             if number % 7 == 0:

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from harness.agent.storage import NewSession, SessionStore
+from harness.agent.storage import ConversationStore, NewConversation
 from harness.agent.storage.values import new_session_id
 
 new_session_id()  # what it imports is imported now: every child is a copy of this process
@@ -43,8 +43,8 @@ class Killed(sqlite3.Connection):
 
 
 async def converse(directory: str, said: int) -> None:
-    store = SessionStore(Path(directory))
-    start = NewSession(target="local:", identity="local:")
+    store = ConversationStore(Path(directory))
+    start = NewConversation(target="local:", identity="local:")
     session_id = (await store.create(start)).session_id
     os.write(said, b".")
     async with store.writing(session_id) as log:
@@ -62,7 +62,7 @@ async def converse(directory: str, said: int) -> None:
 
 
 async def found(directory: str) -> list[object]:
-    store = SessionStore(Path(directory))
+    store = ConversationStore(Path(directory))
     stored = [await store.load(one.session_id) for one in await store.list()]
     for one in stored:
         async with store.writing(one.session.session_id):

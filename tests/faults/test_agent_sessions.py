@@ -20,8 +20,8 @@ from tests.faults.rig import until
 from tests.support.disks import DISKS, small_disk
 
 from harness import connect
-from harness.agent.storage import JobNotes, NewSession, SessionStore
-from harness.agent.storage.recovery import InFlight, in_flight, taken_up
+from harness.agent.storage import ConversationStore, JobNotes, NewConversation
+from harness.agent.storage.recovery import InterruptedWork, in_flight, resume_messages
 from harness.agent.storage.store import sessions_directory
 from harness.errors import HarnessError
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("needs_process")
 PROGRAM = Path(__file__).with_name("sessions_child.py")
 ROOT = Path(__file__).parents[2]
 KILLS = 8
-START = NewSession(target="local:", identity="local:")
+START = NewConversation(target="local:", identity="local:")
 AUTO = ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
 
 
@@ -76,7 +76,7 @@ async def test_a_kill_at_any_point_loses_no_message_and_leaves_no_lock(tmp_path:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201  # to have the same again
     chance = random.Random(seed)
-    store, first = SessionStore(tmp_path / "sessions"), 0
+    store, first = ConversationStore(tmp_path / "sessions"), 0
     session_id = (await store.create(START)).session_id
     for _ in range(KILLS):
         with child(tmp_path / "sessions", session_id, first) as process:
@@ -127,7 +127,7 @@ def test_a_kill_before_each_statement_leaves_what_had_returned_and_nothing_by_ha
 async def test_on_a_full_disk_nothing_is_lost_that_can_be_written_later(disk: str, tmp_path: Path) -> None:
     directory = tmp_path / "sessions"
     with DISKS[disk](directory) as full:
-        store = SessionStore(directory)
+        store = ConversationStore(directory)
         session_id = (await store.create(START)).session_id
         async with store.writing(session_id) as log:
             await log.append(['{"n": 0}'])
@@ -149,7 +149,7 @@ async def test_on_a_full_disk_nothing_is_lost_that_can_be_written_later(disk: st
 async def test_what_waited_for_room_is_written_when_the_log_is_closed(disk: str, tmp_path: Path) -> None:
     directory = tmp_path / "sessions"
     with DISKS[disk](directory) as full:
-        store = SessionStore(directory)
+        store = ConversationStore(directory)
         session_id = (await store.create(START)).session_id
         async with store.writing(session_id) as log:
             with full(), pytest.raises(HarnessError):
@@ -161,7 +161,7 @@ async def test_what_waited_for_room_is_written_when_the_log_is_closed(disk: str,
 async def test_on_a_full_disk_conversations_can_be_read_and_none_is_begun(disk: str, tmp_path: Path) -> None:
     directory = tmp_path / "sessions"
     with DISKS[disk](directory) as full:
-        store = SessionStore(directory)
+        store = ConversationStore(directory)
         session_id = (await store.create(START)).session_id
         async with store.writing(session_id) as log:
             await log.append(['{"n": 0}'])
@@ -169,7 +169,7 @@ async def test_on_a_full_disk_conversations_can_be_read_and_none_is_begun(disk: 
             assert [one.session_id for one in await store.list()] == [session_id]
             assert steps((await store.load(session_id)).messages) == [0]
             with pytest.raises(HarnessError, match="cannot be used"):
-                await store.create(NewSession(target="local:" + "x" * 400_000, identity="local:"))
+                await store.create(NewConversation(target="local:" + "x" * 400_000, identity="local:"))
         assert (await store.create(START)).session_id
 
 
@@ -178,7 +178,7 @@ async def test_on_a_full_disk_conversations_can_be_read_and_none_is_begun(disk: 
 async def test_on_a_read_only_disk_conversations_can_be_read(killed: bool, tmp_path: Path) -> None:
     directory = tmp_path / "sessions"
     with small_disk(directory):
-        store = SessionStore(directory)
+        store = ConversationStore(directory)
         session_id = (await store.create(START)).session_id
         with child(directory, session_id, 0) as process:
             assert process.stdout is not None
@@ -207,7 +207,7 @@ def waiting_for(path: Path, code: int) -> str:
 
 @pytest.mark.timeout(120)
 async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(home: Path) -> None:
-    store = SessionStore()
+    store = ConversationStore()
     session_id = (await store.create(START)).session_id
     left, ended, running = home / "left", home / "ended", home / "running"
     commands = [waiting_for(left, 0), waiting_for(ended, 3), waiting_for(running, 4)]
@@ -225,7 +225,7 @@ async def test_after_a_kill_it_is_said_what_was_running_and_what_became_of_it(ho
         async with toolkit.executor(execution, session_id=session_id) as executor, store.writing(session_id) as log:
             found = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)
             with executor.events.subscribe() as events, executor.events.listening(JobNotes(log).heard):
-                taken_up(found, log, executor.events)
+                resume_messages(found, log, executor.events)
                 running.touch()
                 with anyio.fail_after(60):
                     heard = [event async for event in until_exited(events)]
@@ -255,13 +255,13 @@ async def until_exited(events: Subscription) -> AsyncIterator[JobExited]:
 
 
 async def test_of_a_conversation_that_ended_in_order_nothing_is_said(home: Path) -> None:
-    store = SessionStore()
+    store = ConversationStore()
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log:
         await log.turn_started("t1", "do it")
         await log.turn_ended("t1", "completed")
     async with connect("local:") as execution, open_toolkit() as toolkit:
-        assert await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str) == InFlight()
+        assert await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str) == InterruptedWork()
         async with store.writing(session_id) as log:
             await log.turn_started("t2", "and more")
         found = await in_flight(await store.load(session_id), toolkit.ledger, execution, redact=str)

@@ -22,7 +22,7 @@ from tests.support.model_server import ModelServer, Script, model_server
 from harness import connect
 from harness.agent.agent import Agent
 from harness.agent.models import EnvironmentKey, ModelProfile
-from harness.agent.opening import People, Taken, open_agent
+from harness.agent.opening import HumanHandlers, ResumedConversation, open_agent
 from harness.agent.settings import AgentSettings
 from harness.agent.storage import ConversationLog, MemoryLog
 from harness.context import ExecutionContext
@@ -106,10 +106,10 @@ async def agent_desk(
     provider: str = "openai",
     mode: Mode = Mode.AUTO,
     settings: AgentSettings | None = None,
-    handlers: People | None = None,
+    handlers: HumanHandlers | None = None,
     log: ConversationLog | None = None,
     session_id: str = "",
-    resumed: Taken | None = None,
+    resumed: ResumedConversation | None = None,
     tmux: bool = False,
     hooks: tuple[Registered, ...] = (),
     tool_profile: str | None = None,

@@ -41,20 +41,20 @@ from .events import (
     TurnStarted,
     UsageChanged,
 )
-from .messages.compaction import Compacting, admit_compaction, needed
+from .messages.compaction import ConversationCompactor, admit_compaction, needed
 from .messages.history import estimate
 from .messages.situation import RunningJobs, situation
 from .models import ModelProfile, OpenModel
 from .settings import AgentSettings
 from .spending import SPENT, note_of
 from .storage import ConversationLog
-from .turn import Gate, Surroundings, Transcript, Turn, TurnResult
-from .usage import Spent, over_limit, spent_on
+from .turn import Gate, Transcript, Turn, TurnContext, TurnResult
+from .usage import Usage, over_limit, spent_on
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
 
-__all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "Queued"]
+__all__ = ["Agent", "AgentCompactor", "AgentState", "Doing", "QueuedPrompt"]
 
 Doing = Literal["idle", "thinking", "calling", "waiting", "paused", "closed"]
 STOP_LIMIT = 30.0
@@ -64,7 +64,7 @@ NEWS_KEPT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedPrompt:
     """A prompt that waits. ``place`` names it."""
 
     place: int
@@ -82,8 +82,8 @@ class AgentState:
     model: str
     context: int
     limit: int
-    spent: Spent
-    queue: tuple[Queued, ...] = ()
+    spent: Usage
+    queue: tuple[QueuedPrompt, ...] = ()
     paused_by: str = ""
 
 
@@ -117,7 +117,7 @@ class Agent:
         instructions: str,
         profile: ModelProfile,
         open_model: Callable[[ModelProfile], Awaitable[OpenModel]],
-        spent: Spent | None = None,
+        spent: Usage | None = None,
     ) -> None:
         self.executor = executor
         self.transcript = transcript
@@ -129,12 +129,12 @@ class Agent:
         self._instructions = instructions
         self._profile = profile
         self._open_model = open_model
-        self._spent = spent or Spent()
-        self._of_turn = Spent()
+        self._spent = spent or Usage()
+        self._of_turn = Usage()
         self._context = 0
         self._limit = profile.context_limit
         self._news: deque[str] = deque(maxlen=NEWS_KEPT)
-        self._queue: deque[Queued] = deque()
+        self._queue: deque[QueuedPrompt] = deque()
         self._places = 0
         self._more = anyio.Event()
         self._one = anyio.Lock()
@@ -202,7 +202,7 @@ class Agent:
     def submit(self, prompt: str, *, origin: Origin = "operator") -> int:
         """Put a prompt behind those that wait; :meth:`serve` works on it. Returns its place, by which it is named."""
         self._places += 1
-        self._queue.append(Queued(self._places, prompt, origin))
+        self._queue.append(QueuedPrompt(self._places, prompt, origin))
         self.events.publish(PromptQueued(place=self._places, prompt=self.executor.services.redactor.text(prompt)))
         self._more.set()
         return self._places
@@ -219,7 +219,7 @@ class Agent:
     async def turn(self, prompt: str, *, origin: Origin = "operator") -> TurnResult:
         """Work on a prompt now, or as soon as the turn that runs has ended; what waits in the queue waits on."""
         self._places += 1
-        return await self._worked(Queued(self._places, prompt, origin))
+        return await self._worked(QueuedPrompt(self._places, prompt, origin))
 
     async def serve(self) -> None:
         """Work on what is submitted, one prompt after the other, until this is cancelled."""
@@ -235,12 +235,12 @@ class Agent:
                 await self._worked(self._queue.popleft())
             self._more = anyio.Event()
 
-    async def _worked(self, queued: Queued) -> TurnResult:
+    async def _worked(self, queued: QueuedPrompt) -> TurnResult:
         async with self._one:
             if self.before_turn is not None:
                 await self.before_turn()
             turn = self._turn = Turn(uuid.uuid4().hex, self._surroundings())
-            self._of_turn = Spent()
+            self._of_turn = Usage()
             result = TurnResult("cancelled", failure="harness was ended")
             started = anyio.current_time()
             try:
@@ -252,7 +252,7 @@ class Agent:
                 words, facts = result.text or result.failure, {"status": result.status, "steps": result.steps}
                 await tell_hooks(self.executor, "stop", STOP_LIMIT, words, turn=turn.turn_id, **facts)
 
-    async def _logged(self, turn: Turn, queued: Queued) -> TurnResult:
+    async def _logged(self, turn: Turn, queued: QueuedPrompt) -> TurnResult:
         """The turn, between its beginning and its end in the log."""
         redacted = self.executor.services.redactor.text(queued.prompt)
         self.events.publish(
@@ -271,7 +271,7 @@ class Agent:
                 await self._keep_end(turn, result)
         return result
 
-    async def _admitted(self, queued: Queued) -> str:
+    async def _admitted(self, queued: QueuedPrompt) -> str:
         """The prompt as the operator's hooks leave it.
 
         Raises:
@@ -307,8 +307,8 @@ class Agent:
     def _notice(self, text: str) -> None:
         self.events.publish(Notice(text=self.executor.services.redactor.text(text)))
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _surroundings(self) -> TurnContext:
+        return TurnContext(
             executor=self.executor,
             transcript=self.transcript,
             gate=self._gate,
@@ -427,11 +427,11 @@ class Agent:
     async def _situation(self) -> str:
         return await situation(self.executor, self.jobs)
 
-    def _count(self, spent: Spent, turn_id: str) -> None:
+    def _count(self, spent: Usage, turn_id: str) -> None:
         self._context = spent.tokens
         self.charge(spent, turn_id)
 
-    def charge(self, spent: Spent, turn_id: str = "") -> None:
+    def charge(self, spent: Usage, turn_id: str = "") -> None:
         """Count what was used, also by a sub-agent, and keep it with whatever is kept next.
 
         Args:
@@ -473,7 +473,7 @@ class Agent:
         def as_it_is() -> AbstractAsyncContextManager[OpenModel]:
             return nullcontext(opened)
 
-        compacting = Compacting(as_it_is, self._count_notes, self.executor.services.redactor.text)
+        compacting = ConversationCompactor(as_it_is, self._count_notes, self.executor.services.redactor.text)
         done = await compacting.compact(self.transcript.messages, opened.context_limit)
         if done is None:
             return None

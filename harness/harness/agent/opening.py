@@ -23,7 +23,7 @@ from .models import ModelProfile, OpenModel, open_model
 from .settings import AgentSettings
 from .storage import ConversationLog, JobNotes, MemoryLog
 from .trace import Observer, observed, watching
-from .usage import Spent
+from .usage import Usage
 
 if TYPE_CHECKING:
     from ..toolkit.executor import Executor
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGENTS",
+    "HumanHandlers",
     "OpenOne",
-    "People",
-    "Taken",
-    "for_agents",
+    "ResumedConversation",
     "load_agent",
     "open_agent",
-    "rehearse",
+    "preload",
+    "with_agent_pack",
 ]
 
 
@@ -50,7 +50,7 @@ AGENTS = "agents"
 """The pack of ``task`` and ``tool_search``."""
 
 
-def for_agents(settings: ToolkitSettings) -> ToolkitSettings:
+def with_agent_pack(settings: ToolkitSettings) -> ToolkitSettings:
     """The settings with that pack, where the operator has not chosen the tools. Pure."""
     tools = settings.tools
     if tools.packs or tools.include or AGENTS in tools.extra_packs:
@@ -65,7 +65,7 @@ OpenOne = Callable[[ModelProfile], AbstractAsyncContextManager[OpenModel]]
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class HumanHandlers:
     """Who answers for the agent: whoever approves its calls, answers its questions, and approved in advance."""
 
     approver: Approver | None = None
@@ -74,11 +74,11 @@ class People:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ResumedConversation:
     """A conversation that is taken up again: its messages as they were stored, and what it had used."""
 
     messages: Sequence[str] = ()
-    spent: Spent | None = None
+    spent: Usage | None = None
 
 
 def load_agent() -> None:
@@ -96,7 +96,7 @@ def load_agent() -> None:
         ) from None
 
 
-def rehearse(agent: Agent) -> None:
+def preload(agent: Agent) -> None:
     """Load and make what the agent's first request needs and later ones have; in a thread, while nothing is asked yet.
 
     No key is read, and nothing is sent.
@@ -131,10 +131,10 @@ async def open_agent(
     profile: ModelProfile,
     *,
     settings: AgentSettings | None = None,
-    handlers: People | None = None,
+    handlers: HumanHandlers | None = None,
     log: ConversationLog | None = None,
     session_id: str = "",
-    resumed: Taken | None = None,
+    resumed: ResumedConversation | None = None,
     tool_profile: str | None = None,
     spawner: Spawner | None = None,
     middleware: tuple[Middleware, ...] = (),
@@ -159,11 +159,11 @@ async def open_agent(
     """
     await to_thread.run_sync(load_agent)
     from .agent import Agent, AgentCompactor
-    from .sub_agents import Parent, introduce
+    from .sub_agents import Parent, set_parent
     from .turn import Gate, GatedApprover
 
-    settings, handlers, log = settings or AgentSettings(), handlers or People(), log or MemoryLog()
-    resumed = resumed or Taken()
+    settings, handlers, log = settings or AgentSettings(), handlers or HumanHandlers(), log or MemoryLog()
+    resumed = resumed or ResumedConversation()
     gate, compactor = Gate(), AgentCompactor()
     async with AsyncExitStack() as stack:
         models = _OpenModels(stack, observed(open_one, observers))
@@ -195,12 +195,12 @@ async def open_agent(
             spent=resumed.spent,
         )
         of_agent = (lambda: agent.profile, models.open, agent.charge, agent.over)
-        introduce(spawner, Parent(*of_agent, gate, log, lambda: agent.settings, mode))
+        set_parent(spawner, Parent(*of_agent, gate, log, lambda: agent.settings, mode))
         with _heard(agent, log, observers):
             yield agent
 
 
-def _transcript(log: ConversationLog, toolkit: Toolkit, resumed: Taken) -> Transcript:
+def _transcript(log: ConversationLog, toolkit: Toolkit, resumed: ResumedConversation) -> Transcript:
     from .messages.history import loaded
     from .turn import Transcript
 

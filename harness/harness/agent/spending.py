@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..toolkit.values import Json, JsonObject
 from .events import Origin, TurnStatus
-from .storage import ConversationLog, SessionNote, StoredConversation
-from .usage import Spent
+from .storage import ConversationLog, ConversationNote, StoredConversation
+from .usage import Usage
 
 __all__ = [
     "SPENT",
     "SubagentLog",
-    "at_work",
+    "is_running",
     "note_of",
     "spent_in",
     "texts_of",
@@ -60,7 +60,7 @@ class SubagentLog(ConversationLog):
         return json.dumps({"agent": self._session_id, "what": what, **facts})
 
 
-def texts_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[str]]:
+def texts_of(notes: Iterable[ConversationNote]) -> Mapping[str, Sequence[str]]:
     """The messages of the sub-agents, by their sessions, as they were handed over. Pure."""
     found: dict[str, list[str]] = {}
     for facts in _facts(notes):
@@ -71,7 +71,7 @@ def texts_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def at_work(stored: StoredConversation) -> Mapping[str, str]:
+def is_running(stored: StoredConversation) -> Mapping[str, str]:
     """The turns of the sub-agents that were at work when harness died, by their sessions. Pure."""
     turn = stored.unfinished
     open_turns: dict[str, str] = {}
@@ -83,7 +83,7 @@ def at_work(stored: StoredConversation) -> Mapping[str, str]:
     return open_turns
 
 
-def usages_of(notes: Iterable[SessionNote]) -> Iterator[tuple[str, JsonObject]]:
+def usages_of(notes: Iterable[ConversationNote]) -> Iterator[tuple[str, JsonObject]]:
     """The turns of sub-agents that have an end, and what each took. Pure."""
     for facts in _facts(notes):
         usage = facts.get("usage")
@@ -91,7 +91,7 @@ def usages_of(notes: Iterable[SessionNote]) -> Iterator[tuple[str, JsonObject]]:
             yield str(facts.get("turn_id")), usage
 
 
-def _facts(notes: Iterable[SessionNote]) -> Iterator[dict[str, Json]]:
+def _facts(notes: Iterable[ConversationNote]) -> Iterator[dict[str, Json]]:
     """What the notes of sub-agents say; what is none of ours is left out."""
     for note in notes:
         if note.kind == KIND:
@@ -113,7 +113,7 @@ SPENT = "spent"
 """Of the notes."""
 
 
-def note_of(spent: Spent, turn_id: str) -> str:
+def note_of(spent: Usage, turn_id: str) -> str:
     """What is kept of a request. Pure.
 
     Args:
@@ -122,16 +122,16 @@ def note_of(spent: Spent, turn_id: str) -> str:
     return json.dumps({"turn": turn_id, "usage": dict(spent.json())})
 
 
-def spent_in(stored: StoredConversation) -> Spent:
+def spent_in(stored: StoredConversation) -> Usage:
     """What a stored conversation has used, with its sub-agents. Pure."""
     turns = ((turn.turn_id, turn.usage) for turn in stored.turns)
     sums = [(turn_id, usage) for turn_id, usage in (*turns, *usages_of(stored.notes)) if usage]
     summed = {turn_id for turn_id, _ in sums}
     single = [(turn_id, usage) for turn_id, usage in _noted(stored.notes) if turn_id not in summed]
-    return sum((Spent.of(usage) for _, usage in (*sums, *single)), Spent())
+    return sum((Usage.of(usage) for _, usage in (*sums, *single)), Usage())
 
 
-def _noted(notes: Iterable[SessionNote]) -> Iterator[tuple[str, JsonObject]]:
+def _noted(notes: Iterable[ConversationNote]) -> Iterator[tuple[str, JsonObject]]:
     """The turn and the usage of each note; what is none of ours is left out."""
     for note in notes:
         if note.kind == SPENT:

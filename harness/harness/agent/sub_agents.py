@@ -21,24 +21,24 @@ from ..toolkit.executor import Executor
 from ..toolkit.interfaces import Spawner
 from ..toolkit.permissions.rules.settings import Mode
 from .events import Notice
-from .messages.compaction import Compacting, admit_compaction, needed
+from .messages.compaction import ConversationCompactor, admit_compaction, needed
 from .messages.history import loaded
 from .messages.instructions import instructions
 from .messages.situation import situation
 from .models import ModelProfile, ModelTable, OpenModel
 from .settings import AgentSettings
 from .spending import SubagentLog, texts_of
-from .storage import ConversationLog, SessionNote
-from .turn import Gate, Surroundings, Transcript, Turn, TurnResult
-from .usage import Spent, spent_on
+from .storage import ConversationLog, ConversationNote
+from .turn import Gate, Transcript, Turn, TurnContext, TurnResult
+from .usage import Usage, spent_on
 
 __all__ = [
     "NamedTargets",
     "Parent",
     "Subagents",
-    "introduce",
     "messages_of",
     "said",
+    "set_parent",
 ]
 
 
@@ -107,7 +107,7 @@ class Parent:
 
     profile: Callable[[], ModelProfile]
     open_model: Callable[[ModelProfile], Awaitable[OpenModel]]
-    charge: Callable[[Spent, str], None]
+    charge: Callable[[Usage, str], None]
     """Count what was used in a turn of a sub-agent, which has that id."""
     over: Callable[[AgentSettings, int], str]
     """Why, with these limits and after so many answers, no further one may be asked for; empty when one may."""
@@ -131,7 +131,7 @@ class Subagents(Spawner):
         models: ModelTable | None = None,
         *,
         targets: NamedTargets | None = None,
-        notes: Iterable[SessionNote] = (),
+        notes: Iterable[ConversationNote] = (),
     ) -> None:
         self.parent: Parent | None = None
         """Set when the agent is there."""
@@ -155,7 +155,7 @@ class Subagents(Spawner):
         transcript = Transcript(log, executor.services.redactor, self._messages.get(session, ()))
         self._running[session] = profile
         try:
-            return await _Run(self.parent, request, executor, transcript, profile).run_to_completion(log)
+            return await _SubagentRun(self.parent, request, executor, transcript, profile).run_to_completion(log)
         finally:
             self._running.pop(session, None)
             self._keep(session, transcript.messages)
@@ -186,7 +186,7 @@ class Subagents(Spawner):
         return self._targets.open(url)
 
 
-def introduce(spawner: Spawner | None, parent: Parent) -> None:
+def set_parent(spawner: Spawner | None, parent: Parent) -> None:
     """Tell who runs sub-agents of the agent that they work for; another spawner than ours needs to know nothing."""
     if isinstance(spawner, Subagents):
         spawner.parent = parent
@@ -210,7 +210,7 @@ class _SharedGate(Gate):
 
 
 @dataclass(slots=True)
-class _Run:
+class _SubagentRun:
     """One run of a sub-agent."""
 
     parent: Parent
@@ -233,11 +233,11 @@ class _Run:
                 await log.turn_ended(turn.turn_id, result.status, turn.spent.json())
         return said(result, turn.spent)
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> TurnContext:
         parent, executor, settings = self.parent, self.executor, self.parent.settings()
         own = replace(settings, max_steps=self.request.rounds)
         extra = "\n\n".join(part for part in (settings.instructions, RULES, self.request.system) if part)
-        return Surroundings(
+        return TurnContext(
             executor=executor,
             transcript=self.transcript,
             gate=_SharedGate(parent.gate),
@@ -262,7 +262,7 @@ class _Run:
             return False
         try:
             await admit_compaction(self.executor, "auto", len(self.transcript.messages))
-            compacting = Compacting(
+            compacting = ConversationCompactor(
                 lambda: nullcontext(opened), self._count_notes, self.executor.services.redactor.text
             )
             done = await compacting.compact(self.transcript.messages, limit)
@@ -275,7 +275,7 @@ class _Run:
         return done is not None
 
 
-def said(result: TurnResult, spent: Spent) -> SpawnResult:
+def said(result: TurnResult, spent: Usage) -> SpawnResult:
     """What the parent is told. Pure."""
     if result.status == "completed":
         return SpawnResult(result.text, usage=spent.json())
@@ -284,7 +284,7 @@ def said(result: TurnResult, spent: Spent) -> SpawnResult:
     return SpawnResult(f"the agent did not finish: {why}{last}", is_error=True, usage=spent.json())
 
 
-def messages_of(notes: Iterable[SessionNote]) -> Mapping[str, Sequence[ModelMessage]]:
+def messages_of(notes: Iterable[ConversationNote]) -> Mapping[str, Sequence[ModelMessage]]:
     """The conversations of sub-agents, by their sessions, as the log of their parent has them. Pure.
 
     One with a message that nobody can read is left out: half of a conversation would mislead.

@@ -43,10 +43,10 @@ from .messages import cleaning, history, instructions, situation
 from .messages.cleaning import without_secrets
 from .messages.history import checked, dumped, estimate, overhead
 from .models import ModelFailure, OpenModel, backoff, model_failure, unfinished
-from .models.request import Counting, Request
+from .models.request import Request, UsageRecorder
 from .settings import AgentSettings
 from .storage import ConversationLog
-from .usage import Spent, spent_on
+from .usage import Usage, spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Gate",
     "GatedApprover",
-    "Requester",
-    "Surroundings",
+    "ModelRequestOptions",
+    "ModelRequester",
     "Transcript",
     "Turn",
+    "TurnContext",
     "TurnResult",
-    "Wanted",
     "text_of",
     "with_words",
 ]
@@ -148,7 +148,7 @@ GUESS = r"The provider sent a `function_call_arguments\.done`"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ModelRequestOptions:
     """What is asked of a model."""
 
     messages: Sequence[ModelMessage]
@@ -168,7 +168,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Requester:
+class ModelRequester:
     """Asks a model for the answers of one turn.
 
     Args:
@@ -179,13 +179,13 @@ class Requester:
     events: EventBus
     redactor: Redactor
     turn_id: str
-    count: Counting = lambda response, opened, asked: None
+    count: UsageRecorder = lambda response, opened, asked: None
     may_ask: Callable[[], bool] = lambda: True
     partial: ModelResponse | None = None
     """What had come of an answer that was cancelled."""
     _random: random.Random = field(default_factory=random.Random)
 
-    async def ask(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
+    async def ask(self, opened: OpenModel, wanted: ModelRequestOptions) -> ModelResponse:
         """The whole answer; its pieces are published as they come.
 
         Raises:
@@ -206,10 +206,10 @@ class Requester:
             self.events.publish(ModelRetry(turn_id=self.turn_id, attempt=attempt, seconds=seconds, reason=reason))
             await anyio.sleep(seconds)
 
-    async def _once(self, opened: OpenModel, wanted: Wanted) -> ModelResponse:
+    async def _once(self, opened: OpenModel, wanted: ModelRequestOptions) -> ModelResponse:
         """One request; an answer that is not whole is a failure."""
         self.partial = None
-        _take_no_guesses()
+        _reject_guessed_calls()
         request = Request(wanted.messages, wanted.parameters, wanted.size)
         response = await request.answer(opened, self._counted, self._publish)
         checked(response)
@@ -244,7 +244,7 @@ class Requester:
             self.events.publish(made(turn_id=self.turn_id, text=piece))
 
 
-def _take_no_guesses() -> None:
+def _reject_guessed_calls() -> None:
     """Make an error of it when the library takes one of two versions of a call: the other one may be what was meant."""
     warnings.filterwarnings("error", message=GUESS, category=UserWarning)  # the same filter again takes its own place
 
@@ -322,12 +322,12 @@ class TurnResult:
     text: str = ""
     failure: str = ""
     steps: int = 0
-    spent: Spent = field(default_factory=Spent)
+    spent: Usage = field(default_factory=Usage)
     error: HarnessError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TurnContext:
     """What a turn needs of the agent that it belongs to."""
 
     executor: Executor
@@ -342,7 +342,7 @@ class Surroundings:
     situation: Callable[[], Awaitable[str]]
     shorten: Callable[[OpenModel, int], Awaitable[bool]]
     """Make the conversation shorter when a request of so many tokens is too long; 0 makes it so in any case."""
-    charge: Callable[[Spent, str], None]
+    charge: Callable[[Usage, str], None]
     """Count what a request of the turn of that id has used."""
     over: Callable[[int], str]
     """Why, after so many answers of the turn, no further one may be asked for; empty when one may."""
@@ -351,15 +351,15 @@ class Surroundings:
 class Turn:
     """The work on one prompt. :meth:`cancel` ends it from another task."""
 
-    def __init__(self, turn_id: str, around: Surroundings) -> None:
+    def __init__(self, turn_id: str, around: TurnContext) -> None:
         self.turn_id = turn_id
         self._around = around
-        self._requester = Requester(
+        self._requester = ModelRequester(
             around.executor.events, around.executor.services.redactor, turn_id, self._count, lambda: not self._over()
         )
         self._asking: anyio.CancelScope | None = None
         self._steps = 0
-        self.spent = Spent()
+        self.spent = Usage()
         """What its answers and its compactions have used so far."""
         self._context = 0
         self.calling = False
@@ -409,7 +409,7 @@ class Turn:
             calls = instructions.calls_of(response, self.turn_id)
             if not calls:
                 return self._result("completed", text or NOTHING)
-            outcomes = instructions.withheld(response, calls) or await self._called(calls)
+            outcomes = instructions.refuse_incomplete_calls(response, calls) or await self._called(calls)
             await self._say([*instructions.returns_of(outcomes, self._around.executor.registry), *self._news()])
 
     def _over(self) -> str:
@@ -475,7 +475,7 @@ class Turn:
         around = self._around
         messages = history.suited(history.repaired(around.transcript.messages), opened.model)
         messages = situation.with_situation(messages, await around.situation(), opened.model)
-        wanted = Wanted(messages, around.instructions, instructions.definitions(around.executor.registry))
+        wanted = ModelRequestOptions(messages, around.instructions, instructions.definitions(around.executor.registry))
         started = RequestStarted(turn_id=self.turn_id, step=self._steps + 1, tokens=estimate(messages))
         around.executor.events.publish(started)
         return await self._requester.ask(opened, wanted)

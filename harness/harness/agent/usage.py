@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from .models import OpenModel
 
-__all__ = ["Spent", "over_limit", "spent_on"]
+__all__ = ["Usage", "over_limit", "spent_on"]
 
-MOST = 1 << 40
+MAX_REQUEST_TOKENS = 1 << 40
 """Tokens of one request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Usage:
     """Tokens in and out, of them read from and written to the provider's cache, and US dollars.
 
     ``cost`` counts what has a known price; ``unpriced`` is how many answers had none. ``estimated`` is how many of the
@@ -40,8 +40,8 @@ class Spent:
     estimated: int = 0
     estimated_cost: float = 0.0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
@@ -79,7 +79,7 @@ class Spent:
         }
 
     @classmethod
-    def of(cls, value: JsonObject) -> Spent:
+    def of(cls, value: JsonObject) -> Usage:
         """What :meth:`json` made; what is missing there is 0."""
 
         def number(name: str) -> int:
@@ -100,7 +100,7 @@ class Spent:
         return replace(spent, cost=float(cost) if known else 0.0, unpriced=0 if known else spent.answers)  # type: ignore[arg-type]  # known says so
 
 
-def over_limit(settings: AgentSettings, steps: int, turn: Spent, session: Spent) -> str:
+def over_limit(settings: AgentSettings, steps: int, turn: Usage, session: Usage) -> str:
     """Why no further answer may be asked for; empty when one may. Pure.
 
     A limit of the conversation closes it for good, so only what a provider counted reaches one. A turn that an estimate
@@ -127,7 +127,7 @@ def over_limit(settings: AgentSettings, steps: int, turn: Spent, session: Spent)
     return ""
 
 
-def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> Spent:
+def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> Usage:
     """What one request has used, also one whose answer was cancelled or cut off. Pure.
 
     What the provider counted counts; where it counted nothing, or not to the end, an estimate does.
@@ -150,7 +150,7 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
     cost = cost_of(usage, opened.profile)
     estimated = usage.input_tokens + usage.output_tokens - counted.input_tokens - counted.output_tokens
     known = cost_of(counted, opened.profile) if estimated else cost
-    return Spent(
+    return Usage(
         usage.input_tokens,
         usage.output_tokens,
         usage.cache_read_tokens,
@@ -166,4 +166,4 @@ def spent_on(response: ModelResponse | None, opened: OpenModel, asked: int) -> S
 def _sane(usage: RequestUsage) -> RequestUsage:
     """What a provider counted, where it is a number of tokens: it may send anything."""
     named = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    return replace(usage, **{name: min(max(0, getattr(usage, name)), MOST) for name in named})
+    return replace(usage, **{name: min(max(0, getattr(usage, name)), MAX_REQUEST_TOKENS) for name in named})

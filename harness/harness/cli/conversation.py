@@ -20,9 +20,15 @@ from ..system.background_tasks import background_tasks
 if TYPE_CHECKING:
     from ..agent.agent import Agent
     from ..agent.models import ModelProfile, ModelTable
-    from ..agent.opening import People
+    from ..agent.opening import HumanHandlers
     from ..agent.settings import AgentSettings
-    from ..agent.storage import ConversationLog, NewSession, SessionStore, SessionSummary, StoredConversation
+    from ..agent.storage import (
+        ConversationLog,
+        ConversationStore,
+        ConversationSummary,
+        NewConversation,
+        StoredConversation,
+    )
     from ..agent.sub_agents import Subagents
     from ..agent.trace import Observer
     from ..mcp.client.sources import McpSources
@@ -59,7 +65,7 @@ def stored_choices(choices: Choices) -> JsonObject:
     return {**said, **whole, **lists}
 
 
-def choices_for(summary: SessionSummary, given: Choices, *, here: bool) -> Choices:
+def choices_for(summary: ConversationSummary, given: Choices, *, here: bool) -> Choices:
     """What the command line says of a target, with the conversation's own where it says nothing.
 
     With ``here``, or with a target, only the tmux session is the conversation's.
@@ -96,7 +102,7 @@ def _kept(options: Mapping[str, object]) -> dict[str, Any]:
     return found
 
 
-def stored_model(models: ModelTable, summary: SessionSummary) -> tuple[ModelProfile | None, str]:
+def stored_model(models: ModelTable, summary: ConversationSummary) -> tuple[ModelProfile | None, str]:
     """The model that a conversation was with; else None, and a line that says why when it had one."""
     if not summary.model:
         return None, ""
@@ -106,7 +112,7 @@ def stored_model(models: ModelTable, summary: SessionSummary) -> tuple[ModelProf
         return None, f"the conversation was with the model {summary.model}, which is not configured any more"
 
 
-def check_identity(summary: SessionSummary, identity: str) -> None:
+def check_identity(summary: ConversationSummary, identity: str) -> None:
     """Go on with a conversation only on the very target that it was with, not on another one of the same name.
 
     Raises:
@@ -119,7 +125,7 @@ def check_identity(summary: SessionSummary, identity: str) -> None:
         )
 
 
-def check_target(summary: SessionSummary, target: object, tmux: bool | str, *, here: bool) -> None:
+def check_target(summary: ConversationSummary, target: object, tmux: bool | str, *, here: bool) -> None:
     """Go on with a conversation where it was only.
 
     Raises:
@@ -153,7 +159,7 @@ class Begun:
 
     profile: ModelProfile
     settings: AgentSettings
-    handlers: People
+    handlers: HumanHandlers
     session_id: str = ""
     here: bool = False
     """The stored one goes on on this target, whichever it was with."""
@@ -186,7 +192,7 @@ class Conversation:
 
 @asynccontextmanager
 async def open_conversation(
-    begun: Begun, execution: ExecutionContext, toolkit: Toolkit, store: SessionStore | None
+    begun: Begun, execution: ExecutionContext, toolkit: Toolkit, store: ConversationStore | None
 ) -> AsyncIterator[Conversation]:
     """Open it.
 
@@ -194,7 +200,7 @@ async def open_conversation(
         HarnessError: there is no such conversation, another process goes on with it, or the target is gone.
     """
     from ..agent.models import open_model
-    from ..agent.opening import Taken, open_agent
+    from ..agent.opening import ResumedConversation, open_agent
     from ..agent.operators import watched_by_operators
     from ..agent.spending import spent_in
     from ..agent.storage import MemoryLog
@@ -209,7 +215,7 @@ async def open_conversation(
             (await stack.enter_async_context(background_tasks())).start_soon(_prune, store, begun.settings)
         if begun.session_id and store is not None:
             stored = await _stored(begun, execution, store)
-            resumed = Taken(stored.messages, spent_in(stored))
+            resumed = ResumedConversation(stored.messages, spent_in(stored))
             if stored.session.model != begun.profile.name:
                 log.note("model", begun.profile.name)
         agent = await stack.enter_async_context(
@@ -248,7 +254,7 @@ async def _subagents(begun: Begun, stored: StoredConversation | None) -> Subagen
     return Subagents(begun.models, targets=NamedTargets(begun.config_file), notes=notes)
 
 
-async def _stored(begun: Begun, execution: ExecutionContext, store: SessionStore) -> StoredConversation:
+async def _stored(begun: Begun, execution: ExecutionContext, store: ConversationStore) -> StoredConversation:
     """The conversation that is taken up again, which moves here when that is wanted.
 
     Raises:
@@ -262,7 +268,7 @@ async def _stored(begun: Begun, execution: ExecutionContext, store: SessionStore
     return stored
 
 
-async def _begun(begun: Begun, execution: ExecutionContext, store: SessionStore | None) -> tuple[str, str]:
+async def _begun(begun: Begun, execution: ExecutionContext, store: ConversationStore | None) -> tuple[str, str]:
     """The id of the conversation, new or not; empty, and why, when a new one cannot be stored."""
     if begun.session_id or store is None:
         return begun.session_id, ""
@@ -272,20 +278,20 @@ async def _begun(begun: Begun, execution: ExecutionContext, store: SessionStore 
         return "", f"this conversation is not stored: {error}"
 
 
-async def _prune(store: SessionStore, settings: AgentSettings) -> None:
+async def _prune(store: ConversationStore, settings: AgentSettings) -> None:
     """Remove what is too old or too much; that this cannot be done now stops nobody."""
-    from ..agent.storage import SessionRetention
+    from ..agent.storage import ConversationRetention
 
     try:
-        await store.prune(SessionRetention(settings.keep_conversations, settings.conversations_size))
+        await store.prune(ConversationRetention(settings.keep_conversations, settings.conversations_size))
     except HarnessError as error:
         logger.info("old conversations could not be removed: %s", error)
 
 
-def _place(begun: Begun, execution: ExecutionContext) -> NewSession:
-    from ..agent.storage import NewSession
+def _place(begun: Begun, execution: ExecutionContext) -> NewConversation:
+    from ..agent.storage import NewConversation
 
-    return NewSession(
+    return NewConversation(
         target=str(execution.target),
         identity=execution.identity,
         tmux=begun.tmux,
@@ -299,17 +305,17 @@ async def _in_flight(
     stored: StoredConversation, log: ConversationLog, toolkit: Toolkit, agent: Agent
 ) -> tuple[str, Mapping[str, str]]:
     """What the operator is told of what was going on, and the jobs that still run, with their commands."""
-    from ..agent.spending import at_work
-    from ..agent.storage.recovery import in_flight, taken_up
+    from ..agent.spending import is_running
+    from ..agent.storage.recovery import in_flight, resume_messages
 
     try:
         redact = toolkit.redactor.text
-        found = await in_flight(stored, toolkit.ledger, agent.execution, at_work(stored), redact=redact)
+        found = await in_flight(stored, toolkit.ledger, agent.execution, is_running(stored), redact=redact)
     except HarnessError as error:
         return f"what was going on when harness ended could not be found out: {error}", {}
     if stored.session.identity != agent.execution.identity:
         agent.notify_model(MOVED.format(stored.session.identity, agent.execution.identity))
     if found.model:
         agent.notify_model(found.model)
-    taken_up(found, log, agent.events)
+    resume_messages(found, log, agent.events)
     return found.operator, {job.job_id: job.command for job in found.running}

@@ -188,7 +188,7 @@ class _You(Approver):
 
 @asynccontextmanager
 async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
-    from ..agent.opening import People, open_agent
+    from ..agent.opening import HumanHandlers, open_agent
     from ..agent.settings import AgentSettings
 
     opened = await to_thread.run_sync(_scripted)
@@ -204,7 +204,7 @@ async def _agent(place: DemoPlace, say: Say) -> AsyncIterator[Agent]:
             toolkit,
             opened.profile,
             settings=AgentSettings(on_job_end="tell"),
-            handlers=People(_You(say)),
+            handlers=HumanHandlers(_You(say)),
             open_one=open_one,
         ) as agent,
     ):

@@ -26,8 +26,8 @@ from harness.agent import turn as turns_of_agents
 from harness.agent.messages.compaction import (
     CANCELLED,
     HEAD,
-    Compacted,
-    Compacting,
+    CompactionResult,
+    ConversationCompactor,
     cut_at,
     digest,
     is_prompt,
@@ -215,7 +215,9 @@ def test_a_transcript_tells_apart_who_says_what() -> None:
 
 
 @asynccontextmanager
-async def compacting(server: ModelServer, limit: int = 0, provider: str = "openai") -> AsyncIterator[Compacting]:
+async def compacting(
+    server: ModelServer, limit: int = 0, provider: str = "openai"
+) -> AsyncIterator[ConversationCompactor]:
     url = server.anthropic_url if provider == "anthropic" else server.openai_url
     profile = ModelProfile("test", provider, "test-model", url, context_limit=limit)
 
@@ -224,10 +226,12 @@ async def compacting(server: ModelServer, limit: int = 0, provider: str = "opena
         async with open_model(profile) as found:
             yield found
 
-    yield Compacting(opened)
+    yield ConversationCompactor(opened)
 
 
-async def compacted(messages: Sequence[ModelMessage], script: Sequence[Answer | Failure], limit: int = 0) -> Compacted:
+async def compacted(
+    messages: Sequence[ModelMessage], script: Sequence[Answer | Failure], limit: int = 0
+) -> CompactionResult:
     with anyio.fail_after(LIMIT), model_server(list(script)) as server:
         async with compacting(server, limit) as one:
             done = await one.compact(messages, limit)
@@ -240,7 +244,7 @@ async def compacted(messages: Sequence[ModelMessage], script: Sequence[Answer | 
     return done
 
 
-def notes_of(done: Compacted) -> str:
+def notes_of(done: CompactionResult) -> str:
     first = done.messages[0]
     assert isinstance(first, ModelRequest)
     assert first.parts[0].content == done.summary  # type: ignore[union-attr]  # a prompt
@@ -336,19 +340,22 @@ async def test_without_the_model_the_notes_are_made_by_hand(reply: Answer | Fail
 
 async def test_a_model_that_cannot_be_opened_holds_nothing_up() -> None:
     profile = ModelProfile("test", "no-such-provider", "m")
-    done = await Compacting(lambda: open_model(profile)).compact(turns(8))
+    done = await ConversationCompactor(lambda: open_model(profile)).compact(turns(8))
     assert done is not None
     assert "no-such-provider" in done.failure
 
 
 async def test_a_result_that_is_too_long_for_the_model_is_shortened_when_nothing_else_can_go() -> None:
-    done = await Compacting(lambda: open_model(ModelProfile("t", "x", "m"))).compact(
+    done = await ConversationCompactor(lambda: open_model(ModelProfile("t", "x", "m"))).compact(
         [asked("go"), *step("huge", size=50_000)], 8_000
     )
     assert done is not None
     assert estimate(done.messages) <= 4_000
     assert user_texts(done.messages) == ["go"]
-    assert await Compacting(lambda: open_model(ModelProfile("t", "x", "m"))).compact([asked("go")], 8_000) is None
+    assert (
+        await ConversationCompactor(lambda: open_model(ModelProfile("t", "x", "m"))).compact([asked("go")], 8_000)
+        is None
+    )
 
 
 async def test_a_conversation_shrinks_whatever_its_shape() -> None:

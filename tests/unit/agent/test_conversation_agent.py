@@ -12,7 +12,7 @@ from tests.support.model_server import Answer, Asked, Call, Gate, Reasoning, Tex
 from harness.agent.events import AnswerDelta, ConversationCompacted
 from harness.agent.messages.compaction import HEAD
 from harness.agent.messages.history import NO_RESULT
-from harness.agent.opening import Taken
+from harness.agent.opening import ResumedConversation
 from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.values import JsonObject
@@ -47,14 +47,14 @@ async def test_a_conversation_that_ended_anywhere_goes_on_with_any_provider(
             assert (await desk.agent.turn("count")).text == "All done."
         stored = tuple(log.messages)
         assert len(stored) == 6
-        taken = Taken(stored[:2])  # killed while the two calls ran
+        taken = ResumedConversation(stored[:2])  # killed while the two calls ran
         async with agent_desk(tmp_path, monkeypatch, [say("I see.")], provider=provider, resumed=taken) as desk:
             assert (await desk.agent.turn("go on")).status == "completed"
             assert desk.server.asked[0].text.count(NO_RESULT) == 2
         for length in range(len(stored) + 1) if provider == "anthropic" else (4,):  # it checks the most
             messages = stored[:length]
             async with agent_desk(
-                tmp_path, monkeypatch, [say("I see.")], provider=provider, resumed=Taken(messages)
+                tmp_path, monkeypatch, [say("I see.")], provider=provider, resumed=ResumedConversation(messages)
             ) as desk:
                 assert (await desk.agent.turn("go on")).status == "completed", length
                 assert "go on" in desk.server.asked[0].text

@@ -11,7 +11,7 @@ import pytest
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Asked, call, say
 
-from harness.agent.opening import People
+from harness.agent.opening import HumanHandlers
 from harness.toolkit.session.questions import Asked as AskedUser
 from harness.toolkit.session.questions import Questioner, Replies, Reply
 
@@ -74,7 +74,7 @@ async def test_answers_come_from_the_user_and_not_from_the_model(
         call("ask_user_question", {"questions": [question], "answers": {"Colour": "blue"}}),
         say("done"),
     ]
-    people = People(questioner=First())
+    people = HumanHandlers(questioner=First())
     async with agent_desk(tmp_path, monkeypatch, script, tool_profile="hex", handlers=people) as desk:
         with anyio.fail_after(60):
             await desk.agent.turn("go")

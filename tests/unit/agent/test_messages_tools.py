@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_ai.messages import BinaryImage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from tests.support.conversations import PNG
 
-from harness.agent.messages.instructions import calls_of, definitions, returns_of, withheld
+from harness.agent.messages.instructions import calls_of, definitions, refuse_incomplete_calls, returns_of
 from harness.errors import ToolError
 from harness.toolkit.catalog import ToolSettings, load_catalogue
 from harness.toolkit.contract import Tool, ToolContext
@@ -97,7 +97,7 @@ def test_calls_keep_their_order_their_ids_and_what_is_no_json() -> None:
 def test_calls_of_an_answer_without_its_proper_end_do_not_run(finish: str, state: str, runs: bool) -> None:
     response = ModelResponse([ToolCallPart("run_shell", '{"command": "rm -rf /var/tmp/x"}', "a")])
     response.finish_reason, response.state = finish, state  # type: ignore[assignment]  # of their literals
-    outcomes = withheld(response, calls_of(response, "m"))
+    outcomes = refuse_incomplete_calls(response, calls_of(response, "m"))
     assert (outcomes == []) is runs
     assert all("nothing happened" in one.result.text and one.call.provider_id == "a" for one in outcomes)
 

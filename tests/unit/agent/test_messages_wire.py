@@ -25,7 +25,7 @@ from tests.support.examples import few_examples
 from tests.support.model_server import Answer, Call, ModelServer, Reasoning, Text, model_server, say
 
 from harness.agent.messages.history import answered_by, dumped, loaded, repaired, suited
-from harness.agent.messages.situation import Seen, described, with_situation
+from harness.agent.messages.situation import TargetSnapshot, described, with_situation
 from harness.agent.models import ModelProfile, OpenModel, open_model
 from harness.results import PaneInfo
 
@@ -211,7 +211,10 @@ async def test_a_model_that_binds_its_reasoning_to_all_before_it_is_not_told_of_
         async with opened(server, "anthropic", "claude-opus-5-5") as binds, opened(server, "anthropic") as other:
             assert binds.model.profile.get("anthropic_binds_thinking_blocks")
             pane = PaneInfo("main", "%0", "s", default=True, foreground="bash", cwd="/")
-            idle, busy = described(Seen((pane,), "main"), "m"), described(Seen((), "", (), (("3", "make"),)), "m")
+            idle, busy = (
+                described(TargetSnapshot((pane,), "main"), "m"),
+                described(TargetSnapshot((), "", (), (("3", "make"),)), "m"),
+            )
             for model, text, told in ((binds, idle, False), (binds, busy, True), (other, idle, True)):
                 assert (len(with_situation([prompt("go")], text, model.model)[0].parts) == 2) is told
 

@@ -15,8 +15,8 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
 from harness.agent.models import ModelFailure, ModelProfile, open_model
 from harness.agent.models.failures import unfinished
-from harness.agent.models.opening import StreamEnd, may_be_cut
-from harness.agent.turn import Requester, Wanted
+from harness.agent.models.opening import StreamEndDetector, may_be_cut
+from harness.agent.turn import ModelRequester, ModelRequestOptions
 from harness.toolkit.events import EventBus
 from harness.toolkit.redaction.redactor import PatternRedactor
 
@@ -100,10 +100,10 @@ async def test_an_answer_that_was_cut_off_is_none_also_where_servers_need_not_sa
             async with served(body, chunked=chunked) as url:
                 profile = ModelProfile("it", provider, "m", url, retries=0)
                 async with open_model(profile, environ={}) as opened:
-                    requester = Requester(EventBus(), PatternRedactor(), "turn")
+                    requester = ModelRequester(EventBus(), PatternRedactor(), "turn")
                     failure: ModelFailure | None = None
                     try:
-                        await requester.ask(opened, Wanted([ModelRequest.user_text_prompt("hi")], "", ()))
+                        await requester.ask(opened, ModelRequestOptions([ModelRequest.user_text_prompt("hi")], "", ()))
                     except ModelFailure as error:
                         failure = error
             if (failure is None) is not whole or (failure is not None and failure.kind != "connection"):
@@ -114,7 +114,7 @@ async def test_an_answer_that_was_cut_off_is_none_also_where_servers_need_not_sa
 @given(st.lists(st.integers(1, 40), max_size=40), st.sampled_from([END, DONE]), st.booleans())
 def test_the_end_is_found_however_the_bytes_come(sizes: list[int], end: bytes, there: bool) -> None:
     data = words('[DONE] data: [DONE] "finish_reason": "stop" ' * 3) + (end if there else b"")
-    looking = StreamEnd()
+    looking = StreamEndDetector()
     for size in [*sizes, *[1] * len(data)]:
         looking.feed(data[:size])
         data = data[size:]

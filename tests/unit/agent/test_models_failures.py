@@ -23,7 +23,7 @@ from harness.agent.models import (
     read_key,
     unfinished,
 )
-from harness.agent.models.failures import LONGEST_WAIT, retry_after_of
+from harness.agent.models.failures import MAX_BACKOFF, retry_after_of
 
 PROFILE = ModelProfile("mine", "openai", "m")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -43,11 +43,11 @@ def test_a_wait_is_bounded_and_never_shorter_than_asked_for(
     attempt: int, retries: int, jitter: float, after: float | None
 ) -> None:
     seconds = backoff(failed(retry_after=after), attempt, retries, jitter)
-    if attempt > retries or (after or 0) > LONGEST_WAIT:
+    if attempt > retries or (after or 0) > MAX_BACKOFF:
         assert seconds is None
     else:
         assert seconds is not None
-        assert max(0.5, after or 0) <= seconds <= LONGEST_WAIT
+        assert max(0.5, after or 0) <= seconds <= MAX_BACKOFF
 
 
 def test_waits_grow_with_the_attempts_and_a_failure_that_stays_is_not_tried_again() -> None:

@@ -55,7 +55,7 @@ from harness.agent.models import (
     open_model,
     unfinished,
 )
-from harness.agent.turn import Requester, Wanted
+from harness.agent.turn import ModelRequester, ModelRequestOptions
 from harness.errors import ConfigError
 from harness.toolkit.events import EventBus
 from harness.toolkit.redaction.redactor import PatternRedactor
@@ -343,10 +343,10 @@ async def test_settings_go_with_every_request_and_only_those_that_are_set() -> N
 
 async def test_an_answer_that_stopped_early_is_asked_for_again_and_an_echoed_key_is_in_no_traceback() -> None:
     cut = Answer((Text("half"), Call("run_shell", '{"command": "rm'), Stop()))
-    wanted = Wanted([ModelRequest.user_text_prompt("hi")], "", [TOOL])
+    wanted = ModelRequestOptions([ModelRequest.user_text_prompt("hi")], "", [TOOL])
     with model_server([cut, say("whole"), Failure("auth", message=f"{KEY} is no key")]) as server:
         async with open_model(KINDS[2].profile(server), environ={"K": KEY}) as opened:
-            requester = Requester(EventBus(), PatternRedactor(), "turn")
+            requester = ModelRequester(EventBus(), PatternRedactor(), "turn")
             assert (await requester.ask(opened, wanted)).text == "whole"
             with pytest.raises(ModelFailure) as caught:
                 await requester.ask(opened, wanted)

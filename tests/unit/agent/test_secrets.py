@@ -16,9 +16,9 @@ from tests.support.model_server import Answer, Call, Failure, Reasoning, Text, c
 from harness.agent.events import AnswerDelta, ConversationCompacted, Notice, ReasoningDelta
 from harness.agent.messages.cleaning import without_secret_names, without_secrets
 from harness.agent.messages.history import dumped
-from harness.agent.storage import NewSession, SessionStore
+from harness.agent.storage import ConversationStore, NewConversation
 from harness.agent.storage.log import JOB_LEFT
-from harness.agent.storage.recovery import in_flight, taken_up
+from harness.agent.storage.recovery import in_flight, resume_messages
 from harness.toolkit.events import JobStarted
 from harness.toolkit.redaction.redactor import MARK, PatternRedactor
 
@@ -48,8 +48,8 @@ async def attacked(
 ) -> AgentDesk:
     """A conversation that was worked on and compacted; nothing of a secret may be on this machine's disk."""
     monkeypatch.setenv("APP_PASSWORD", KNOWN)
-    store = SessionStore(tmp_path / "sessions")
-    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    store = ConversationStore(tmp_path / "sessions")
+    session_id = (await store.create(NewConversation(target="local:", identity="local:"))).session_id
     with anyio.fail_after(LIMIT):
         async with (
             store.writing(session_id) as log,
@@ -134,8 +134,8 @@ async def test_a_command_that_was_left_running_is_told_without_its_secrets_when_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("APP_PASSWORD", KNOWN)
-    store = SessionStore(tmp_path / "sessions")
-    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    store = ConversationStore(tmp_path / "sessions")
+    session_id = (await store.create(NewConversation(target="local:", identity="local:"))).session_id
     command = {"command": f"sleep 300 # {'x' * 95} {KNOWN} {TOKEN}", "run_in_background": True, **WHY}
     script = [call("run_shell", command), say("it runs")]
     with anyio.fail_after(LIMIT):
@@ -149,7 +149,7 @@ async def test_a_command_that_was_left_running_is_told_without_its_secrets_when_
             redact = desk.toolkit.redactor.text
             found = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=redact)
             desk.seen.clear()
-            taken_up(found, log, desk.agent.events)
+            resume_messages(found, log, desk.agent.events)
             await desk.execution.kill(found.running[0].job_id, grace=0)
     assert "sleep 300" in found.operator
     assert len(desk.of(JobStarted)) == 1

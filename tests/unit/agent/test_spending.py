@@ -18,13 +18,20 @@ from tests.support.model_server import Answer, Cut, Failure, Gate, ReportedUsage
 
 from harness.agent.events import AnswerDelta, ModelRetry, Notice
 from harness.agent.models import ModelProfile, Price
-from harness.agent.models.failures import may_cost
+from harness.agent.models.failures import may_be_billed
 from harness.agent.models.scripted import open_scripted
-from harness.agent.opening import Taken
+from harness.agent.opening import ResumedConversation
 from harness.agent.settings import AgentSettings
 from harness.agent.spending import SPENT, note_of, spent_in
-from harness.agent.storage import NewSession, SessionNote, SessionStore, SessionSummary, StoredConversation, StoredTurn
-from harness.agent.usage import Spent, over_limit, spent_on
+from harness.agent.storage import (
+    ConversationNote,
+    ConversationStore,
+    ConversationSummary,
+    NewConversation,
+    StoredConversation,
+    StoredTurn,
+)
+from harness.agent.usage import Usage, over_limit, spent_on
 
 LIMIT = 60.0
 PRICE = Price(Decimal(1), Decimal(10))
@@ -55,7 +62,7 @@ def test_what_was_counted_counts_and_else_an_estimate_that_is_one(
     spent = spent_on(response, MODEL, 1000)
     assert (spent.input_tokens, spent.output_tokens, spent.estimated) == tokens
     assert spent.cost == pytest.approx((tokens[0] + 10 * tokens[1]) / 1_000_000)
-    assert Spent.of(spent.json()) == spent
+    assert Usage.of(spent.json()) == spent
     assert ("estimated_tokens" in spent.json()) is bool(tokens[2])
 
 
@@ -120,7 +127,7 @@ async def test_what_is_refused_before_an_answer_costs_nothing(tmp_path: Path, mo
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, script) as desk:
             result = await desk.agent.turn("go")
-    assert (result.status, result.spent) == ("failed", Spent())
+    assert (result.status, result.spent) == ("failed", Usage())
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -183,7 +190,7 @@ def raised(*errors: Exception) -> Exception:
     ],
 )
 def test_what_was_sent_may_cost_and_what_was_refused_or_never_sent_does_not(error: Exception, costs: bool) -> None:
-    assert may_cost(error) is costs
+    assert may_be_billed(error) is costs
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -201,10 +208,10 @@ async def test_a_request_whose_connection_ends_before_its_answer_begins_is_count
 # -- what is stored
 
 LONG = "word " * 2000
-SUMMARY = SessionSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
+SUMMARY = ConversationSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
 
 
-async def resumed(store: SessionStore, session_id: str) -> Spent:
+async def resumed(store: ConversationStore, session_id: str) -> Usage:
     return spent_in(await store.load(session_id))
 
 
@@ -212,8 +219,8 @@ async def resumed(store: SessionStore, session_id: str) -> Spent:
 async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SessionStore(tmp_path / "sessions")
-    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    store = ConversationStore(tmp_path / "sessions")
+    session_id = (await store.create(NewConversation(target="local:", identity="local:"))).session_id
     script = [*(say(LONG) for _ in range(5)), say("notes"), call("compact", {}), say("notes again"), say("done")]
     with anyio.fail_after(LIMIT):
         async with (
@@ -229,7 +236,7 @@ async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_u
             assert result.spent.answers == 3
             assert await resumed(store, session_id) == desk.agent.state.spent
             used = desk.agent.state.spent
-        again = Taken(spent=await resumed(store, session_id))
+        again = ResumedConversation(spent=await resumed(store, session_id))
         assert again.spent == used
         settings = AgentSettings(session_tokens=used.tokens)
         async with agent_desk(tmp_path, monkeypatch, [], resumed=again, settings=settings) as desk:
@@ -240,8 +247,8 @@ async def test_what_a_compaction_costs_is_there_when_the_conversation_is_taken_u
 async def test_answers_of_a_turn_that_never_ended_are_stored_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SessionStore(tmp_path / "sessions")
-    session_id = (await store.create(NewSession(target="local:", identity="local:"))).session_id
+    store = ConversationStore(tmp_path / "sessions")
+    session_id = (await store.create(NewConversation(target="local:", identity="local:"))).session_id
     gate = Gate()
     script = [call("time", {}), Answer((Text("It begins.\n\n"), gate))]
     with anyio.fail_after(LIMIT):
@@ -254,7 +261,7 @@ async def test_answers_of_a_turn_that_never_ended_are_stored_as_they_come(
             await gate.reached()
             killed = await store.load(session_id)  # as a kill -9 would leave it here
             assert killed.unfinished is not None
-            assert spent_in(killed) == desk.agent.state.spent != Spent()
+            assert spent_in(killed) == desk.agent.state.spent != Usage()
             tasks.cancel_scope.cancel()
         ended = await store.load(session_id)
     assert ended.unfinished is None  # harness was ended, and could say so
@@ -263,20 +270,23 @@ async def test_answers_of_a_turn_that_never_ended_are_stored_as_they_come(
 
 
 def test_each_request_counts_once_whether_its_turn_has_an_end_or_not() -> None:
-    one = Spent(10, 1, cost=0.5, answers=1)
+    one = Usage(10, 1, cost=0.5, answers=1)
     turns = (
         StoredTurn(turn_id="ended", prompt="", status="completed", usage=(one + one).json()),
         StoredTurn(turn_id="cut off", prompt=""),
         StoredTurn(turn_id="older", prompt="", status="completed", usage=one.json()),
     )
     notes = [
-        SessionNote(at=0.0, kind=SPENT, text=note_of(one, turn_id))
+        ConversationNote(at=0.0, kind=SPENT, text=note_of(one, turn_id))
         for turn_id in ("ended", "ended", "cut off", "", "below")
     ]
     below = {"agent": "s.1", "what": "turn_ended", "turn_id": "below", "usage": dict(one.json())}
-    others = [SessionNote(at=0.0, kind="subagent", text=json.dumps(below)), SessionNote(at=0.0, kind=SPENT, text="{")]
+    others = [
+        ConversationNote(at=0.0, kind="subagent", text=json.dumps(below)),
+        ConversationNote(at=0.0, kind=SPENT, text="{"),
+    ]
     stored = StoredConversation(session=SUMMARY, turns=turns, notes=(*notes, *others))
-    assert spent_in(stored) == Spent(60, 6, cost=3.0, answers=6)
+    assert spent_in(stored) == Usage(60, 6, cost=3.0, answers=6)
 
 
 @pytest.mark.parametrize(
@@ -290,8 +300,8 @@ def test_each_request_counts_once_whether_its_turn_has_an_end_or_not() -> None:
     ],
 )
 def test_an_estimate_ends_a_turn_but_closes_no_conversation(limits: dict[str, float], reached: str) -> None:
-    spent = Spent(input_tokens=1000, output_tokens=200, cost=1.25, answers=2, estimated=600, estimated_cost=0.75)
-    assert Spent.of(spent.json()) == spent
+    spent = Usage(input_tokens=1000, output_tokens=200, cost=1.25, answers=2, estimated=600, estimated_cost=0.75)
+    assert Usage.of(spent.json()) == spent
     settings = AgentSettings(**limits)  # type: ignore[arg-type]  # numbers of the table
     assert over_limit(settings, 2, spent, spent).startswith(reached)
     assert bool(over_limit(settings, 2, spent, spent)) is bool(reached)

@@ -18,23 +18,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.agent.settings import AgentSettings, agent_settings_of
-from harness.agent.storage import MemoryLog, NewSession, SessionInUse, SessionNotFound, SessionRetention, SessionStore
+from harness.agent.storage import (
+    ConversationInUse,
+    ConversationNotFound,
+    ConversationRetention,
+    ConversationStore,
+    MemoryLog,
+    NewConversation,
+)
 from harness.agent.storage.document import parsed
 from harness.agent.storage.rows import title_of
-from harness.agent.storage.values import is_session_id, new_session_id, prefix_of
+from harness.agent.storage.values import is_session_id, new_session_id, normalize_id_prefix
 from harness.errors import ConfigError, HarnessError
 from harness.settings import SettingsTable
 
-START = NewSession(target="ssh://web1", identity="ssh://web1", tmux="harness", model="claude", options={"ssh": "web1"})
+START = NewConversation(
+    target="ssh://web1", identity="ssh://web1", tmux="harness", model="claude", options={"ssh": "web1"}
+)
 TEXTS = ('{"kind":"request"}', '{"text":"half of a pair: \ud83d, a NUL: \0, ünï"}', '{"three":3}')
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SessionStore:
-    return SessionStore(tmp_path / "sessions")
+def store(tmp_path: Path) -> ConversationStore:
+    return ConversationStore(tmp_path / "sessions")
 
 
-async def begun(store: SessionStore, *prompts: str, start: NewSession = START) -> str:
+async def begun(store: ConversationStore, *prompts: str, start: NewConversation = START) -> str:
     """A conversation with one turn for each prompt."""
     session_id = (await store.create(start)).session_id
     async with store.writing(session_id) as log:
@@ -53,18 +62,18 @@ def test_ids_are_short_and_whatever_is_typed_of_one_finds_it() -> None:
     assert is_session_id(session_id)
     assert len(session_id) == 14
     for text in (session_id, session_id.upper(), session_id.replace("-", ""), f" {session_id} "):
-        assert prefix_of(text) == session_id
-    assert prefix_of(session_id[:6]) == session_id[:6]
-    assert prefix_of("O1Il-a") == "0111-a"
+        assert normalize_id_prefix(text) == session_id
+    assert normalize_id_prefix(session_id[:6]) == session_id[:6]
+    assert normalize_id_prefix("O1Il-a") == "0111-a"
     for text in ("", "-", "../../etc", "k3f9\0", "a" * 13, "uuuu"):
-        assert prefix_of(text) is None
+        assert normalize_id_prefix(text) is None
     for text in ("k3f9-02mx", "../x", "k3f9-02mx-7yqa\n", "K3F9-02MX-7YQA"):
         assert not is_session_id(text)
 
 
 @given(st.text())
 def test_no_text_makes_a_prefix_that_is_no_beginning_of_an_id(text: str) -> None:
-    prefix = prefix_of(text)
+    prefix = normalize_id_prefix(text)
     assert prefix is None or is_session_id(prefix + "0000-0000-0000"[len(prefix) :])
 
 
@@ -77,7 +86,7 @@ def test_a_title_is_the_first_line_of_a_prompt() -> None:
 # -- what is written is there
 
 
-async def test_what_was_handed_over_is_loaded_exactly(store: SessionStore) -> None:
+async def test_what_was_handed_over_is_loaded_exactly(store: ConversationStore) -> None:
     summary = await store.create(START)
     async with store.writing(summary.session_id) as log:
         await log.turn_started("t1", "one\ntwo \ud800", "jobs")
@@ -100,7 +109,7 @@ async def test_what_was_handed_over_is_loaded_exactly(store: SessionStore) -> No
     assert stored.session.options == {"ssh": "web1"}
 
 
-async def test_replaced_messages_count_no_more_and_stay_on_the_disk(store: SessionStore, tmp_path: Path) -> None:
+async def test_replaced_messages_count_no_more_and_stay_on_the_disk(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one", "two")
     async with store.writing(session_id) as log:
         await log.replaced(['{"short":1}'], "the summary")
@@ -114,7 +123,7 @@ async def test_replaced_messages_count_no_more_and_stay_on_the_disk(store: Sessi
     db.close()
 
 
-async def test_a_cancelled_writer_has_written(store: SessionStore) -> None:
+async def test_a_cancelled_writer_has_written(store: ConversationStore) -> None:
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log:
         with anyio.CancelScope() as scope:
@@ -124,7 +133,7 @@ async def test_a_cancelled_writer_has_written(store: SessionStore) -> None:
     assert (await store.load(session_id)).messages == ("{}", '{"second":2}')
 
 
-async def test_what_can_never_be_kept_holds_nothing_else_up(store: SessionStore) -> None:
+async def test_what_can_never_be_kept_holds_nothing_else_up(store: ConversationStore) -> None:
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log:
         await log.turn_started("t1", "do it")
@@ -137,7 +146,7 @@ async def test_what_can_never_be_kept_holds_nothing_else_up(store: SessionStore)
     assert (stored.messages, stored.turns[0].status, stored.notes[0].text) == (("{}",), "failed", "before")
 
 
-async def test_many_writers_at_once_keep_the_order_of_each(store: SessionStore) -> None:
+async def test_many_writers_at_once_keep_the_order_of_each(store: ConversationStore) -> None:
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log, anyio.create_task_group() as group:
 
@@ -192,24 +201,24 @@ def another_process(directory: Path, session_id: str) -> Iterator[subprocess.Pop
 
 
 @pytest.mark.usefixtures("needs_process")
-async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: SessionStore, tmp_path: Path) -> None:
+async def test_a_second_writer_is_refused_and_told_who_the_first_is(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one")
     with another_process(tmp_path / "sessions", session_id) as other:
-        with pytest.raises(SessionInUse, match=f"{session_id} is open in process {other.pid} "):
+        with pytest.raises(ConversationInUse, match=f"{session_id} is open in process {other.pid} "):
             async with store.writing(session_id):
                 raise AssertionError
-        with pytest.raises(SessionInUse):
+        with pytest.raises(ConversationInUse):
             await store.delete(session_id)
-        assert await store.prune(SessionRetention(max_age=0, least=0)) == 0
+        assert await store.prune(ConversationRetention(max_age=0, least=0)) == 0
     async with store.writing(session_id) as log:
         await log.append(["{}"])
-        with pytest.raises(SessionInUse):
+        with pytest.raises(ConversationInUse):
             async with store.writing(session_id):
                 raise AssertionError
     assert list((tmp_path / "sessions/locks").iterdir()) == []
 
 
-async def test_only_its_owner_can_look_into_the_files(store: SessionStore, tmp_path: Path) -> None:
+async def test_only_its_owner_can_look_into_the_files(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one")
     directory = tmp_path / "sessions"
     async with store.writing(session_id) as log:
@@ -224,24 +233,24 @@ async def test_only_its_owner_can_look_into_the_files(store: SessionStore, tmp_p
         await store.create(START)
 
 
-async def test_nothing_is_made_before_the_first_conversation(store: SessionStore, tmp_path: Path) -> None:
+async def test_nothing_is_made_before_the_first_conversation(store: ConversationStore, tmp_path: Path) -> None:
     assert await store.list() == ()
     assert await store.last() is None
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         await store.find("abcd")
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         await store.load("abcd-abcd-abcd")
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         await store.delete("abcd-abcd-abcd")
     assert not (tmp_path / "sessions").exists()
 
 
 @pytest.mark.parametrize("session_id", ["../../x", "", "k3f9", "0000-0000-0000"])
 async def test_no_file_is_locked_for_what_is_no_conversation(
-    session_id: str, store: SessionStore, tmp_path: Path
+    session_id: str, store: ConversationStore, tmp_path: Path
 ) -> None:
     await begun(store, "one")
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         async with store.writing(session_id):
             raise AssertionError
     assert list((tmp_path / "sessions/locks").iterdir()) == []
@@ -250,9 +259,9 @@ async def test_no_file_is_locked_for_what_is_no_conversation(
 # -- finding, renaming, removing
 
 
-async def test_conversations_are_listed_and_found(store: SessionStore) -> None:
+async def test_conversations_are_listed_and_found(store: ConversationStore) -> None:
     first = await begun(store, "why is the DISK full?")
-    second = await begun(store, "restart it", start=NewSession(target="local:", identity="local:"))
+    second = await begun(store, "restart it", start=NewConversation(target="local:", identity="local:"))
     assert [one.session_id for one in await store.list()] == [second, first]
     assert [one.session_id for one in await store.list(identity="ssh://web1")] == [first]
     assert [one.session_id for one in await store.list(text="disk")] == [first]
@@ -266,14 +275,14 @@ async def test_conversations_are_listed_and_found(store: SessionStore) -> None:
     assert (await store.find("the disk")).session_id == first
     with pytest.raises(HarnessError, match="another conversation is called 'the disk'"):
         await store.rename(second, "the disk")
-    with pytest.raises(SessionNotFound, match="there is no conversation 'nothing'"):
+    with pytest.raises(ConversationNotFound, match="there is no conversation 'nothing'"):
         await store.find("nothing")
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         await store.find("")
 
 
 async def test_the_last_conversation_is_the_one_that_was_worked_on_last_whatever_the_clock_says(
-    store: SessionStore, tmp_path: Path
+    store: ConversationStore, tmp_path: Path
 ) -> None:
     first, second = await begun(store, "one"), await begun(store, "two")
     with sqlite3.connect(tmp_path / "sessions/sessions.db") as db:
@@ -288,21 +297,21 @@ async def test_the_last_conversation_is_the_one_that_was_worked_on_last_whatever
 
 
 async def test_an_ambiguous_beginning_names_what_it_could_be(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+    store: ConversationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = iter(["aaaa-bbbb-0001", "aaaa-bbbb-0002"])
     monkeypatch.setattr("harness.agent.storage.store.new_session_id", lambda: next(ids))
     await begun(store, "one")
     await begun(store, "two")
-    with pytest.raises(SessionNotFound, match=r"'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
+    with pytest.raises(ConversationNotFound, match=r"'aaaa' could be any of 2.*aaaa-bbbb-0002, aaaa-bbbb-0001"):
         await store.find("aaaa")
     assert (await store.find("aaaabbbb0002")).title == "two"
 
 
-async def test_a_deleted_conversation_is_gone_from_the_disk(store: SessionStore, tmp_path: Path) -> None:
+async def test_a_deleted_conversation_is_gone_from_the_disk(store: ConversationStore, tmp_path: Path) -> None:
     gone, kept = await begun(store, "unmistakable words"), await begun(store, "others")
     await store.delete(gone)
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(ConversationNotFound):
         await store.load(gone)
     assert [one.session_id for one in await store.list()] == [kept]
     data = b"".join(path.read_bytes() for path in (tmp_path / "sessions").iterdir() if path.is_file())
@@ -310,14 +319,14 @@ async def test_a_deleted_conversation_is_gone_from_the_disk(store: SessionStore,
     assert b"others" in data
 
 
-async def test_what_is_too_old_or_too_much_goes_the_oldest_first(store: SessionStore) -> None:
+async def test_what_is_too_old_or_too_much_goes_the_oldest_first(store: ConversationStore) -> None:
     ids = [await begun(store, "x" * 1000 + str(number)) for number in range(5)]
-    assert await store.prune(SessionRetention()) == 0
-    assert await store.prune(SessionRetention(max_bytes=2500)) == 3
+    assert await store.prune(ConversationRetention()) == 0
+    assert await store.prune(ConversationRetention(max_bytes=2500)) == 3
     assert [one.session_id for one in await store.list()] == [ids[4], ids[3]]
-    assert await store.prune(SessionRetention(max_age=-1)) == 0
+    assert await store.prune(ConversationRetention(max_age=-1)) == 0
     async with store.writing(ids[3]):
-        assert await store.prune(SessionRetention(max_age=-1, least=0)) == 1
+        assert await store.prune(ConversationRetention(max_age=-1, least=0)) == 1
     assert [one.session_id for one in await store.list()] == [ids[3]]
 
 
@@ -335,7 +344,7 @@ def test_the_settings_say_how_much_is_kept() -> None:
             of(**{name: value})
 
 
-async def test_ten_thousand_conversations_are_listed_at_once(store: SessionStore, tmp_path: Path) -> None:
+async def test_ten_thousand_conversations_are_listed_at_once(store: ConversationStore, tmp_path: Path) -> None:
     await begun(store, "the first")
     columns = "created, changed, target, identity, tmux, pane, model, name, title, options"
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
@@ -353,7 +362,7 @@ async def test_ten_thousand_conversations_are_listed_at_once(store: SessionStore
 # -- damage
 
 
-async def test_a_damaged_file_is_left_as_it_is_and_named(store: SessionStore, tmp_path: Path) -> None:
+async def test_a_damaged_file_is_left_as_it_is_and_named(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, *(f"prompt {number}" for number in range(200)))
     path = tmp_path / "sessions/sessions.db"
     data = path.read_bytes()
@@ -385,7 +394,7 @@ async def test_a_damaged_file_is_left_as_it_is_and_named(store: SessionStore, tm
     ],
 )
 async def test_what_nobody_wrote_into_the_database_is_called_damage(
-    change: str, store: SessionStore, tmp_path: Path
+    change: str, store: ConversationStore, tmp_path: Path
 ) -> None:
     session_id = await begun(store, "one")
     async with store.writing(session_id) as log:
@@ -397,7 +406,7 @@ async def test_what_nobody_wrote_into_the_database_is_called_damage(
         await store.load(session_id)
 
 
-async def test_a_log_whose_database_was_emptied_is_not_removed(store: SessionStore, tmp_path: Path) -> None:
+async def test_a_log_whose_database_was_emptied_is_not_removed(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one")
     directory, copy = tmp_path / "sessions", tmp_path / "copy"
     async with store.writing(session_id) as log:
@@ -405,14 +414,14 @@ async def test_a_log_whose_database_was_emptied_is_not_removed(store: SessionSto
         shutil.copytree(directory, copy)
     (copy / "sessions.db").write_bytes(b"")
     kept = (copy / "sessions.db-wal").read_bytes()
-    other = SessionStore(copy)
+    other = ConversationStore(copy)
     for attempt in (other.list, lambda: other.create(START)):
         with pytest.raises(HarnessError, match=r"the file is damaged .it is empty, and its log is not"):
             await attempt()
     assert (copy / "sessions.db-wal").read_bytes() == kept
 
 
-async def test_the_database_of_a_newer_harness_is_not_touched(store: SessionStore, tmp_path: Path) -> None:
+async def test_the_database_of_a_newer_harness_is_not_touched(store: ConversationStore, tmp_path: Path) -> None:
     await begun(store, "one")
     with sqlite3.connect(tmp_path / "sessions/sessions.db") as db:
         db.execute("PRAGMA user_version = 99")
@@ -425,7 +434,7 @@ async def test_the_database_of_a_newer_harness_is_not_touched(store: SessionStor
 # -- export and import
 
 
-async def test_an_exported_conversation_can_be_imported_anywhere(store: SessionStore, tmp_path: Path) -> None:
+async def test_an_exported_conversation_can_be_imported_anywhere(store: ConversationStore, tmp_path: Path) -> None:
     session_id = await begun(store, "one \ud800", "two")
     async with store.writing(session_id) as log:
         await log.append([TEXTS[1].replace("\0", "")])
@@ -433,7 +442,7 @@ async def test_an_exported_conversation_can_be_imported_anywhere(store: SessionS
         await log.noted("paused", "by a person")
     document = await store.exported(session_id)
     assert document.isascii()
-    other = SessionStore(tmp_path / "other")
+    other = ConversationStore(tmp_path / "other")
     imported = await other.imported(document)
     before, after = await store.load(session_id), await other.load(imported.session_id)
     assert imported.session_id != session_id
@@ -459,7 +468,7 @@ async def test_an_exported_conversation_can_be_imported_anywhere(store: SessionS
         (lambda doc: [doc], "no conversation of harness"),
     ],
 )
-async def test_what_is_no_document_of_ours_is_refused(change: object, said: str, store: SessionStore) -> None:
+async def test_what_is_no_document_of_ours_is_refused(change: object, said: str, store: ConversationStore) -> None:
     document = json.loads(await store.exported(await begun(store, "one")))
     with pytest.raises(HarnessError, match=said):
         await store.imported(json.dumps(change(document)))  # type: ignore[operator]  # each is a function

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent.storage import NewSession, SessionDamaged, SessionRetention, SessionStore
+from harness.agent.storage import ConversationCorrupt, ConversationRetention, ConversationStore, NewConversation
 
-START = NewSession(target="local:", identity="local:", model="claude", options={})
+START = NewConversation(target="local:", identity="local:", model="claude", options={})
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SessionStore:
-    return SessionStore(tmp_path / "sessions")
+def store(tmp_path: Path) -> ConversationStore:
+    return ConversationStore(tmp_path / "sessions")
 
 
-async def begun(store: SessionStore, prompt: str) -> str:
+async def begun(store: ConversationStore, prompt: str) -> str:
     """A conversation with one turn."""
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log:
@@ -31,7 +31,7 @@ async def begun(store: SessionStore, prompt: str) -> str:
     ["changed = 'soon'", "title = CAST(x'c328ff' AS TEXT)", "name = x'c328ff'", "bytes = 'many', turns = 'many'"],
 )
 async def test_one_damaged_conversation_harms_no_other_and_can_be_removed(
-    change: str, store: SessionStore, tmp_path: Path
+    change: str, store: ConversationStore, tmp_path: Path
 ) -> None:
     first, second, third = [await begun(store, prompt) for prompt in ("one", "two", "three")]
     with sqlite3.connect(tmp_path / "sessions/sessions.db") as db:
@@ -43,8 +43,8 @@ async def test_one_damaged_conversation_harms_no_other_and_can_be_removed(
     assert f"the conversation {second} is damaged" in str(listed.damaged[0])
     assert (await store.find(first)).title == "one"
     assert (await store.load(third)).turns[0].prompt == "three"
-    assert await store.prune(SessionRetention()) == 0
-    with pytest.raises(SessionDamaged, match=f"{second} is damaged"):
+    assert await store.prune(ConversationRetention()) == 0
+    with pytest.raises(ConversationCorrupt, match=f"{second} is damaged"):
         await store.find(second)
     await store.delete(second)
     assert (await store.listed()).damaged == ()

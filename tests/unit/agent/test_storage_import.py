@@ -15,20 +15,22 @@ from hypothesis import strategies as st
 
 from harness.agent.messages.history import loaded
 from harness.agent.spending import SubagentLog, spent_in
-from harness.agent.storage import InvalidDocument, NewSession, SessionStore
+from harness.agent.storage import ConversationStore, InvalidDocument, NewConversation
 from harness.agent.storage.document import parsed
 from harness.agent.storage.recovery import jobs_left
 from harness.agent.storage.values import IMPORTED
 from harness.agent.sub_agents import messages_of
 
-START = NewSession(target="ssh://web1", identity="ssh://web1", tmux="ops", pane="%3", model="claude", name="the disk")
+START = NewConversation(
+    target="ssh://web1", identity="ssh://web1", tmux="ops", pane="%3", model="claude", name="the disk"
+)
 REQUEST = '{"kind":"request","parts":[{"part_kind":"user-prompt","content":"hi","timestamp":"2026-01-02T03:04:05Z"}]}'
 RESPONSE = '{"kind":"response","parts":[{"part_kind":"text","content":"yes \\ud83d\\ude00 NUL \\u0000"}]}'
 USAGE = {"input_tokens": 7, "cost": 0.25, "cache_read_tokens": 0, "answers": 1}
 Change = Callable[[dict[str, Any]], object]
 
 
-async def conversation(store: SessionStore) -> str:
+async def conversation(store: ConversationStore) -> str:
     """A conversation with one of everything that is kept."""
     session_id = (await store.create(START)).session_id
     async with store.writing(session_id) as log:
@@ -47,14 +49,14 @@ async def conversation(store: SessionStore) -> str:
     return session_id
 
 
-async def exported(store: SessionStore) -> str:
+async def exported(store: ConversationStore) -> str:
     return await store.exported(await conversation(store))
 
 
 @pytest.fixture
 def document(tmp_path: Path) -> dict[str, Any]:
     """The document of a conversation with one of everything."""
-    found: dict[str, Any] = json.loads(anyio.run(exported, SessionStore(tmp_path / "first")))
+    found: dict[str, Any] = json.loads(anyio.run(exported, ConversationStore(tmp_path / "first")))
     return found
 
 
@@ -158,7 +160,7 @@ REFUSED: list[tuple[Change, str]] = [
 async def test_what_is_damaged_or_hostile_is_refused_with_its_place_and_leaves_nothing(
     document: dict[str, Any], tmp_path: Path
 ) -> None:
-    store = SessionStore(tmp_path / "second")
+    store = ConversationStore(tmp_path / "second")
     for change, said in REFUSED:
         changed = copy.deepcopy(document)
         change(changed)
@@ -179,7 +181,7 @@ async def test_what_is_damaged_or_hostile_is_refused_with_its_place_and_leaves_n
 
 
 async def test_what_passes_is_loaded_and_exported_the_same(document: dict[str, Any], tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "second")
+    store = ConversationStore(tmp_path / "second")
     document["session"]["name"] = "the disk"
     document["turns"][0]["started"] = 4e9  # of a clock that is ahead
     imported = await store.imported(json.dumps(document), check=loaded)

@@ -10,9 +10,9 @@ import pytest
 from tests.support.agent_desk import agent_desk
 from tests.support.model_server import say
 
-from harness.agent.opening import Taken
-from harness.agent.storage import SessionNote, SessionSummary, StoredConversation, StoredTurn
-from harness.agent.storage.recovery import InFlight, in_flight, never_begun, of_the_kill, pending_calls
+from harness.agent.opening import ResumedConversation
+from harness.agent.storage import ConversationNote, ConversationSummary, StoredConversation, StoredTurn
+from harness.agent.storage.recovery import InterruptedWork, calls_not_started, in_flight, of_the_kill, pending_calls
 from harness.agent.storage.values import IMPORTED
 from harness.toolkit.audit import AuditCall
 from harness.toolkit.interfaces import CallEntry, Verdict
@@ -67,10 +67,10 @@ def test_the_calls_of_the_last_answer_wait_for_a_result(message: str, found: tup
 
 def test_what_the_audit_does_not_know_has_not_begun_unless_it_knows_a_stranger() -> None:
     first, second = pending("run_shell", command="a"), pending("run_shell", command="b")
-    assert never_begun([first, second], []) == [first, second]
-    assert never_begun([first, second], [known("run_shell", command="a")]) == [second]
-    assert never_begun([first, first], [known("run_shell", command="a")]) == [first]
-    assert never_begun([first, second], [known("run_shell", command="changed by the operator")]) == []
+    assert calls_not_started([first, second], []) == [first, second]
+    assert calls_not_started([first, second], [known("run_shell", command="a")]) == [second]
+    assert calls_not_started([first, first], [known("run_shell", command="a")]) == [first]
+    assert calls_not_started([first, second], [known("run_shell", command="changed by the operator")]) == []
 
 
 def test_the_calls_of_the_kill_are_found_whatever_the_clock_did() -> None:
@@ -85,7 +85,7 @@ def test_the_calls_of_the_kill_are_found_whatever_the_clock_did() -> None:
 
 def conversation(*calls: tuple[str, object]) -> StoredConversation:
     """One whose harness was killed after the model had asked for the calls."""
-    summary = SessionSummary(session_id=SESSION, created=0.0, changed=2.0, target="local:", identity="local:")
+    summary = ConversationSummary(session_id=SESSION, created=0.0, changed=2.0, target="local:", identity="local:")
     return StoredConversation(session=summary, messages=(PROMPT, asking(*calls)), turns=(TURN,))
 
 
@@ -95,7 +95,7 @@ async def test_a_call_that_never_ran_is_called_so_to_the_operator_and_to_the_mod
 ) -> None:
     shell, question = ("run_shell", {"command": "rm -r /srv/x"}), ("ask_user_question", {"question": "sure?"})
     stored = conversation(shell, question)
-    taken = Taken(stored.messages)
+    taken = ResumedConversation(stored.messages)
     async with agent_desk(tmp_path, monkeypatch, [say("fine")], resumed=taken, session_id=SESSION) as desk:
         never = await in_flight(stored, desk.toolkit.ledger, desk.execution, redact=str)
         assert never.operator.splitlines()[1:] == [
@@ -123,7 +123,7 @@ async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_n
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = conversation(("run_shell", {"command": "make"}))
-    note = SessionNote(at=1.0, kind="job_left", text="1")
+    note = ConversationNote(at=1.0, kind="job_left", text="1")
     counts: JsonObject = {"turns": 1, "notes": 1}
     came = replace(stored, session=replace(stored.session, options={IMPORTED: counts}), notes=(note,))
     moved = replace(stored, session=replace(stored.session, identity="ssh://web1"), notes=(note,))
@@ -138,4 +138,4 @@ async def test_of_what_came_from_another_place_the_audit_and_the_jobs_here_say_n
         own = await in_flight(later, desk.toolkit.ledger, desk.execution, redact=str)
         assert "it never ran" in own.operator
         over = replace(came, turns=(replace(TURN, status="completed"),))
-        assert await in_flight(over, desk.toolkit.ledger, desk.execution, redact=str) == InFlight()
+        assert await in_flight(over, desk.toolkit.ledger, desk.execution, redact=str) == InterruptedWork()

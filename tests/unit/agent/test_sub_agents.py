@@ -34,12 +34,12 @@ from harness import connect
 from harness.agent.agent import Agent
 from harness.agent.events import AnswerCompleted, TurnCompleted
 from harness.agent.models import ModelTable, Price
-from harness.agent.opening import People, for_agents, open_agent
+from harness.agent.opening import HumanHandlers, open_agent, with_agent_pack
 from harness.agent.settings import AgentSettings
 from harness.agent.spending import SubagentLog, spent_in, texts_of
-from harness.agent.storage import MemoryLog, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from harness.agent.storage import ConversationNote, ConversationSummary, MemoryLog, StoredConversation, StoredTurn
 from harness.agent.sub_agents import NamedTargets, Subagents, messages_of
-from harness.agent.usage import Spent
+from harness.agent.usage import Usage
 from harness.cli.prompt.plain import Plain
 from harness.cli.prompt.view import View
 from harness.errors import TargetNotFound
@@ -114,7 +114,7 @@ async def household(
     scripts: Mapping[str, Sequence[Answer]],
     *,
     mode: Mode = Mode.AUTO,
-    handlers: People | None = None,
+    handlers: HumanHandlers | None = None,
     settings: AgentSettings | None = None,
     log: MemoryLog | None = None,
     session_id: str = "",
@@ -130,7 +130,7 @@ async def household(
         profile = replace(profile_for(server), prices=prices)
         other = replace(profile, name="other", model="other-model")
         spawner = Subagents(ModelTable((profile, other), "test"), notes=kept.notes)
-        toolkit_settings = for_agents(ToolkitSettings(tools or ToolSettings(), PermissionSettings(mode)))
+        toolkit_settings = with_agent_pack(ToolkitSettings(tools or ToolSettings(), PermissionSettings(mode)))
         async with (
             connect("local:") as execution,
             open_toolkit(toolkit_settings) as toolkit,
@@ -427,7 +427,7 @@ async def test_who_approves_sees_which_agent_asks(tmp_path: Path, monkeypatch: p
         "make it": [call("run_shell", {"command": "touch made", **WHY}), say("made")],
     }
     noting = Noting()
-    async with household(tmp_path, monkeypatch, scripts, mode=Mode.ASK, handlers=People(noting)) as house:
+    async with household(tmp_path, monkeypatch, scripts, mode=Mode.ASK, handlers=HumanHandlers(noting)) as house:
         await house.say("go")
     assert [one.call.name for one in noting.questions] == ["task", "run_shell"]
     assert noting.questions[0].call.agent_id == "agent"
@@ -523,7 +523,7 @@ async def test_agents_are_sent_only_to_targets_that_the_settings_name(
 
 # -- notes
 
-SUMMARY = SessionSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
+SUMMARY = ConversationSummary(session_id="s", created=0, changed=0, target="local:", identity="local:")
 
 
 async def test_the_notes_of_several_sub_agents_are_told_apart() -> None:
@@ -536,9 +536,9 @@ async def test_the_notes_of_several_sub_agents_are_told_apart() -> None:
     await one.append(["c"])
     one.note("odd", "text")
     await one.noted("odd", "text")
-    await one.turn_ended("t1", "completed", Spent(input_tokens=5, answers=1, unpriced=1).json())
+    await one.turn_ended("t1", "completed", Usage(input_tokens=5, answers=1, unpriced=1).json())
     assert texts_of(parent.notes) == {"s.1": ["ab", "c"], "s.2": ["x"]}
-    turn = StoredTurn(turn_id="t", prompt="p", usage=Spent(1, 1, cost=0.5, answers=1).json())
+    turn = StoredTurn(turn_id="t", prompt="p", usage=Usage(1, 1, cost=0.5, answers=1).json())
     stored = StoredConversation(session=SUMMARY, turns=(turn,), notes=tuple(parent.notes))
     found = spent_in(stored)
     assert (found.input_tokens, found.answers, found.cost) == (6, 2, 0.5)
@@ -548,7 +548,7 @@ async def test_the_notes_of_several_sub_agents_are_told_apart() -> None:
 @given(
     st.lists(
         st.builds(
-            SessionNote,
+            ConversationNote,
             at=st.just(0.0),
             kind=st.just("subagent"),
             text=st.text()
@@ -564,16 +564,16 @@ async def test_the_notes_of_several_sub_agents_are_told_apart() -> None:
         )
     )
 )
-def test_notes_that_mean_nothing_are_left_out(notes: list[SessionNote]) -> None:
+def test_notes_that_mean_nothing_are_left_out(notes: list[ConversationNote]) -> None:
     assert set(texts_of(notes)) <= {"a"}
     assert messages_of(notes) == {}
 
 
 def test_the_pack_of_agents_is_added_where_the_operator_chose_no_tools() -> None:
-    assert for_agents(ToolkitSettings()).tools.extra_packs == ("agents",)
+    assert with_agent_pack(ToolkitSettings()).tools.extra_packs == ("agents",)
     for tools in (
         ToolSettings(packs=("core",)),
         ToolSettings(include=("time",)),
         ToolSettings(extra_packs=("agents",)),
     ):
-        assert for_agents(ToolkitSettings(tools=tools)).tools == tools
+        assert with_agent_pack(ToolkitSettings(tools=tools)).tools == tools

@@ -28,7 +28,7 @@ from harness.agent.opening import open_agent
 from harness.agent.trace import Trace, observed, open_trace, watching
 from harness.agent.trace.observer import event_fields, json_of, line_of, type_of
 from harness.agent.trace.reading import (
-    Line,
+    TraceLine,
     context_of,
     context_steps,
     lines_of,
@@ -277,7 +277,7 @@ NAMES = ("turn_id", "outcome", "same", "new", "request", "before", "usage", "cal
 @given(
     st.lists(
         st.builds(
-            Line,
+            TraceLine,
             st.sampled_from(
                 ["turn_started", "model_request", "model_response", "tool_call_completed", "turn_completed"]
             ),
@@ -291,7 +291,7 @@ NAMES = ("turn_id", "outcome", "same", "new", "request", "before", "usage", "cal
         )
     )
 )
-def test_lines_of_another_form_are_read_as_far_as_they_can_be(lines: list[Line]) -> None:
+def test_lines_of_another_form_are_read_as_far_as_they_can_be(lines: list[TraceLine]) -> None:
     summary_of(lines)
     context_steps(lines)
     context_of(lines, 1)
@@ -320,13 +320,13 @@ def test_what_is_no_trace_is_refused_before_all_of_it_is_read() -> None:
 
 def test_the_cost_of_a_trace_is_that_of_all_its_conversations() -> None:
     said = [("one", 0.5), ("two", 0.125), ("one", 0.75)]
-    lines = [Line("usage_changed", 0.0, {"session_id": session, "cost": cost}) for session, cost in said]
+    lines = [TraceLine("usage_changed", 0.0, {"session_id": session, "cost": cost}) for session, cost in said]
     assert summary_of(lines).cost == 0.875
 
 
 async def test_a_context_whose_beginning_is_not_there_is_not_made_up(tmp_path: Path) -> None:
-    def request(place: int, before: int, same: int, *new: str) -> Line:
-        return Line("model_request", 0.0, {"request": place, "before": before, "same": same, "new": list(new)})
+    def request(place: int, before: int, same: int, *new: str) -> TraceLine:
+        return TraceLine("model_request", 0.0, {"request": place, "before": before, "same": same, "new": list(new)})
 
     lines = [request(1, 0, 0, "a", "b"), request(2, 1, 2, "c"), request(3, 2, 1, "s"), request(5, 4, 2, "d")]
     assert context_of(lines, 2) == ("a", "b", "c")

@@ -32,7 +32,7 @@ from tests.support.model_wire.responses import ResponsesDialect
 from harness.agent.events import AnswerDelta, ModelRetry
 from harness.agent.messages.history import loaded
 from harness.agent.models import Price
-from harness.agent.opening import People
+from harness.agent.opening import HumanHandlers
 from harness.agent.settings import AgentSettings
 from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
@@ -91,7 +91,7 @@ async def test_calls_of_one_answer_that_end_in_every_way_each_have_their_one_res
     with anyio.fail_after(LIMIT):
         async with agent_desk(
             tmp_path, monkeypatch, [Answer(tuple(calls)), say("I see")],
-            provider=provider, mode=Mode.ASK, handlers=People(judge),
+            provider=provider, mode=Mode.ASK, handlers=HumanHandlers(judge),
         ) as desk:  # fmt: skip
             await desk.execution.run_shell("mkfifo fifo", cwd=str(desk.home))
             async with anyio.create_task_group() as tasks:

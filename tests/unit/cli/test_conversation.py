@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.support.disks import file_limit
 
 from harness.agent.models import ModelProfile, ModelTable
-from harness.agent.storage import SessionSummary
+from harness.agent.storage import ConversationSummary
 from harness.cli.commands.resume import write_new
 from harness.cli.conversation import check_identity, check_target, choices_for, stored_choices, stored_model
 from harness.errors import ConfigError, HarnessError
 from harness.settings import Choices
 
 WEB = Choices(ssh="web1", tmux="ops", ssh_options=("Port=22",), identity="key", pane="logs")
-SUMMARY = SessionSummary(
+SUMMARY = ConversationSummary(
     session_id="k3f9-02mx-7yqa",
     created=0.0,
     changed=0.0,

@@ -15,7 +15,7 @@ import harness.agent.events as agent_events
 import harness.toolkit.events as toolkit_events
 from harness.agent.models import ModelFailure
 from harness.agent.turn import TurnResult
-from harness.agent.usage import Spent
+from harness.agent.usage import Usage
 from harness.cli.exec.command import exec_, given_prompt, prompt_of
 from harness.cli.exec.report import (
     Ended,
@@ -160,7 +160,7 @@ def test_the_exit_code_says_how_it_ended(what: Ended, code: int) -> None:
 
 
 def test_the_result_has_everything_that_a_program_needs() -> None:
-    spent = Spent(10, 2, cost=0.5, answers=1)
+    spent = Usage(10, 2, cost=0.5, answers=1)
     what = ended(TurnResult("completed", "yes", steps=1, spent=spent), refused=(ASKED,), jobs=("7",))
     assert json.loads(as_json(result_json(what, "yes", ""))) == {
         "type": "result",
@@ -179,8 +179,8 @@ def test_the_result_has_everything_that_a_program_needs() -> None:
 
 
 def test_what_a_run_has_used_is_what_the_conversation_has_used_since() -> None:
-    before, now = Spent(10, 2, cost=0.5, answers=1), Spent(15, 4, 1, cost=0.75, unpriced=1, answers=3)
-    assert spent_since(before, now) == Spent(5, 2, 1, cost=0.25, unpriced=1, answers=2)
+    before, now = Usage(10, 2, cost=0.5, answers=1), Usage(15, 4, 1, cost=0.75, unpriced=1, answers=3)
+    assert spent_since(before, now) == Usage(5, 2, 1, cost=0.25, unpriced=1, answers=2)
     assert before + spent_since(before, now) == now
 
 

@@ -17,8 +17,8 @@ from tests.support.slash import Asked, Desk, Shown
 
 from harness.agent.events import ConversationCompacted, TurnCompleted
 from harness.agent.models import ModelTable
-from harness.agent.opening import People
-from harness.agent.storage import NewSession, SessionStore
+from harness.agent.opening import HumanHandlers
+from harness.agent.storage import ConversationStore, NewConversation
 from harness.cli.prompt.commands.base import Deadlines, PromptContext
 from harness.cli.prompt.commands.table import parse, run_command
 from harness.system.background_tasks import background_tasks
@@ -44,12 +44,12 @@ class Seat:
 
 @asynccontextmanager
 async def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script) -> AsyncIterator[Seat]:
-    timed, store = TimedApproval(), SessionStore(tmp_path / "sessions")
-    summary = await store.create(NewSession(target="local:", identity="local:", model="test"))
+    timed, store = TimedApproval(), ConversationStore(tmp_path / "sessions")
+    summary = await store.create(NewConversation(target="local:", identity="local:", model="test"))
     async with (
         store.writing(summary.session_id) as log,
         agent_desk(
-            tmp_path, monkeypatch, script, handlers=People(timed=timed), log=log, session_id=summary.session_id
+            tmp_path, monkeypatch, script, handlers=HumanHandlers(timed=timed), log=log, session_id=summary.session_id
         ) as behind,
         background_tasks() as tasks,
     ):
@@ -252,8 +252,8 @@ async def test_conversations_are_named_listed_resumed_and_exported(
     async with seat(tmp_path, monkeypatch, [say("fine")]) as here:
         store, front = here.desk.context.store, here.desk.front
         assert store is not None
-        elsewhere = await store.create(NewSession(target="ssh://web1", identity="ssh://web1"))
-        before = await store.create(NewSession(target="local:", identity="local:", name="before"))
+        elsewhere = await store.create(NewConversation(target="ssh://web1", identity="ssh://web1"))
+        before = await store.create(NewConversation(target="local:", identity="local:", name="before"))
         await here.behind.agent.turn("how is the disk?")
         assert await here.type("/session name disks") == f"session {here.summary_id} is called 'disks'"
         assert "is called 'key [redacted]'" in await here.type(f"/session name key ghp_{'a1' * 18}")

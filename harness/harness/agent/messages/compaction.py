@@ -30,16 +30,16 @@ from ...errors import HarnessError
 from ...toolkit.executor import Executor
 from ...toolkit.hooks.dispatch import ask_hooks
 from ..models import ModelFailure, OpenModel, model_failure, unfinished
-from ..models.request import Counting, Request
+from ..models.request import Request, UsageRecorder
 from .cleaning import without_secrets
 from .history import estimate, repaired
 
 __all__ = [
     "ASK",
     "RULES",
-    "Compacted",
-    "Compacting",
-    "Failed",
+    "CompactionResult",
+    "ConversationCompactor",
+    "FailedCall",
     "admit_compaction",
     "cut_at",
     "digest",
@@ -93,7 +93,7 @@ CUT = " [...] "
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCall:
     """A call that failed, and what came back."""
 
     call: str
@@ -107,14 +107,14 @@ def is_prompt(text: str) -> bool:
 
 def prompts_in(messages: Sequence[ModelMessage]) -> list[str]:
     """What people wrote, in its order. Pure."""
-    return [text for message in messages for text in said_to(message) if is_prompt(text)]
+    return [text for message in messages for text in prompt_texts(message) if is_prompt(text)]
 
 
-def failed_in(messages: Sequence[ModelMessage]) -> list[Failed]:
+def failed_in(messages: Sequence[ModelMessage]) -> list[FailedCall]:
     """The last operations that failed. Pure."""
     calls = {part.tool_call_id: _call(part) for one in messages for part in one.parts if isinstance(part, ToolCallPart)}
     found = [
-        Failed(calls[part.tool_call_id], shortened(_words(part.content), FAILED_TEXT))
+        FailedCall(calls[part.tool_call_id], shortened(_words(part.content), FAILED_TEXT))
         for one in messages
         for part in one.parts
         if isinstance(part, ToolReturnPart) and part.outcome == "failed" and part.tool_call_id in calls
@@ -122,7 +122,7 @@ def failed_in(messages: Sequence[ModelMessage]) -> list[Failed]:
     return found[-FAILED_KEPT:]
 
 
-def replacement(summary: str, prompts: Sequence[str], failed: Sequence[Failed], mark: str) -> str:
+def replacement(summary: str, prompts: Sequence[str], failed: Sequence[FailedCall], mark: str) -> str:
     """What takes the place of the older messages. Pure.
 
     Args:
@@ -182,7 +182,7 @@ def _lines(messages: Sequence[ModelMessage], cap: int) -> Iterator[str]:
             elif isinstance(part, ToolReturnPart):
                 failed = " (failed)" if part.outcome == "failed" else ""
                 yield f"RESULT of {part.tool_name}{failed}: {shortened_inside(_text(part.content), cap)}"
-        for text in said_to(message):
+        for text in prompt_texts(message):
             longest = NOTES if text.startswith(HEAD) else max(cap, 2_000)
             yield f"{'OPERATOR' if is_prompt(text) else 'HARNESS'}: {shortened(text, longest)}"
 
@@ -195,7 +195,7 @@ def shortened_inside(text: str, limit: int) -> str:
     return f"{found[1]}{shortened(found[2], limit)}{found[3]}"
 
 
-def said_to(message: ModelMessage) -> Iterator[str]:
+def prompt_texts(message: ModelMessage) -> Iterator[str]:
     """What a request says besides results: words of people, and of harness. Pure."""
     for part in message.parts if isinstance(message, ModelRequest) else ():
         if isinstance(part, UserPromptPart):
@@ -229,7 +229,7 @@ def digest(messages: Sequence[ModelMessage], mark: str) -> str:
     }
     lines: list[str] = []
     for message in messages:
-        lines += [f"- asked: {shortened(text, DIGEST_TEXT)}" for text in said_to(message) if is_prompt(text)]
+        lines += [f"- asked: {shortened(text, DIGEST_TEXT)}" for text in prompt_texts(message) if is_prompt(text)]
         for part in message.parts:
             if isinstance(part, TextPart):
                 lines.append(f"- said: {shortened(part.content, DIGEST_TEXT)}")
@@ -244,7 +244,7 @@ def digest(messages: Sequence[ModelMessage], mark: str) -> str:
 
 
 def _earlier_notes(messages: Sequence[ModelMessage]) -> list[str]:
-    notes = [text for one in messages for text in said_to(one) if text.startswith(HEAD)]
+    notes = [text for one in messages for text in prompt_texts(one) if text.startswith(HEAD)]
     return [f"Notes of before:\n{shortened(notes[-1].removeprefix(HEAD).strip(), PROMPTS)}"] if notes else []
 
 
@@ -261,26 +261,26 @@ KEPT = 0.25
 """Of the model's limit: what may stay as it is."""
 KEPT_UNKNOWN = 25_000
 """Tokens that stay where the limit is not known."""
-LEAST = 400
+MIN_TOKENS = 400
 """Tokens of older messages that are worth notes."""
 SHOWN = 0.6
 """Of the model's limit: what it is shown of the older messages."""
 SHOWN_UNKNOWN = 60_000
-MOST = 0.5
+MAX_SUMMARY_SHARE = 0.5
 """Of the model's limit: what stays may not be more, so that long results in it are shortened."""
 RESULTS = (20_000, 8_000, 3_000, 1_000, 300)
 """Characters of one result, when it has to be shortened."""
 TRIMMED = "[harness: long results were shortened, to make room.]"
 CHARACTERS = 2.5
 """Of a token, at the least, in what a model is shown."""
-PATIENCE = 180.0
+SUMMARY_TIMEOUT = 180.0
 """Seconds that the notes may take."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """A shorter conversation. ``before`` and ``after`` count its messages.
 
     ``answer`` is what the model said, with what it used; None when it could not write the notes: ``failure`` says why,
@@ -333,7 +333,7 @@ def cut_at(messages: Sequence[ModelMessage], budget: int, turns: int = TURNS) ->
     fitting = [place for place in (*starts[-turns:], *(one for one in places if one > last)) if after[place] <= budget]
     place = next(iter(fitting), places[-1] if places else 0)
     answered = any(isinstance(message, ModelResponse) for message in messages[:place])
-    return place if answered and after[0] - after[place] >= LEAST else None
+    return place if answered and after[0] - after[place] >= MIN_TOKENS else None
 
 
 def _may_begin(messages: Sequence[ModelMessage], place: int) -> bool:
@@ -350,7 +350,7 @@ def _is_start(message: ModelMessage) -> bool:
     """Whether a turn begins with it: what is told during one comes with results, or says that it was cancelled."""
     if isinstance(message, ModelResponse) or any(isinstance(part, ToolReturnPart) for part in message.parts):
         return False
-    return any(not text.startswith(CANCELLED) for text in said_to(message))
+    return any(not text.startswith(CANCELLED) for text in prompt_texts(message))
 
 
 def _worked_on(older: Sequence[ModelMessage], later: Sequence[ModelMessage]) -> list[str]:
@@ -360,7 +360,7 @@ def _worked_on(older: Sequence[ModelMessage], later: Sequence[ModelMessage]) -> 
     return prompts_in([start]) if goes_on and start is not None else []
 
 
-class Compacting:
+class ConversationCompactor:
     """Compacts conversations.
 
     Args:
@@ -374,14 +374,14 @@ class Compacting:
     def __init__(
         self,
         open_model: Callable[[], AbstractAsyncContextManager[OpenModel]],
-        count: Counting = lambda response, opened, asked: None,
+        count: UsageRecorder = lambda response, opened, asked: None,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._open_model = open_model
         self._count = count
         self._redact = redact
 
-    async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> Compacted | None:
+    async def compact(self, messages: Sequence[ModelMessage], limit: int = 0) -> CompactionResult | None:
         """The conversation, shorter; None when there is nothing that could go.
 
         One request goes to the model. When it fails, the notes are made without it: to go on matters more. Results that
@@ -392,9 +392,9 @@ class Compacting:
         """
         place = cut_at(messages, int(KEPT * limit) or KEPT_UNKNOWN)
         if place is None:
-            shorter = trimmed(messages, int(MOST * limit)) if limit else list(messages)
+            shorter = trimmed(messages, int(MAX_SUMMARY_SHARE * limit)) if limit else list(messages)
             same = estimate(shorter) == estimate(messages)
-            return None if same else Compacted(tuple(shorter), TRIMMED, len(messages), len(shorter))
+            return None if same else CompactionResult(tuple(shorter), TRIMMED, len(messages), len(shorter))
         older, later = [without_secrets(one, self._redact) for one in repaired(messages[:place])], messages[place:]
         answer, failure = await self._asked(older, limit)
         prompts, now = prompts_in(older), _worked_on(messages[:place], later)
@@ -402,18 +402,18 @@ class Compacting:
         said = _words_of_answer(answer) if answer is not None else digest(older, mark)
         notes = replacement(said, prompts[: len(prompts) - len(now)], failed_in(older), mark)
         first = ModelRequest([UserPromptPart(text) for text in (notes, *now)])
-        shorter = [first, *(trimmed(later, int(MOST * limit)) if limit else later)]
-        return Compacted(tuple(shorter), notes, len(messages), len(shorter), answer, failure)
+        shorter = [first, *(trimmed(later, int(MAX_SUMMARY_SHARE * limit)) if limit else later)]
+        return CompactionResult(tuple(shorter), notes, len(messages), len(shorter), answer, failure)
 
     async def _asked(self, older: Sequence[ModelMessage], limit: int) -> tuple[ModelResponse | None, str]:
         """What the model says, or why it says nothing."""
         shown = transcript(older, int((SHOWN * limit or SHOWN_UNKNOWN) * CHARACTERS))
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(SUMMARY_TIMEOUT):
                 async with self._open_model() as opened:
                     return await self._answer(opened, ASK.format(transcript=shown)), ""
         except TimeoutError:
-            return None, f"it took longer than {PATIENCE:g} s"
+            return None, f"it took longer than {SUMMARY_TIMEOUT:g} s"
         except HarnessError as error:
             log.debug("no notes could be had: %s", self._redact(str(error)))
             return None, error.message

@@ -316,13 +316,13 @@ def suited(messages: Sequence[ModelMessage], model: Model) -> list[ModelMessage]
     pictures where it sees none, is replaced by a note. Where the protocol has no place for it, the text of a result
     says that it is an error.
     """
-    suit = _Suit(_mark_of(model), model.system, (model.base_url or "").rstrip("/"))
+    suit = _ModelAdapter(_mark_of(model), model.system, (model.base_url or "").rstrip("/"))
     found = [suit.of(message) for message in messages]
     return model.prepare_messages(found) if _needs_preparing(found, model) else found
 
 
 @dataclass(frozen=True, slots=True)
-class _Suit:
+class _ModelAdapter:
     """What makes a message suit one model."""
 
     mark: str

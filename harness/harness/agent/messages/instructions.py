@@ -23,8 +23,8 @@ __all__ = [
     "calls_of",
     "definitions",
     "instructions",
+    "refuse_incomplete_calls",
     "returns_of",
-    "withheld",
 ]
 
 
@@ -37,7 +37,7 @@ __all__ = [
 
 PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every provider takes as a picture, if it takes any."""
-LARGEST = 3_500_000
+MAX_IMAGE_BYTES = 3_500_000
 """Bytes of a picture that every provider takes: one that is refused would be refused with each further request."""
 OUR_TOOLS = frozenset({"ask_user_question", "compact", "forget", "remember", "time", "todo_write"})
 """Tools whose results are words of harness and of its user."""
@@ -77,7 +77,7 @@ def calls_of(response: ModelResponse, message_id: str) -> list[ToolCall]:
     ]
 
 
-def withheld(response: ModelResponse, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+def refuse_incomplete_calls(response: ModelResponse, calls: Sequence[ToolCall]) -> list[CallOutcome]:
     """The outcomes of calls that must not run, because their answer did not come to its proper end; else none.
 
     What is missing may be the half of a command.
@@ -107,7 +107,7 @@ def returns_of(outcomes: Sequence[CallOutcome], registry: Registry | None = None
 
 def _result(outcome: CallOutcome, registry: Registry | None) -> ToolReturnPart[Any]:
     found = pieces(outcome.result, PICTURES)
-    sent = [one for one in found.images if len(one.data) <= LARGEST]
+    sent = [one for one in found.images if len(one.data) <= MAX_IMAGE_BYTES]
     left_out = [f"[a picture of {len(one.data)} bytes was left out]" for one in found.images if one not in sent]
     text = "\n".join((found.text, *left_out))
     text = text if _is_ours(outcome, registry) else _marked(text, outcome.call)

@@ -28,7 +28,7 @@ from ...toolkit.providers.base import well_formed
 from ...toolkit.values import ToolCall
 from .marked_text import marked
 
-__all__ = ["RunningJobs", "Seen", "described", "situation", "with_situation"]
+__all__ = ["RunningJobs", "TargetSnapshot", "described", "situation", "with_situation"]
 
 SCREEN = 2_500
 """Characters of screens in one request."""
@@ -61,7 +61,7 @@ class RunningJobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TargetSnapshot:
     """What was seen of a target. ``screens`` are names of panes with what they show; ``own`` is the usual pane."""
 
     panes: tuple[PaneInfo, ...] = ()
@@ -81,7 +81,7 @@ async def situation(executor: Executor, jobs: RunningJobs | None = None, *, limi
         limit: seconds that it may take; what is not known by then is left out.
     """
     running = jobs.now() if jobs is not None else ()
-    seen = Seen(jobs=running)
+    seen = TargetSnapshot(jobs=running)
     if executor.execution.has_terminal:
         with anyio.move_on_after(limit), suppress(HarnessError), use_prompter(None):
             seen = await _seen(executor, running)  # who calls next is told when the link is lost
@@ -111,12 +111,12 @@ def is_idle(text: str) -> bool:
 # -- looking
 
 
-async def _seen(executor: Executor, jobs: tuple[tuple[str, str], ...]) -> Seen:
+async def _seen(executor: Executor, jobs: tuple[tuple[str, str], ...]) -> TargetSnapshot:
     execution = executor.execution
     panes = await execution.list_panes()
     own = next((pane.name for pane in panes if _is_own(pane, execution.pane)), "")
     panes.sort(key=lambda pane: pane.name != own)
-    seen = Seen(tuple(panes), own, (), jobs)
+    seen = TargetSnapshot(tuple(panes), own, (), jobs)
     busy = [pane for pane in panes if is_busy(pane)]
     if not busy or not await _may_look(executor):
         return seen
@@ -159,7 +159,7 @@ def _context(executor: Executor) -> ToolContext:
 # -- telling
 
 
-def described(seen: Seen, mark: str) -> str:
+def described(seen: TargetSnapshot, mark: str) -> str:
     """What was seen, in words for the model; empty for nothing. Pure.
 
     Args:
@@ -172,7 +172,7 @@ def described(seen: Seen, mark: str) -> str:
     return "\n".join((head, marked("\n".join(lines), mark), *_of_screens(seen.screens, mark)))
 
 
-def _of_panes(seen: Seen) -> list[str]:
+def _of_panes(seen: TargetSnapshot) -> list[str]:
     told = [pane for pane in seen.panes if pane.name == seen.own or is_busy(pane)]
     return [_of_pane(pane, "your pane " if pane.name == seen.own else "pane ") for pane in told]
 

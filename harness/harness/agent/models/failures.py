@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
 
 __all__ = [
-    "LONGEST_WAIT",
+    "MAX_BACKOFF",
     "FailureKind",
     "ModelFailure",
     "backoff",
-    "causes",
-    "may_cost",
+    "exception_chain",
+    "may_be_billed",
     "model_failure",
     "retry_after_of",
     "unfinished",
@@ -45,24 +45,24 @@ SENT = frozenset(
     }
 )
 """There was one, and the answer did not come to its beginning."""
-GATEWAY = frozenset({504, 524})
+GATEWAY_TIMEOUT_CODES = frozenset({504, 524})
 """Codes of whoever stands before a provider, and has waited for it in vain."""
 
 
-def may_cost(error: BaseException) -> bool:
+def may_be_billed(error: BaseException) -> bool:
     """Whether the provider may have worked on a request that failed before its answer began. Pure.
 
     What it refused costs nothing, and neither does what never reached it.
     """
-    found = tuple(causes(error))
+    found = tuple(exception_chain(error))
     codes = {code for one in found if isinstance(code := getattr(one, "status_code", None), int)}
     if codes:
-        return bool(codes & GATEWAY)
+        return bool(codes & GATEWAY_TIMEOUT_CODES)
     names = {type(one).__name__ for one in found}
     return bool(names & SENT) and not names & NEVER_SENT
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error, and what it comes from."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -83,9 +83,9 @@ FailureKind = Literal[
     "auth", "rate_limit", "overloaded", "context_length", "bad_request", "connection", "refused", "other"
 ]
 
-LONGEST_WAIT = 120.0
+MAX_BACKOFF = 120.0
 """Seconds. A provider that asks for more is not waited for."""
-FIRST_WAIT = 1.0
+INITIAL_BACKOFF = 1.0
 SAY_THE_END = frozenset({"anthropic", "bedrock", "google", "google-cloud", "openai-responses"})
 """Providers whose streams always say why they end."""
 LONGEST_WORD = 6
@@ -131,7 +131,7 @@ class ModelFailure(HarnessError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Classification:
     kind: FailureKind
     retryable: bool
     what: str
@@ -148,10 +148,10 @@ def backoff(failure: ModelFailure, attempt: int, retries: int, jitter: float = 0
     """
     if not failure.retryable or attempt > retries:
         return None
-    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt - 1, 16)) * (0.5 + jitter / 2)
+    own = min(MAX_BACKOFF, INITIAL_BACKOFF * 2.0 ** min(attempt - 1, 16)) * (0.5 + jitter / 2)
     if failure.retry_after is None:
         return own
-    return None if failure.retry_after > LONGEST_WAIT else max(own, failure.retry_after)
+    return None if failure.retry_after > MAX_BACKOFF else max(own, failure.retry_after)
 
 
 def model_failure(error: Exception, profile: ModelProfile) -> ModelFailure:
@@ -220,7 +220,7 @@ def _innermost(error: Exception) -> Exception:
 # -- what the error is
 
 
-def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Verdict:
+def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Classification:
     found = next((verdict for kind, verdict in _verdicts() if isinstance(error, kind)), _of_others(error))
     if found.kind in {"bad_request", "other"} and _TOO_LONG.search(said):
         found = _CONTEXT
@@ -229,30 +229,36 @@ def _verdict(error: Exception, said: str, profile: ModelProfile) -> _Verdict:
     if found.kind == "connection":
         return _connection(error, found, profile)
     if found.kind == "auth":
-        return _Verdict("auth", False, found.what, _about_key(profile))
+        return _Classification("auth", False, found.what, _about_key(profile))
     return found
 
 
-_CONTEXT = _Verdict(
+_CONTEXT = _Classification(
     "context_length", False, "the conversation is longer than the model takes", "compact it, or choose another model"
 )
-_AUTH = _Verdict("auth", False, "the provider does not accept the key")
-_NO_CREDENTIALS = _Verdict("auth", False, "there are no credentials")
-_CONNECTION = _Verdict("connection", True, "the connection failed", "check base_url and the network")
-_SILENT = _Verdict("connection", True, "the provider fell silent", "a higher timeout in the profile waits longer")
-_QUOTA = _Verdict("rate_limit", False, "the account's quota or credit is used up", "see the provider's billing page")
-_RATE = _Verdict("rate_limit", True, "the rate limit is reached", "wait, or choose another model")
-_BUSY = _Verdict("overloaded", True, "the provider is overloaded", "wait, or choose another model")
-_BROKEN = _Verdict("other", True, "the provider failed")
-_MISSING = _Verdict("bad_request", False, "the provider has no such model", "check model and base_url of the profile")
-_REJECTED = _Verdict("bad_request", False, "the provider refuses the request")
-_REFUSED = _Verdict("refused", False, "the provider's filter refuses an answer", "say it in other words")
-_NONSENSE = _Verdict("other", True, "the provider's answer is not understood")
-_MISUSED = _Verdict("bad_request", False, "the request cannot be made")
+_AUTH = _Classification("auth", False, "the provider does not accept the key")
+_NO_CREDENTIALS = _Classification("auth", False, "there are no credentials")
+_CONNECTION = _Classification("connection", True, "the connection failed", "check base_url and the network")
+_SILENT = _Classification(
+    "connection", True, "the provider fell silent", "a higher timeout in the profile waits longer"
+)
+_QUOTA = _Classification(
+    "rate_limit", False, "the account's quota or credit is used up", "see the provider's billing page"
+)
+_RATE = _Classification("rate_limit", True, "the rate limit is reached", "wait, or choose another model")
+_BUSY = _Classification("overloaded", True, "the provider is overloaded", "wait, or choose another model")
+_BROKEN = _Classification("other", True, "the provider failed")
+_MISSING = _Classification(
+    "bad_request", False, "the provider has no such model", "check model and base_url of the profile"
+)
+_REJECTED = _Classification("bad_request", False, "the provider refuses the request")
+_REFUSED = _Classification("refused", False, "the provider's filter refuses an answer", "say it in other words")
+_NONSENSE = _Classification("other", True, "the provider's answer is not understood")
+_MISUSED = _Classification("bad_request", False, "the request cannot be made")
 
 
 @cache
-def _verdicts() -> tuple[tuple[type[Exception], _Verdict], ...]:
+def _verdicts() -> tuple[tuple[type[Exception], _Classification], ...]:
     """The first that fits counts. The library is loaded by whoever had such an error."""
     from pydantic_ai import exceptions as known
 
@@ -275,7 +281,7 @@ def _verdicts() -> tuple[tuple[type[Exception], _Verdict], ...]:
     )
 
 
-def _of_others(error: Exception) -> _Verdict:
+def _of_others(error: Exception) -> _Classification:
     """An error that the library let through."""
     if isinstance(error, TimeoutError):
         return _SILENT
@@ -286,22 +292,22 @@ def _of_others(error: Exception) -> _Verdict:
         return _CONNECTION
     if isinstance(error, ValueError | TypeError | AttributeError | LookupError | UserWarning):
         return _NONSENSE  # values of another kind than the protocol says
-    return _Verdict("other", False, f"failed: {type(error).__name__}")
+    return _Classification("other", False, f"failed: {type(error).__name__}")
 
 
-def _connection(error: Exception, found: _Verdict, profile: ModelProfile) -> _Verdict:
+def _connection(error: Exception, found: _Classification, profile: ModelProfile) -> _Classification:
     import socket
     import ssl
 
-    found_in = tuple(causes(error))
+    found_in = tuple(exception_chain(error))
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in found_in):
         hint = "SSL_CERT_FILE names the certificates of your own authority"
-        return _Verdict("connection", False, "the server's certificate is not trusted", hint)
+        return _Classification("connection", False, "the server's certificate is not trusted", hint)
     if any(isinstance(cause, socket.gaierror) for cause in found_in):
-        return _Verdict("connection", True, "the server's name is not found", found.hint)
+        return _Classification("connection", True, "the server's name is not found", found.hint)
     if any(isinstance(cause, ConnectionRefusedError) for cause in found_in):
         where = profile.base_url or "its usual address"
-        return _Verdict("connection", True, f"nothing listens at {where}", "check base_url, and whether it runs")
+        return _Classification("connection", True, f"nothing listens at {where}", "check base_url, and whether it runs")
     return found
 
 

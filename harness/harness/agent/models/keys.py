@@ -21,7 +21,7 @@ from ...account import expand_home
 from ...errors import ConfigError
 from ...extras import install_extra
 from ...toolkit.redaction.redactor import remember
-from .keys_command import Printed, printed_by
+from .keys_command import CommandOutput, printed_by
 
 __all__ = [
     "CommandKey",
@@ -34,9 +34,9 @@ __all__ = [
     "read_key",
 ]
 
-LONGEST = 64 << 10
+MAX_KEY_BYTES = 64 << 10
 """Bytes of the longest key that is read."""
-SHORTEST = 12
+MIN_SECRET_LENGTH = 12
 """Characters. What is shorter, such as the word that local servers take for a key, is part of ordinary texts."""
 SHORT = 4
 """Characters of a word that is not taken out of what a program says because the program printed it."""
@@ -127,7 +127,7 @@ async def read_key(source: KeySource, environ: Mapping[str, str] | None = None) 
         case KeyringKey(service, user):
             found = await _from_keyring(service, user)
     key = _checked(found.strip(), source)
-    if len(key) >= SHORTEST and not key.isalpha():
+    if len(key) >= MIN_SECRET_LENGTH and not key.isalpha():
         _known.add(key)
         remember(key)
     return key
@@ -158,7 +158,7 @@ def _from_file(path: str) -> str:
     try:
         with open(place, "rb", opener=_open_at_once) as file:
             check_file(place, os.fstat(file.fileno()))
-            return _decoded(file.read(LONGEST + 1), f"the key file {place}")
+            return _decoded(file.read(MAX_KEY_BYTES + 1), f"the key file {place}")
     except (OSError, ValueError) as error:  # a NUL in its name
         said = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise ConfigError(f"the key file {place}: {said.lower()}") from None
@@ -183,8 +183,8 @@ def check_file(place: Path, info: os.stat_result) -> None:
 
 
 def _decoded(raw: bytes, what: str) -> str:
-    if len(raw) > LONGEST:
-        raise ConfigError(f"{what}: more than {LONGEST >> 10} KiB is no key")
+    if len(raw) > MAX_KEY_BYTES:
+        raise ConfigError(f"{what}: more than {MAX_KEY_BYTES >> 10} KiB is no key")
     with suppress(UnicodeDecodeError):
         return raw.decode()
     raise ConfigError(f"{what}: this is not UTF-8")
@@ -196,10 +196,10 @@ def _decoded(raw: bytes, what: str) -> str:
 async def _from_command(argv: Sequence[str], timeout: float) -> str:
     what = f"the key command {argv[0]}"
     try:
-        done = await printed_by(argv, timeout, LONGEST)
+        done = await printed_by(argv, timeout, MAX_KEY_BYTES)
     except (OSError, ValueError) as error:  # such as a word with a NUL
         raise ConfigError(f"{what}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
-    if len(done.stdout) > LONGEST:
+    if len(done.stdout) > MAX_KEY_BYTES:
         return _decoded(done.stdout, what)
     if done.code is None:
         raise ConfigError(
@@ -210,7 +210,7 @@ async def _from_command(argv: Sequence[str], timeout: float) -> str:
     return _decoded(done.stdout, what)
 
 
-def _complaint(done: Printed) -> str:
+def _complaint(done: CommandOutput) -> str:
     """The last line that it wrote as an error, if there is one, without anything that may be a key."""
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     printed = done.stdout.decode("utf-8", "replace").split()

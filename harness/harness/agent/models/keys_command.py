@@ -12,7 +12,7 @@ from subprocess import DEVNULL
 import anyio
 from anyio.abc import Process
 
-__all__ = ["Printed", "printed_by"]
+__all__ = ["CommandOutput", "printed_by"]
 
 LINGER = 0.25
 """Seconds that output may take to end after the program has: an agent that it started may hold it open."""
@@ -21,7 +21,7 @@ ENDING = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class CommandOutput:
     """What a program printed, at most one byte more than the limit; ``code`` None: it was ended."""
 
     code: int | None
@@ -29,7 +29,7 @@ class Printed:
     stderr: bytes
 
 
-async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> Printed:
+async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> CommandOutput:
     """Run it in a session of its own, so that it cannot take keys from our terminal.
 
     Args:
@@ -49,7 +49,7 @@ async def printed_by(argv: Sequence[str], timeout: float, limit: int) -> Printed
                     tasks.start_soon(stderr.read)
                     code = await process.wait()
                     tasks.cancel_scope.deadline = anyio.current_time() + LINGER
-        return Printed(code, stdout.rest(), stderr.rest())
+        return CommandOutput(code, stdout.rest(), stderr.rest())
 
 
 async def _until_enough(stdout: _Pipe, scope: anyio.CancelScope) -> None:

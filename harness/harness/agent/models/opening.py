@@ -31,7 +31,7 @@ from .model import OpenModel, context_limit_of
 from .profiles import ModelProfile
 
 __all__ = [
-    "StreamEnd",
+    "StreamEndDetector",
     "load_libraries",
     "may_be_cut",
     "opened",
@@ -67,7 +67,7 @@ def may_be_cut(status: int, version: str, headers: Mapping[str, str]) -> bool:
     return status == 200 and streamed and plain and not framed and version.startswith("HTTP/1")
 
 
-class StreamEnd:
+class StreamEndDetector:
     """Looks for the end of an answer in the bytes of a stream, which come in pieces of any size."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def _watched_by(library: ModuleType) -> Callable[[Any], Any]:
     class Watched(base):  # type: ignore[misc]  # of whichever library is there
         def __init__(self, stream: Any) -> None:
             self._stream = stream
-            self._end = StreamEnd()
+            self._end = StreamEndDetector()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for data in self._stream:

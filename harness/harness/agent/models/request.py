@@ -13,12 +13,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
 from . import OpenModel
-from .failures import may_cost
+from .failures import may_be_billed
 
-__all__ = ["Counting", "Request"]
+__all__ = ["Request", "UsageRecorder"]
 
 
-class Counting(Protocol):
+class UsageRecorder(Protocol):
     """Counts what a request has used: its answer, as far as it came, the model, and its own tokens, estimated."""
 
     def __call__(self, response: ModelResponse | None, opened: OpenModel, asked: int) -> None:
@@ -38,7 +38,7 @@ class Request:
     tokens: int
 
     async def answer(
-        self, opened: OpenModel, count: Counting, read: Callable[[StreamedResponse], Awaitable[None]]
+        self, opened: OpenModel, count: UsageRecorder, read: Callable[[StreamedResponse], Awaitable[None]]
     ) -> ModelResponse:
         """The whole answer.
 
@@ -59,7 +59,7 @@ class Request:
             ) as stream:
                 await read(stream)
         except BaseException as error:
-            if stream is not None or not isinstance(error, Exception) or may_cost(error):
+            if stream is not None or not isinstance(error, Exception) or may_be_billed(error):
                 count(stream.get() if stream is not None else None, opened, self.tokens)
             raise
         response = stream.get()

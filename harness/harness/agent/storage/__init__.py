@@ -2,8 +2,8 @@
 
 ::
 
-    store = SessionStore()
-    summary = await store.create(NewSession(target=str(ctx.target), identity=ctx.identity, model="claude"))
+    store = ConversationStore()
+    summary = await store.create(NewConversation(target=str(ctx.target), identity=ctx.identity, model="claude"))
     async with store.writing(summary.session_id) as log:
         await log.turn_started(turn_id, "why is the disk full?")
         await log.append([dumped(message)])
@@ -14,34 +14,34 @@
 from __future__ import annotations
 
 from .log import ConversationLog, JobNotes, MemoryLog, StoredLog
-from .store import SessionRetention, SessionStore
+from .store import ConversationRetention, ConversationStore
 from .values import (
+    ConversationCorrupt,
+    ConversationInUse,
+    ConversationList,
+    ConversationNote,
+    ConversationNotFound,
+    ConversationSummary,
     InvalidDocument,
-    Listed,
-    NewSession,
-    SessionDamaged,
-    SessionInUse,
-    SessionNote,
-    SessionNotFound,
-    SessionSummary,
+    NewConversation,
     StoredConversation,
     StoredTurn,
 )
 
 __all__ = [
+    "ConversationCorrupt",
+    "ConversationInUse",
+    "ConversationList",
     "ConversationLog",
+    "ConversationNotFound",
+    "ConversationNote",
+    "ConversationRetention",
+    "ConversationStore",
+    "ConversationSummary",
     "InvalidDocument",
     "JobNotes",
-    "Listed",
     "MemoryLog",
-    "NewSession",
-    "SessionDamaged",
-    "SessionInUse",
-    "SessionNotFound",
-    "SessionNote",
-    "SessionRetention",
-    "SessionStore",
-    "SessionSummary",
+    "NewConversation",
     "StoredConversation",
     "StoredLog",
     "StoredTurn",

@@ -18,7 +18,15 @@ from ...toolkit.values import Json, JsonObject
 from ..events import Origin, TurnStatus
 from .log import JOB_ENDED, JOB_LEFT
 from .rows import LATEST
-from .values import IMPORTED, InvalidDocument, NewSession, SessionNote, StoredConversation, StoredTurn, is_session_id
+from .values import (
+    IMPORTED,
+    ConversationNote,
+    InvalidDocument,
+    NewConversation,
+    StoredConversation,
+    StoredTurn,
+    is_session_id,
+)
 
 __all__ = [
     "FORMAT",
@@ -180,7 +188,7 @@ class _Subagent(_Strict):
 Said = TypeVar("Said", bound=_Strict)
 
 
-class _Spent(_Strict):
+class _UsageNote(_Strict):
     """What a note of a request says."""
 
     turn: Literal[""] | Word
@@ -203,7 +211,7 @@ class Note(_Strict):
         if self.kind == SUBAGENT:
             self.subagent_messages()
         if self.kind == SPENT:
-            _said_in(_Spent, self.text)
+            _said_in(_UsageNote, self.text)
         return self
 
     def subagent_messages(self) -> list[str]:
@@ -330,10 +338,10 @@ Check = Callable[[str], object]
 class Imported:
     """What a document holds."""
 
-    start: NewSession
+    start: NewConversation
     messages: tuple[str, ...]
     turns: tuple[StoredTurn, ...]
-    notes: tuple[SessionNote, ...]
+    notes: tuple[ConversationNote, ...]
 
 
 def portable(stored: StoredConversation) -> str:
@@ -374,7 +382,7 @@ def parsed(document: str, check: Check | None = None) -> Imported:
         _check(text, f"message {number}", check)
     _check_subagents(found, check)
     return Imported(
-        start=NewSession(
+        start=NewConversation(
             target=session.target,
             identity=session.identity,
             tmux=session.tmux,
@@ -385,7 +393,7 @@ def parsed(document: str, check: Check | None = None) -> Imported:
         ),
         messages=messages,
         turns=tuple(StoredTurn(**dict(turn)) for turn in found.turns),
-        notes=tuple(SessionNote(**dict(note)) for note in found.notes),
+        notes=tuple(ConversationNote(**dict(note)) for note in found.notes),
     )
 
 

@@ -19,7 +19,7 @@ from ...toolkit.events import Event, JobExited, JobStarted
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
 from .rows import add_messages, add_note, end_turn, replace_messages, start_turn
-from .values import SessionNote, StoredTurn
+from .values import ConversationNote, StoredTurn
 
 __all__ = [
     "CLOSE_LIMIT",
@@ -96,7 +96,7 @@ class MemoryLog(ConversationLog):
     def __init__(self) -> None:
         self.messages: list[str] = []
         self.turns: list[StoredTurn] = []
-        self.notes: list[SessionNote] = []
+        self.notes: list[ConversationNote] = []
 
     async def turn_started(self, turn_id: str, prompt: str, origin: Origin = "operator") -> None:
         self.turns.append(StoredTurn(turn_id=turn_id, prompt=prompt, origin=origin, started=time()))
@@ -118,7 +118,7 @@ class MemoryLog(ConversationLog):
         self.note(kind, text)
 
     def note(self, kind: str, text: str) -> None:
-        self.notes.append(SessionNote(at=time(), kind=kind, text=text))
+        self.notes.append(ConversationNote(at=time(), kind=kind, text=text))
 
 
 # -- The log of a stored conversation: what is handed over is on the disk when that returns.
@@ -139,7 +139,7 @@ class _Item:
 
 
 class StoredLog(ConversationLog):
-    """The log of a stored conversation. Obtained from :meth:`.SessionStore.writing`."""
+    """The log of a stored conversation. Obtained from :meth:`.ConversationStore.writing`."""
 
     def __init__(self, session_id: str, database: PrivateDatabase, db: sqlite3.Connection, number: int) -> None:
         self.session_id = session_id

@@ -16,17 +16,17 @@ from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.values import Json, JsonObject
 from .log import JOB_ENDED, JOB_LEFT, ConversationLog
 from .rows import title_of
-from .values import IMPORTED, SessionNote, StoredConversation
+from .values import IMPORTED, ConversationNote, StoredConversation
 
 __all__ = [
-    "Fate",
-    "InFlight",
+    "CallOutcomeGuess",
+    "InterruptedWork",
+    "calls_not_started",
     "in_flight",
     "jobs_left",
-    "never_begun",
     "of_the_kill",
     "pending_calls",
-    "taken_up",
+    "resume_messages",
 ]
 
 
@@ -56,7 +56,7 @@ def of_the_kill(calls: Iterable[AuditCall], turn_id: str, changed: float) -> lis
     return [call for call in calls if _at(call) >= changed or (_is_of(call, turn_id) and call.status in OPEN)]
 
 
-def never_begun(pending: Sequence[JsonObject], calls: Iterable[AuditCall]) -> list[JsonObject]:
+def calls_not_started(pending: Sequence[JsonObject], calls: Iterable[AuditCall]) -> list[JsonObject]:
     """The pending calls that the audit would know if they had begun.
 
     A call that changes something is in the audit before it runs. Where the audit has a call that is none of the
@@ -115,7 +115,7 @@ ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class CallOutcomeGuess:
     """A call, and what is known of its end."""
 
     what: str
@@ -123,7 +123,7 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class InterruptedWork:
     """What was found out. The texts are empty when nothing was going on."""
 
     operator: str = ""
@@ -143,7 +143,7 @@ async def in_flight(
     agents: Mapping[str, str] = NO_AGENTS,
     *,
     redact: Callable[[str], str],
-) -> InFlight:
+) -> InterruptedWork:
     """What was running in a conversation when its harness died, and what is known of it now.
 
     For after the executor of the session was opened: it asks the target what came of calls whose harness is gone. On
@@ -196,7 +196,7 @@ async def _calls_of_agents(
     return found
 
 
-def taken_up(found: InFlight, log: ConversationLog, events: EventBus) -> None:
+def resume_messages(found: InterruptedWork, log: ConversationLog, events: EventBus) -> None:
     """Let a conversation go on with what was found out: it is told when what runs ends, and of the rest only once."""
     for job_id in found.ended:
         log.note(JOB_ENDED, job_id)
@@ -214,13 +214,16 @@ def _imported(stored: StoredConversation, what: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _fates(stored: StoredConversation, calls: Sequence[AuditCall]) -> list[Fate]:
-    waited = never_begun(pending_calls(stored.messages), calls)
-    return [*(Fate(_what(one.call), _became(one)) for one in calls), *(Fate(_what(one), NEVER) for one in waited)]
+def _fates(stored: StoredConversation, calls: Sequence[AuditCall]) -> list[CallOutcomeGuess]:
+    waited = calls_not_started(pending_calls(stored.messages), calls)
+    return [
+        *(CallOutcomeGuess(_what(one.call), _outcome_text(one)) for one in calls),
+        *(CallOutcomeGuess(_what(one), NEVER) for one in waited),
+    ]
 
 
-def _fates_of_agents(calls: Sequence[AuditCall], identity: str) -> list[Fate]:
-    return [Fate(f"{_what(one.call)} (of {_agent(one)})", _became_there(one, identity)) for one in calls]
+def _fates_of_agents(calls: Sequence[AuditCall], identity: str) -> list[CallOutcomeGuess]:
+    return [CallOutcomeGuess(f"{_what(one.call)} (of {_agent(one)})", _became_there(one, identity)) for one in calls]
 
 
 def _agent(call: AuditCall) -> str:
@@ -231,11 +234,11 @@ def _became_there(call: AuditCall, identity: str) -> str:
     """On another target than this one nobody has asked yet, and its jobs have other ids."""
     there = call.call.get("backend")
     if there == identity or call.outcome or call.call.get("kind") == "refused":
-        return _became(call)
+        return _outcome_text(call)
     return f"nobody knows yet what came of it on {there}"
 
 
-def jobs_left(notes: Iterable[SessionNote]) -> frozenset[str]:
+def jobs_left(notes: Iterable[ConversationNote]) -> frozenset[str]:
     """The ids of commands that were left running, and of whose end nobody was told."""
     left: set[str] = set()
     for note in notes:
@@ -251,7 +254,7 @@ def _job_of(call: AuditCall) -> str:
     return next((job_id for job_id in reversed(ids) if job_id), "")
 
 
-def _became(call: AuditCall) -> str:
+def _outcome_text(call: AuditCall) -> str:
     job_id, summary = _job_of(call), str(call.outcome.get("summary") or "")
     job = f", job {job_id}" if job_id else ""
     if call.call.get("kind") == "refused":
@@ -280,15 +283,15 @@ def _cut(text: str) -> str:
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."
 
 
-def _told(stored: StoredConversation, fates: Sequence[Fate] | None, jobs: Sequence[Job]) -> InFlight:
+def _told(stored: StoredConversation, fates: Sequence[CallOutcomeGuess] | None, jobs: Sequence[Job]) -> InterruptedWork:
     lines = [*_turn_lines(stored, fates), *_job_lines(jobs)]
     if not lines:
-        return InFlight()
+        return InterruptedWork()
     said = "\n".join(lines)
-    return InFlight(said, f"[Harness was started again. {said}\n{ADVICE}]")
+    return InterruptedWork(said, f"[Harness was started again. {said}\n{ADVICE}]")
 
 
-def _turn_lines(stored: StoredConversation, fates: Sequence[Fate] | None) -> list[str]:
+def _turn_lines(stored: StoredConversation, fates: Sequence[CallOutcomeGuess] | None) -> list[str]:
     turn = stored.unfinished
     if turn is None:
         return []

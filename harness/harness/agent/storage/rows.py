@@ -10,7 +10,15 @@ from typing import Any, TypeVar, cast, get_args
 
 from ...toolkit.values import JsonObject
 from ..events import Origin, TurnStatus
-from .values import Listed, NewSession, SessionDamaged, SessionNote, SessionSummary, StoredConversation, StoredTurn
+from .values import (
+    ConversationCorrupt,
+    ConversationList,
+    ConversationNote,
+    ConversationSummary,
+    NewConversation,
+    StoredConversation,
+    StoredTurn,
+)
 
 __all__ = [
     "LATEST",
@@ -182,7 +190,7 @@ def title_of(prompt: str) -> str:
 # -- writing
 
 
-def insert(db: sqlite3.Connection, session_id: str, start: NewSession, at: float) -> SessionSummary:
+def insert(db: sqlite3.Connection, session_id: str, start: NewConversation, at: float) -> ConversationSummary:
     """Begin a conversation."""
     values = (start.target, start.identity, start.tmux, start.pane, start.model, start.name)
     db.execute(INSERT, (session_id, at, at, *map(_in, values), json.dumps(dict(start.options))))
@@ -253,13 +261,13 @@ def touch(db: sqlite3.Connection, session: int, at: float) -> None:
     db.execute("UPDATE sessions SET changed = ? WHERE number = ?", (at, session))
 
 
-def rename(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:
+def rename(db: sqlite3.Connection, session_id: str, name: str) -> ConversationSummary | None:
     """Give a conversation another name."""
     db.execute("UPDATE sessions SET name = ? WHERE session_id = ?", (_in(name), session_id))
     return summary_of(db, session_id)
 
 
-def move(db: sqlite3.Connection, session_id: str, place: NewSession) -> SessionSummary | None:
+def move(db: sqlite3.Connection, session_id: str, place: NewConversation) -> ConversationSummary | None:
     """Let a conversation be with another target."""
     db.execute(
         "UPDATE sessions SET target = ?, identity = ?, tmux = ?, pane = ?, options = ? WHERE session_id = ?",
@@ -279,12 +287,14 @@ def delete(db: sqlite3.Connection, session_id: str) -> bool:
 # -- reading
 
 
-def summary_of(db: sqlite3.Connection, session_id: str) -> SessionSummary | None:
+def summary_of(db: sqlite3.Connection, session_id: str) -> ConversationSummary | None:
     """One conversation."""
     return next(iter(_found(db, "WHERE session_id = ?", (session_id,))), None)
 
 
-def listed(db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = "") -> Listed:
+def listed(
+    db: sqlite3.Connection, *, identity: str | None = None, limit: int | None = None, text: str = ""
+) -> ConversationList:
     """Conversations, the one that was changed last first, and those that cannot be read."""
     where = (
         "WHERE (:identity IS NULL OR identity = :identity)"
@@ -292,17 +302,17 @@ def listed(db: sqlite3.Connection, *, identity: str | None = None, limit: int | 
         " ORDER BY changed DESC, number DESC LIMIT :limit"
     )
     values = {"identity": identity, "text": text.lower(), "limit": -1 if limit is None else limit}
-    found: list[SessionSummary] = []
-    damaged: list[SessionDamaged] = []
+    found: list[ConversationSummary] = []
+    damaged: list[ConversationCorrupt] = []
     for number in _numbers(db, where, values):
         try:
             found.append(_at(db, number))
-        except SessionDamaged as error:
+        except ConversationCorrupt as error:
             damaged.append(error)
-    return Listed(tuple(found), tuple(damaged))
+    return ConversationList(tuple(found), tuple(damaged))
 
 
-def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "") -> SessionSummary | None:
+def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "") -> ConversationSummary | None:
     """The conversation whose turn began last, in the order of writing: a clock may have been set back meanwhile."""
     values = {"identity": identity, "target": target}
     where = "(:identity IS NULL OR identity = :identity) AND (:target = '' OR target = :target)"
@@ -310,12 +320,12 @@ def last(db: sqlite3.Connection, *, identity: str | None = None, target: str = "
     return next(iter(_found(db, f"WHERE {where} ORDER BY {latest} DESC, number DESC LIMIT 1", values)), None)
 
 
-def named(db: sqlite3.Connection, name: str) -> tuple[SessionSummary, ...]:
+def named(db: sqlite3.Connection, name: str) -> tuple[ConversationSummary, ...]:
     """The conversations of that name."""
     return _found(db, "WHERE name = ? ORDER BY changed DESC, number DESC", (_in(name),))
 
 
-def begun_with(db: sqlite3.Connection, prefix: str) -> tuple[SessionSummary, ...]:
+def begun_with(db: sqlite3.Connection, prefix: str) -> tuple[ConversationSummary, ...]:
     """The conversations whose ids begin so."""
     where = "WHERE session_id >= ? AND session_id < ? ORDER BY changed DESC, number DESC"
     return _found(db, where, (prefix, f"{prefix}~"))
@@ -326,12 +336,12 @@ def _numbers(db: sqlite3.Connection, where: str, values: Values) -> list[int]:
     return [int(number) for (number,) in db.execute(query, values)]
 
 
-def _found(db: sqlite3.Connection, where: str, values: Values) -> tuple[SessionSummary, ...]:
-    """Raises :class:`SessionDamaged` for the first that cannot be read."""
+def _found(db: sqlite3.Connection, where: str, values: Values) -> tuple[ConversationSummary, ...]:
+    """Raises :class:`ConversationCorrupt` for the first that cannot be read."""
     return tuple(_at(db, number) for number in _numbers(db, where, values))
 
 
-def _at(db: sqlite3.Connection, number: int) -> SessionSummary:
+def _at(db: sqlite3.Connection, number: int) -> ConversationSummary:
     with _damage_of(db, number):
         return _summary(db.execute(f"{SELECT} WHERE number = ?", (number,)).fetchone())
 
@@ -345,7 +355,7 @@ def _damage_of(db: sqlite3.Connection, number: int) -> Iterator[None]:
         if isinstance(error, sqlite3.OperationalError) and not str(error).startswith("Could not decode"):
             raise
         what = error if isinstance(error, DamagedRow) else "a text in it is none"
-        raise SessionDamaged(_id_at(db, number), what) from error
+        raise ConversationCorrupt(_id_at(db, number), what) from error
 
 
 def _id_at(db: sqlite3.Connection, number: int) -> str:
@@ -354,10 +364,10 @@ def _id_at(db: sqlite3.Connection, number: int) -> str:
     return bytes(found).decode("utf-8", "backslashreplace")
 
 
-def _summary(row: tuple[Any, ...]) -> SessionSummary:
+def _summary(row: tuple[Any, ...]) -> ConversationSummary:
     session_id, created, changed, *texts, turns, messages, unfinished, options = row
     target, identity, tmux, pane, model, name, title = map(_out, texts)
-    return SessionSummary(
+    return ConversationSummary(
         session_id=_out(session_id),
         created=_time(created),
         changed=_time(changed),
@@ -376,7 +386,7 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
 
 
 def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation | None:
-    """Everything that counts of one conversation. Raises :class:`SessionDamaged`."""
+    """Everything that counts of one conversation. Raises :class:`ConversationCorrupt`."""
     session = summary_of(db, session_id)
     number = number_of(db, session_id)
     if session is None or number is None:
@@ -385,7 +395,7 @@ def conversation(db: sqlite3.Connection, session_id: str) -> StoredConversation 
         return _conversation(db, session, number)
 
 
-def _conversation(db: sqlite3.Connection, session: SessionSummary, number: int) -> StoredConversation:
+def _conversation(db: sqlite3.Connection, session: ConversationSummary, number: int) -> StoredConversation:
     messages = db.execute(
         "SELECT body FROM messages WHERE session = :number"
         " AND epoch = (SELECT epoch FROM sessions WHERE number = :number) ORDER BY number",
@@ -400,7 +410,7 @@ def _conversation(db: sqlite3.Connection, session: SessionSummary, number: int) 
         session=session,
         messages=tuple(_out(body) for (body,) in messages),
         turns=tuple(_turn(row) for row in turns),
-        notes=tuple(SessionNote(at=_time(at), kind=_out(kind), text=_out(text)) for at, kind, text in notes),
+        notes=tuple(ConversationNote(at=_time(at), kind=_out(kind), text=_out(text)) for at, kind, text in notes),
     )
 
 

@@ -25,26 +25,26 @@ from . import rows
 from .log import CLOSE_LIMIT, StoredLog
 from .rows import SCHEMA, VERSION
 from .values import (
-    Listed,
-    NewSession,
-    SessionInUse,
-    SessionNotFound,
-    SessionSummary,
+    ConversationInUse,
+    ConversationList,
+    ConversationNotFound,
+    ConversationSummary,
+    NewConversation,
     StoredConversation,
     is_session_id,
     new_session_id,
-    prefix_of,
+    normalize_id_prefix,
 )
 
 if TYPE_CHECKING:
     from .document import Imported
 
 __all__ = [
-    "SessionRetention",
-    "SessionStore",
+    "ConversationRetention",
+    "ConversationStore",
+    "expired",
     "freed",
     "locked",
-    "outdated",
     "sessions_database",
     "sessions_directory",
 ]
@@ -79,7 +79,7 @@ def locked(database: PrivateDatabase, session_id: str) -> Iterator[None]:
     """Hold the lock of a conversation.
 
     Raises:
-        SessionInUse: another process, or another part of this one, holds it.
+        ConversationInUse: another process, or another part of this one, holds it.
         HarnessError: there can be no locks in that directory.
     """
     path = database.directory / LOCKS / session_id
@@ -130,10 +130,10 @@ def _sign(held: int) -> None:
         pass
 
 
-def _in_use(session_id: str, owner: str) -> SessionInUse:
+def _in_use(session_id: str, owner: str) -> ConversationInUse:
     who = f"process {owner.rpartition(':')[2]} ({owner.rpartition(':')[0]})" if ":" in owner else "another process"
     hint = "end that one, or begin a new conversation"
-    return SessionInUse(f"the conversation {session_id} is open in {who}", hint=hint)
+    return ConversationInUse(f"the conversation {session_id} is open in {who}", hint=hint)
 
 
 # -- How long conversations are kept.
@@ -143,7 +143,7 @@ DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRetention:
+class ConversationRetention:
     """How much is kept: seconds since the last change, and bytes of all messages.
 
     One that is open is kept, and so is the newest, however large it is.
@@ -155,7 +155,7 @@ class SessionRetention:
     """So many of the newest stay whatever their age is: a clock may be wrong."""
 
 
-def outdated(db: sqlite3.Connection, limits: SessionRetention, now: float) -> tuple[str, ...]:
+def expired(db: sqlite3.Connection, limits: ConversationRetention, now: float) -> tuple[str, ...]:
     """The conversations that are to go: those that are too old, and the oldest ones while there is too much."""
     rows = db.execute(
         "SELECT session_id, changed, bytes FROM sessions"
@@ -185,7 +185,7 @@ SHOWN = 5
 T = TypeVar("T")
 
 
-class SessionStore:
+class ConversationStore:
     """Stored conversations.
 
     Every method raises :class:`~harness.errors.HarnessError` when the database cannot be read or written. Nothing is
@@ -193,8 +193,8 @@ class SessionStore:
 
     ::
 
-        summary = await store.create(NewSession(target=str(ctx.target), identity=ctx.identity))
-        async with store.writing(summary.session_id) as log:      # SessionInUse: another process goes on with it
+        summary = await store.create(NewConversation(target=str(ctx.target), identity=ctx.identity))
+        async with store.writing(summary.session_id) as log:      # ConversationInUse: another process goes on with it
             await log.append([dumped(message)])
 
     Args:
@@ -206,7 +206,7 @@ class SessionStore:
 
     # -- one that is written
 
-    async def create(self, start: NewSession) -> SessionSummary:
+    async def create(self, start: NewConversation) -> ConversationSummary:
         """Begin a conversation; returns it with its id."""
         at = time()
 
@@ -217,8 +217,8 @@ class SessionStore:
         """The log of a conversation, for this process alone as long as it is open.
 
         Raises:
-            SessionNotFound: there is none of that id.
-            SessionInUse: another process goes on with it; the message names it.
+            ConversationNotFound: there is none of that id.
+            ConversationInUse: another process goes on with it; the message names it.
         """
         held = ExitStack()
         try:
@@ -249,7 +249,7 @@ class SessionStore:
         """Whether :meth:`writing` could have it now, for who is to be told before anything else is opened.
 
         Raises:
-            SessionInUse: another process goes on with it; the message names it.
+            ConversationInUse: another process goes on with it; the message names it.
         """
 
         def look() -> None:
@@ -262,11 +262,13 @@ class SessionStore:
 
     async def list(
         self, *, identity: str | None = None, limit: int | None = None, text: str = ""
-    ) -> tuple[SessionSummary, ...]:
+    ) -> tuple[ConversationSummary, ...]:
         """Conversations that can be read, as :meth:`listed` has them."""
         return (await self.listed(identity=identity, limit=limit, text=text)).found
 
-    async def listed(self, *, identity: str | None = None, limit: int | None = None, text: str = "") -> Listed:
+    async def listed(
+        self, *, identity: str | None = None, limit: int | None = None, text: str = ""
+    ) -> ConversationList:
         """Conversations, the one that was changed last first, and which cannot be read.
 
         Args:
@@ -274,17 +276,17 @@ class SessionStore:
             limit: as many at most.
             text: only those with this text in their name or title.
         """
-        return await self._read(partial(rows.listed, identity=identity, limit=limit, text=text), Listed())
+        return await self._read(partial(rows.listed, identity=identity, limit=limit, text=text), ConversationList())
 
-    async def find(self, text: str) -> SessionSummary:
+    async def find(self, text: str) -> ConversationSummary:
         """The conversation of that name, or whose id is, or begins with, ``text``.
 
         Raises:
-            SessionNotFound: there is none, or there are several.
-            SessionDamaged: it cannot be read.
+            ConversationNotFound: there is none, or there are several.
+            ConversationCorrupt: it cannot be read.
         """
-        nothing: tuple[SessionSummary, ...] = ()
-        found, name, prefix = nothing, text.strip(), prefix_of(text)
+        nothing: tuple[ConversationSummary, ...] = ()
+        found, name, prefix = nothing, text.strip(), normalize_id_prefix(text)
         if is_session_id(name):  # before a conversation that somebody called so
             found = await self._read(lambda db: rows.begun_with(db, name), nothing)
         if name and not found:
@@ -295,7 +297,7 @@ class SessionStore:
             raise self._missing(text, *found)
         return found[0]
 
-    async def last(self, identity: str | None = None, *, target: str = "") -> SessionSummary | None:
+    async def last(self, identity: str | None = None, *, target: str = "") -> ConversationSummary | None:
         """The one that was worked on last, on that target (its identity, or its URL) or anywhere; None without one."""
         return await self._read(lambda db: rows.last(db, identity=identity, target=target), None)
 
@@ -303,8 +305,8 @@ class SessionStore:
         """Everything of a conversation.
 
         Raises:
-            SessionNotFound: there is none of that id.
-            SessionDamaged: it cannot be read.
+            ConversationNotFound: there is none of that id.
+            ConversationCorrupt: it cannot be read.
         """
         found = await self._read(lambda db: rows.conversation(db, session_id), None)
         if found is None:
@@ -313,11 +315,11 @@ class SessionStore:
 
     # -- keeping order
 
-    async def rename(self, session_id: str, name: str) -> SessionSummary:
+    async def rename(self, session_id: str, name: str) -> ConversationSummary:
         """Give a conversation a name, by which it can be found; empty takes it away.
 
         Raises:
-            SessionNotFound: there is none of that id.
+            ConversationNotFound: there is none of that id.
             HarnessError: another one has that name.
         """
         name = " ".join(name.split())
@@ -326,11 +328,11 @@ class SessionStore:
             raise self._missing(session_id)
         return found
 
-    async def move(self, session_id: str, place: NewSession) -> SessionSummary:
+    async def move(self, session_id: str, place: NewConversation) -> ConversationSummary:
         """Let a conversation be with the target of ``place``, in its tmux session; model and name stay.
 
         Raises:
-            SessionNotFound: there is none of that id.
+            ConversationNotFound: there is none of that id.
         """
         found = await self._write(lambda db: rows.move(db, session_id, place))
         if found is None:
@@ -341,21 +343,21 @@ class SessionStore:
         """Remove a conversation; what it said is overwritten on the disk.
 
         Raises:
-            SessionNotFound: there is none of that id.
-            SessionInUse: a process goes on with it.
+            ConversationNotFound: there is none of that id.
+            ConversationInUse: a process goes on with it.
         """
         if not is_session_id(session_id) or not await to_thread.run_sync(self._delete, session_id):
             raise self._missing(session_id)
 
-    async def prune(self, limits: SessionRetention) -> int:
+    async def prune(self, limits: ConversationRetention) -> int:
         """Remove what is too old or too much, but none that is open; returns how many went."""
         nothing: tuple[str, ...] = ()
-        going = await self._read(lambda db: outdated(db, limits, time()), nothing)
+        going = await self._read(lambda db: expired(db, limits, time()), nothing)
         count = 0
         for session_id in going:
             try:
                 count += await to_thread.run_sync(self._delete, session_id)
-            except SessionInUse:
+            except ConversationInUse:
                 continue
         if count:
             await to_thread.run_sync(self._free)
@@ -378,12 +380,12 @@ class SessionStore:
     # -- in files
 
     async def exported(self, session_id: str) -> str:
-        """A conversation as one JSON document. Raises :class:`SessionNotFound`."""
+        """A conversation as one JSON document. Raises :class:`ConversationNotFound`."""
         from .document import portable
 
         return portable(await self.load(session_id))
 
-    async def imported(self, document: str, *, check: Callable[[str], object] | None = None) -> SessionSummary:
+    async def imported(self, document: str, *, check: Callable[[str], object] | None = None) -> ConversationSummary:
         """Keep what :meth:`exported` made, under a new id.
 
         Args:
@@ -398,11 +400,13 @@ class SessionStore:
         at = time()
         return await self._write(lambda db: _insert_whole(db, given, at))
 
-    def _missing(self, text: str, *found: SessionSummary) -> SessionNotFound:
+    def _missing(self, text: str, *found: ConversationSummary) -> ConversationNotFound:
         if not found:
-            return SessionNotFound(f"there is no conversation {text!r}", hint="harness resume --list shows them")
+            return ConversationNotFound(f"there is no conversation {text!r}", hint="harness resume --list shows them")
         names = ", ".join(one.session_id for one in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
-        return SessionNotFound(f"{text!r} could be any of {len(found)} conversations: {names}", hint="write more of it")
+        return ConversationNotFound(
+            f"{text!r} could be any of {len(found)} conversations: {names}", hint="write more of it"
+        )
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
         return await to_thread.run_sync(self._database.read, work, empty)
@@ -411,13 +415,13 @@ class SessionStore:
         return await to_thread.run_sync(self._database.write, work)
 
 
-def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> SessionSummary | None:
+def _renamed(db: sqlite3.Connection, session_id: str, name: str) -> ConversationSummary | None:
     if name and any(one.session_id != session_id for one in rows.named(db, name)):
         raise HarnessError(f"another conversation is called {name!r}", hint="choose another name")
     return rows.rename(db, session_id, name)
 
 
-def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> SessionSummary:
+def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> ConversationSummary:
     start = given.start if _is_free(db, given.start.name) else replace(given.start, name="")
     session_id = rows.insert(db, new_session_id(), start, at).session_id
     number = rows.number_of(db, session_id)
@@ -435,5 +439,5 @@ def _insert_whole(db: sqlite3.Connection, given: Imported, at: float) -> Session
 
 def _is_free(db: sqlite3.Connection, name: str) -> bool:
     """Whether a name finds no other conversation."""
-    prefix = prefix_of(name)
+    prefix = normalize_id_prefix(name)
     return not rows.named(db, name) and (prefix is None or not rows.begun_with(db, prefix))

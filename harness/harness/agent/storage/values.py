@@ -11,19 +11,19 @@ from ..events import Origin, TurnStatus
 
 __all__ = [
     "IMPORTED",
+    "ConversationCorrupt",
+    "ConversationInUse",
+    "ConversationList",
+    "ConversationNotFound",
+    "ConversationNote",
+    "ConversationSummary",
     "InvalidDocument",
-    "Listed",
-    "NewSession",
-    "SessionDamaged",
-    "SessionInUse",
-    "SessionNotFound",
-    "SessionNote",
-    "SessionSummary",
+    "NewConversation",
     "StoredConversation",
     "StoredTurn",
     "is_session_id",
     "new_session_id",
-    "prefix_of",
+    "normalize_id_prefix",
 ]
 
 
@@ -49,7 +49,7 @@ def is_session_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def prefix_of(text: str) -> str | None:
+def normalize_id_prefix(text: str) -> str | None:
     """The beginning of an id as people write it, with or without its dashes; None when no id begins so."""
     letters = text.strip().lower().replace("-", "").translate(_ALIKE)
     if not letters or len(letters) > GROUPS * LENGTH or set(letters) - set(ALPHABET):
@@ -68,15 +68,15 @@ IMPORTED = "imported"
 """Among the options of a conversation: how many turns and notes came with a document, from another place."""
 
 
-class SessionNotFound(HarnessError):
+class ConversationNotFound(HarnessError):
     """No stored conversation has that id, or more than one could be meant."""
 
 
-class SessionInUse(HarnessError):
+class ConversationInUse(HarnessError):
     """Another process goes on with that conversation."""
 
 
-class SessionDamaged(HarnessError):
+class ConversationCorrupt(HarnessError):
     """A stored conversation holds what nobody wrote. The others are not harmed."""
 
     def __init__(self, session_id: str, what: object) -> None:
@@ -93,7 +93,7 @@ class InvalidDocument(HarnessError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
+class NewConversation:
     """What is known of a conversation when it begins."""
 
     target: str
@@ -112,7 +112,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class ConversationSummary:
     """One conversation in a list. Times are seconds since the epoch."""
 
     session_id: str
@@ -135,11 +135,11 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ConversationList:
     """Conversations, the one that was changed last first; ``damaged`` says which cannot be read, and why."""
 
-    found: tuple[SessionSummary, ...] = ()
-    damaged: tuple[SessionDamaged, ...] = ()
+    found: tuple[ConversationSummary, ...] = ()
+    damaged: tuple[ConversationCorrupt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class StoredTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionNote:
+class ConversationNote:
     """Something else that happened in a conversation: ``kind`` is one word (``compacted``, ``model``, ``paused``)."""
 
     at: float
@@ -168,10 +168,10 @@ class SessionNote:
 class StoredConversation:
     """One conversation as it is on the disk. ``messages`` are texts as they were handed over, oldest first."""
 
-    session: SessionSummary
+    session: ConversationSummary
     messages: tuple[str, ...] = ()
     turns: tuple[StoredTurn, ...] = ()
-    notes: tuple[SessionNote, ...] = ()
+    notes: tuple[ConversationNote, ...] = ()
 
     @property
     def unfinished(self) -> StoredTurn | None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .open_telemetry import Telemetry
 
 __all__ = [
-    "InTurn",
     "TracedModel",
+    "TurnSpanModel",
     "common",
 ]
 
@@ -37,7 +37,7 @@ __all__ = [
 # -- A model whose requests are spans of the turn that makes them.
 
 
-class InTurn(WrapperModel):
+class TurnSpanModel(WrapperModel):
     """The library's own instrumentation, below the span of the turn."""
 
     def __init__(

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 __all__ = [
-    "CleanedSpans",
     "Meters",
     "Providers",
+    "RedactingSpanExporter",
     "Telemetry",
     "cleaned",
     "open_exporters",
@@ -105,7 +105,7 @@ def cleaned(span: ReadableSpan, attributes: Callable[[Attributes | None], Attrib
     )
 
 
-class CleanedSpans(SpanExporter):
+class RedactingSpanExporter(SpanExporter):
     """Hands spans on as they may leave.
 
     Args:
@@ -225,9 +225,9 @@ class Telemetry(Observer):
 
     def model(self, model: Model) -> Model:
         """See :class:`.Observer`."""
-        from .models import InTurn
+        from .models import TurnSpanModel
 
-        return InTurn(model, *self._providers, self, content=self._content)
+        return TurnSpanModel(model, *self._providers, self, content=self._content)
 
     def link_back(self, target: str, seconds: float) -> None:
         """A link was lost, and is back after ``seconds``."""
@@ -418,7 +418,7 @@ def providers_of(
     resource = own.merge(OTELResourceDetector().detect())
     spans = SdkTracerProvider(resource=resource, shutdown_on_exit=False)
     if exporter is not None:
-        spans.add_span_processor(processor(CleanedSpans(exporter, redact)))
+        spans.add_span_processor(processor(RedactingSpanExporter(exporter, redact)))
     readers = [reader] if reader is not None else []
     return Providers(spans, SdkMeterProvider(readers, resource=resource, shutdown_on_exit=False))
 
@@ -452,7 +452,7 @@ def _timeout(kind: str) -> float | None:
     return None if any(os.environ.get(name) for name in names) else CLOSE_LIMIT
 
 
-class _Once(logging.Handler):
+class _WarnOnceHandler(logging.Handler):
     """Says in one warning what the library would print again and again, with tracebacks."""
 
     def __init__(self) -> None:
@@ -469,6 +469,6 @@ class _Once(logging.Handler):
 def _make_quiet() -> None:
     """For good: the library's threads may still try to deliver when everything else has ended."""
     library = logging.getLogger("opentelemetry")
-    if not any(isinstance(handler, _Once) for handler in library.handlers):
-        library.addHandler(_Once())
+    if not any(isinstance(handler, _WarnOnceHandler) for handler in library.handlers):
+        library.addHandler(_WarnOnceHandler())
         library.propagate = False

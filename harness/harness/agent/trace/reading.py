@@ -16,8 +16,8 @@ from .observer import VERSION
 
 __all__ = [
     "ContextStep",
-    "Line",
     "ToolFigures",
+    "TraceLine",
     "TraceSummary",
     "TracedTurn",
     "context_of",
@@ -41,7 +41,7 @@ TOO_LARGE = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TraceLine:
     """One line of a trace. ``kind`` is empty for one that is none."""
 
     kind: str
@@ -55,10 +55,10 @@ class TracedTurn:
 
     place: int
     turn_id: str
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TraceLine] = field(default_factory=list)
 
 
-def read_trace(path: Path) -> tuple[Line, ...]:
+def read_trace(path: Path) -> tuple[TraceLine, ...]:
     """All lines of a trace.
 
     Raises:
@@ -77,21 +77,21 @@ def read_trace(path: Path) -> tuple[Line, ...]:
     return found
 
 
-def lines_of(rows: Iterable[str]) -> Iterator[Line]:
+def lines_of(rows: Iterable[str]) -> Iterator[TraceLine]:
     """The lines of a trace. Pure."""
     for row in rows:
         if row.strip():
             yield _line(row)
 
 
-def _line(row: str) -> Line:
+def _line(row: str) -> TraceLine:
     try:
         values: Json = json.loads(row, parse_constant=lambda _: None)  # NaN is no JSON
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not isinstance(values.get("type"), str):
-        return Line("", 0.0, {})
-    return Line(str(values["type"]), number(values, "at"), values)
+        return TraceLine("", 0.0, {})
+    return TraceLine(str(values["type"]), number(values, "at"), values)
 
 
 def number(values: JsonObject, name: str) -> float:
@@ -106,7 +106,7 @@ def text(values: JsonObject, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def turns_of(lines: Iterable[Line]) -> tuple[TracedTurn, ...]:
+def turns_of(lines: Iterable[TraceLine]) -> tuple[TracedTurn, ...]:
     """The turns of a trace; what happens between two belongs to none. Pure."""
     turns: list[TracedTurn] = []
     open_turn: TracedTurn | None = None
@@ -123,7 +123,7 @@ def turns_of(lines: Iterable[Line]) -> tuple[TracedTurn, ...]:
     return tuple(turns)
 
 
-def context_of(lines: Iterable[Line], request: int) -> tuple[Json, ...] | None:
+def context_of(lines: Iterable[TraceLine], request: int) -> tuple[Json, ...] | None:
     """All messages that a request sent; None when the trace does not have all of them. Pure.
 
     The numbers of requests begin again with each harness that writes into a trace: the last of that number counts.
@@ -360,7 +360,7 @@ class TraceSummary:
     """Lines that are cut or foreign."""
 
 
-def summary_of(lines: Sequence[Line]) -> TraceSummary:
+def summary_of(lines: Sequence[TraceLine]) -> TraceSummary:
     """The figures of a trace."""
     known = [line for line in lines if line.kind]
     kinds = Counter(line.kind for line in known)
@@ -385,17 +385,17 @@ def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in texts if one))
 
 
-def _turns(summary: TraceSummary, lines: Sequence[Line]) -> None:
+def _turns(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
     ends = [_end(turn.lines) for turn in turns_of(lines)]
     summary.turns = dict(Counter(ends))
 
 
-def _end(lines: Sequence[Line]) -> str:
+def _end(lines: Sequence[TraceLine]) -> str:
     last = lines[-1]
     return text(last.values, "status") if last.kind == "turn_completed" else "unfinished"
 
 
-def _requests(summary: TraceSummary, lines: Sequence[Line]) -> None:
+def _requests(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
     answers = [line.values for line in lines if line.kind == "model_response"]
     ends = [line.values for line in lines if line.kind in ("model_response", "model_failure")]
     seconds = [number(values, "seconds") for values in ends]
@@ -413,7 +413,7 @@ def _requests(summary: TraceSummary, lines: Sequence[Line]) -> None:
     summary.cost = round(sum(costs.values()), 9) if costs else None
 
 
-def _tools(summary: TraceSummary, lines: Sequence[Line]) -> None:
+def _tools(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
     for line in lines:
         outcome = line.values.get("outcome")
         if line.kind != "tool_call_completed" or not isinstance(outcome, dict):
@@ -428,7 +428,7 @@ def _tools(summary: TraceSummary, lines: Sequence[Line]) -> None:
         figures.slowest = max(figures.slowest, seconds)
 
 
-def _approvals(summary: TraceSummary, lines: Sequence[Line]) -> None:
+def _approvals(summary: TraceSummary, lines: Sequence[TraceLine]) -> None:
     asked = {text(line.values, "request_id"): line.at for line in lines if line.kind == "permission_asked"}
     summary.asked = len(asked)
     for line in lines:
@@ -461,9 +461,9 @@ class ContextStep:
     failed: bool = False
 
 
-def context_steps(lines: Sequence[Line]) -> tuple[ContextStep, ...]:
+def context_steps(lines: Sequence[TraceLine]) -> tuple[ContextStep, ...]:
     """The requests of a trace, in their order."""
-    ends: dict[int, Line] = {}
+    ends: dict[int, TraceLine] = {}
     steps: list[ContextStep] = []
     for line in reversed(lines):  # numbers begin again with each harness: the end that comes next is the request's
         if line.kind in ("model_response", "model_failure"):
@@ -480,7 +480,7 @@ def context_steps(lines: Sequence[Line]) -> tuple[ContextStep, ...]:
     return tuple(found)
 
 
-def _step(line: Line, end: Line | None) -> ContextStep:
+def _step(line: TraceLine, end: TraceLine | None) -> ContextStep:
     values, usage = line.values, _object(end.values, "usage") if end is not None else {}
     return ContextStep(
         request=int(number(values, "request")),
@@ -499,5 +499,5 @@ def _step(line: Line, end: Line | None) -> ContextStep:
     )
 
 
-def _against(step: ContextStep, line: Line, before: int) -> ContextStep:
+def _against(step: ContextStep, line: TraceLine, before: int) -> ContextStep:
     return replace(step, removed=max(0, before - int(number(line.values, "same"))))

@@ -22,7 +22,7 @@ from ..streams import Interruption, run_async
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...agent.storage import SessionStore, SessionSummary
+    from ...agent.storage import ConversationStore, ConversationSummary
 
 __all__ = ["resume", "write_new"]
 
@@ -69,7 +69,7 @@ def resume(
     plain: bool,
     session_id: str,
 ) -> int:
-    from ...agent.storage import SessionStore
+    from ...agent.storage import ConversationStore
 
     given = {"--list": listed, "--name": name is not None, "--delete": delete, "--export": export, "--import": import_}
     actions = [option for option, value in given.items() if value]
@@ -77,7 +77,7 @@ def resume(
         ctx.fail(f"{actions[0]} and {actions[1]} contradict each other")
     if session_id and last:
         ctx.fail("say ID or --last")
-    store, invocation = SessionStore(), invocation_of(ctx)
+    store, invocation = ConversationStore(), invocation_of(ctx)
     if listed:
         return _blocking(partial(_list, store, ctx, limit))
     if import_ is not None:
@@ -103,7 +103,7 @@ def _blocking(work: Callable[[], Awaitable[int]]) -> int:
 # -- choosing
 
 
-async def _chosen(store: SessionStore, ctx: click.Context, session_id: str) -> SessionSummary:
+async def _chosen(store: ConversationStore, ctx: click.Context, session_id: str) -> ConversationSummary:
     """The conversation of that id; without one, the last one, of the target that the command line chose."""
     if session_id:
         return await store.find(session_id)
@@ -121,11 +121,13 @@ def _target(ctx: click.Context) -> str:
     return str(session.settings.target) if is_chosen else ""
 
 
-def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str, *, here: bool, plain: bool) -> int:
+def _go_on(
+    ctx: click.Context, store: ConversationStore, session_id: str, model: str, *, here: bool, plain: bool
+) -> int:
     from ..conversation import check_target, choices_for
     from ..prompt.app import Wanted, run_prompt
 
-    found: list[SessionSummary] = []
+    found: list[ConversationSummary] = []
 
     async def choose() -> int:
         found.append(await _chosen(store, ctx, session_id))
@@ -142,7 +144,7 @@ def _go_on(ctx: click.Context, store: SessionStore, session_id: str, model: str,
     return run_prompt(session, Wanted(model, summary.session_id, plain=plain, here=here))
 
 
-def _session_for(ctx: click.Context, summary: SessionSummary) -> Session:
+def _session_for(ctx: click.Context, summary: ConversationSummary) -> Session:
     """What the command line and the conversation choose together.
 
     Raises:
@@ -156,7 +158,7 @@ def _session_for(ctx: click.Context, summary: SessionSummary) -> Session:
         raise ConfigError(what, hint=hint) from error
 
 
-def _model_of(session: Session, summary: SessionSummary) -> str:
+def _model_of(session: Session, summary: ConversationSummary) -> str:
     """The model that the conversation was with; empty, for the default, when there is none of that name any more."""
     from ...agent.models import load_models
     from ..conversation import stored_model
@@ -172,7 +174,7 @@ def _model_of(session: Session, summary: SessionSummary) -> str:
 # -- keeping order
 
 
-async def _list(store: SessionStore, ctx: click.Context, limit: int) -> int:
+async def _list(store: ConversationStore, ctx: click.Context, limit: int) -> int:
     target, listed = _target(ctx), await store.listed()
     found = [one for one in listed.found if target in ("", one.target)]
     for damaged in listed.damaged:
@@ -188,7 +190,7 @@ async def _list(store: SessionStore, ctx: click.Context, limit: int) -> int:
     return 0
 
 
-def _row(one: SessionSummary) -> tuple[str, ...]:
+def _row(one: ConversationSummary) -> tuple[str, ...]:
     changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed))
     what = f"{one.name}: {one.title}" if one.name else one.title
     short = what if len(what) <= SHOWN else f"{what[: SHOWN - 3]}..."
@@ -196,18 +198,18 @@ def _row(one: SessionSummary) -> tuple[str, ...]:
     return one.session_id, changed, one.target, one.tmux or "-", one.model, str(one.turns), f"{short}{state}"
 
 
-async def _rename(store: SessionStore, ctx: click.Context, session_id: str, name: str) -> int:
+async def _rename(store: ConversationStore, ctx: click.Context, session_id: str, name: str) -> int:
     summary = await store.rename((await _chosen(store, ctx, session_id)).session_id, name)
     _say(invocation_of(ctx), "renamed", summary)
     return 0
 
 
-async def _delete(store: SessionStore, ctx: click.Context, session_id: str) -> int:
-    from ...agent.storage import SessionDamaged
+async def _delete(store: ConversationStore, ctx: click.Context, session_id: str) -> int:
+    from ...agent.storage import ConversationCorrupt
 
     try:
         summary = await _chosen(store, ctx, session_id)
-    except SessionDamaged as damaged:
+    except ConversationCorrupt as damaged:
         if not session_id:
             raise
         await store.delete(damaged.session_id)
@@ -225,21 +227,21 @@ def _say_id(invocation: Invocation, what: str, session_id: str) -> None:
         click.echo(f"{what}: {session_id}")
 
 
-def _say(invocation: Invocation, what: str, summary: SessionSummary) -> None:
+def _say(invocation: Invocation, what: str, summary: ConversationSummary) -> None:
     if invocation.json:
         print_json({what: _readable(summary)})
     else:
         click.echo(f"{what}: {summary.session_id} {readable(summary.name or summary.title)}".rstrip())
 
 
-def _readable(summary: SessionSummary) -> SessionSummary:
+def _readable(summary: ConversationSummary) -> ConversationSummary:
     return replace(summary, title=readable(summary.title), name=readable(summary.name))
 
 
 # -- files
 
 
-async def _export(store: SessionStore, ctx: click.Context, session_id: str, path: str) -> int:
+async def _export(store: ConversationStore, ctx: click.Context, session_id: str, path: str) -> int:
     from anyio import to_thread
 
     summary = await _chosen(store, ctx, session_id)
@@ -274,7 +276,7 @@ def write_new(path: Path, document: str) -> None:
         raise HarnessError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint=hint) from error
 
 
-async def _import(store: SessionStore, invocation: Invocation, path: str) -> int:
+async def _import(store: ConversationStore, invocation: Invocation, path: str) -> int:
     _say(invocation, "imported", await store.imported(_read(path), check=_message_check()))
     return 0
 

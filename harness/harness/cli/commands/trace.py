@@ -14,7 +14,7 @@ from ..options import HarnessGroup, command, invocation_of
 from ..output import note, readable, table
 
 if TYPE_CHECKING:
-    from ...agent.trace.reading import Line, TraceSummary
+    from ...agent.trace.reading import TraceLine, TraceSummary
 
 __all__ = ["trace"]
 
@@ -107,7 +107,7 @@ def context(ctx: click.Context, request: int | None, file: Path) -> int:
     return _print_steps(lines, as_json_document=invocation_of(ctx).json)
 
 
-def _print_context(lines: tuple[Line, ...], request: int) -> int:
+def _print_context(lines: tuple[TraceLine, ...], request: int) -> int:
     from ...agent.trace.reading import context_of
 
     messages = context_of(lines, request)
@@ -117,7 +117,7 @@ def _print_context(lines: tuple[Line, ...], request: int) -> int:
     return 0
 
 
-def _print_steps(lines: tuple[Line, ...], *, as_json_document: bool) -> int:
+def _print_steps(lines: tuple[TraceLine, ...], *, as_json_document: bool) -> int:
     from ...agent.trace.reading import context_steps, turns_of
 
     steps = context_steps(lines)

@@ -218,13 +218,13 @@ def _request(
 
 
 def _tools(session: Session, approve: tuple[str, ...]) -> tuple[ToolkitSettings, Catalogue]:
-    from ...agent.opening import for_agents
+    from ...agent.opening import with_agent_pack
     from ...toolkit.assembly import load_toolkit_settings
     from ...toolkit.catalog import load_catalogue
     from ..commands.servers import with_recorded
     from .run import approval_rule, with_rules
 
-    settings = for_agents(load_toolkit_settings(session.invocation.choices))
+    settings = with_agent_pack(load_toolkit_settings(session.invocation.choices))
     catalogue = load_catalogue(settings.tools)
     for problem in catalogue.problems:
         warn(problem, as_json_document=session.json)

@@ -25,7 +25,7 @@ from ..streams import Interruption
 
 if TYPE_CHECKING:
     from ...agent.turn import TurnResult
-    from ...agent.usage import Spent
+    from ...agent.usage import Usage
     from ...toolkit.events import PermissionAsked
 
 __all__ = [
@@ -237,7 +237,7 @@ class Ended:
     session_id: str
     max_steps: int
     seconds: float
-    spent: Spent
+    spent: Usage
     """With what its sub-agents have used."""
     timed_out: bool = False
     """Its time was over."""
@@ -251,7 +251,7 @@ class Ended:
     """Commands that it has left running."""
 
 
-def spent_since(before: Spent, now: Spent) -> Spent:
+def spent_since(before: Usage, now: Usage) -> Usage:
     """What was used between two moments of a conversation."""
     return replace(now, **{one.name: getattr(now, one.name) - getattr(before, one.name) for one in fields(now)})
 

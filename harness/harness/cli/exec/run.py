@@ -51,11 +51,11 @@ from .report import (
 if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelProfile, ModelTable
-    from ...agent.opening import People
+    from ...agent.opening import HumanHandlers
     from ...agent.settings import AgentSettings
-    from ...agent.storage import SessionStore, SessionSummary
+    from ...agent.storage import ConversationStore, ConversationSummary
     from ...agent.turn import TurnResult
-    from ...agent.usage import Spent
+    from ...agent.usage import Usage
     from ..options import Invocation
 
 __all__ = [
@@ -205,12 +205,12 @@ class ExecOperator:
         self._catch_up, self._changed = catch_up, changed
 
     @property
-    def handlers(self) -> People:
+    def handlers(self) -> HumanHandlers:
         """The approver and the questioner of the prompt, at this terminal."""
-        from ...agent.opening import People
+        from ...agent.opening import HumanHandlers
 
         approver = PromptApprover(self.surface, self._report_change, self._show_events)
-        return People(approver, PromptQuestioner(self.surface, self._show_events))
+        return HumanHandlers(approver, PromptQuestioner(self.surface, self._show_events))
 
     def _report_change(self, call: ToolCall) -> None:
         if self._changed is not None:
@@ -259,14 +259,14 @@ def choose_its_target(invocation: Invocation, session_id: str) -> None:
     Raises:
         HarnessError: there is no such conversation, or its container is gone.
     """
-    from ...agent.storage import SessionStore
+    from ...agent.storage import ConversationStore
 
     if any(getattr(invocation.choices, name) is not None for name in WHERE):
         return
-    found: list[SessionSummary] = []
+    found: list[ConversationSummary] = []
 
     async def find(interruption: Interruption) -> int:
-        found.append(await SessionStore().find(session_id))
+        found.append(await ConversationStore().find(session_id))
         return 0
 
     if code := run_async(find):
@@ -274,7 +274,9 @@ def choose_its_target(invocation: Invocation, session_id: str) -> None:
     invocation.choices = choices_for(found[0], invocation.choices, here=False)
 
 
-async def session_to_resume(store: SessionStore, chosen: Chosen, target: ExecutionContext) -> SessionSummary | None:
+async def session_to_resume(
+    store: ConversationStore, chosen: Chosen, target: ExecutionContext
+) -> ConversationSummary | None:
     """The conversation that goes on; None for a new one.
 
     Raises:
@@ -373,11 +375,11 @@ def _print_answer(text: str, interruption: Interruption) -> None:
 async def _opened(
     session: Session, request: ExecRequest, target: ExecutionContext, operator: ExecOperator | None
 ) -> AsyncIterator[tuple[Agent, Toolkit]]:
-    from ...agent.opening import People
-    from ...agent.storage import SessionStore
+    from ...agent.opening import HumanHandlers
+    from ...agent.storage import ConversationStore
 
     catalogue, variables = request.catalogue, dict(session.settings.config.env)
-    store = SessionStore()
+    store = ConversationStore()
     resumed = await session_to_resume(store, request.chosen, target)
     profile = request.profile or _profile_of(resumed, request.models, as_json=session.json)
     if request.budget is not None:
@@ -393,7 +395,7 @@ async def _opened(
         begun = Begun(
             profile=profile,
             settings=request.settings,
-            handlers=operator.handlers if operator is not None else People(_approver(request)),
+            handlers=operator.handlers if operator is not None else HumanHandlers(_approver(request)),
             session_id=resumed.session_id if resumed is not None else "",
             tool_profile=request.tool_profile,
             tmux=tmux,
@@ -414,7 +416,7 @@ def _approver(request: ExecRequest) -> Approver:
     return AutoApproval() if request.auto_approve else NobodyToAsk()
 
 
-def _profile_of(resumed: SessionSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
+def _profile_of(resumed: ConversationSummary | None, models: ModelTable, *, as_json: bool) -> ModelProfile:
     """The model that a conversation was with, or the default when that is gone.
 
     Raises:
@@ -505,7 +507,7 @@ class _Run:
                 await self._shown.wait()
         return self._ended(result, anyio.current_time() - started, spent_since(before, agent.state.spent))
 
-    def _ended(self, result: TurnResult, seconds: float, spent: Spent) -> Ended:
+    def _ended(self, result: TurnResult, seconds: float, spent: Usage) -> Ended:
         return Ended(
             result,
             self._agent.session_id,

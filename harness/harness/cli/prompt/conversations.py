@@ -18,7 +18,7 @@ from ..conversation import Begun, Conversation, open_conversation
 from .view import View
 
 if TYPE_CHECKING:
-    from ...agent.storage import SessionStore
+    from ...agent.storage import ConversationStore
     from ...toolkit.assembly import Toolkit
 
 __all__ = ["Conversations", "joined"]
@@ -39,7 +39,7 @@ class Conversations:
         self,
         execution: ExecutionContext,
         toolkit: Toolkit,
-        store: SessionStore | None,
+        store: ConversationStore | None,
         view: View,
         tasks: TaskGroup,
         changed: Callable[[], None],

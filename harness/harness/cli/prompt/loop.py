@@ -24,7 +24,7 @@ from .view import View
 if TYPE_CHECKING:
     from ...agent.agent import Agent
     from ...agent.models import ModelTable
-    from ...agent.storage import SessionStore
+    from ...agent.storage import ConversationStore
     from ...toolkit.assembly import Toolkit
     from .commands.base import Deadlines
     from .conversations import Conversations
@@ -47,7 +47,7 @@ class Supplies:
     deadlines: Deadlines
     conversations: Conversations
     models: ModelTable | None = None
-    store: SessionStore | None = None
+    store: ConversationStore | None = None
 
 
 @dataclass

@@ -259,7 +259,7 @@ class Serving:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Supplies]:
-        from ...agent.storage import SessionStore
+        from ...agent.storage import ConversationStore
         from ...agent.trace.observer import link_news
         from .commands.base import Deadlines
         from .conversations import Conversations
@@ -275,7 +275,7 @@ class Serving:
             tasks = await stack.enter_async_context(background_tasks())
             models = await self._table()
             self._observers = await self._watching(stack, toolkit)
-            store = SessionStore()
+            store = ConversationStore()
             group = await stack.enter_async_context(anyio.create_task_group())
             yield Supplies(
                 toolkit=toolkit,
@@ -287,12 +287,12 @@ class Serving:
             )
 
     async def _toolkit(self, stack: AsyncExitStack) -> Toolkit:
-        from ...agent.opening import for_agents
+        from ...agent.opening import with_agent_pack
         from ...toolkit.assembly import load_toolkit_settings, open_toolkit
         from ...toolkit.catalog import load_catalogue
 
         choices, variables = self._session.invocation.choices, dict(self._session.settings.config.env)
-        settings = for_agents(await to_thread.run_sync(load_toolkit_settings, choices))
+        settings = with_agent_pack(await to_thread.run_sync(load_toolkit_settings, choices))
         catalogue = await to_thread.run_sync(load_catalogue, settings.tools)
         self._servers = await stack.enter_async_context(server_tools(choices, catalogue.registry, self._warn))
         toolkit = await stack.enter_async_context(open_toolkit(settings, catalogue=catalogue, variables=variables))
@@ -343,7 +343,7 @@ class Serving:
 
     async def _converse(self, supplies: Supplies) -> None:
         """Begin the conversation, or say why there is none."""
-        from ...agent.opening import rehearse
+        from ...agent.opening import preload
 
         try:
             profile = self._profile()
@@ -361,7 +361,7 @@ class Serving:
             self._loop.set_model_ready(f"nobody answers: {error}")
         else:
             self._loop.set_model_ready()
-            await to_thread.run_sync(rehearse, conversation.agent, abandon_on_cancel=True)
+            await to_thread.run_sync(preload, conversation.agent, abandon_on_cancel=True)
 
     def _profile(self) -> ModelProfile | None:
         """The model to begin with.
@@ -375,7 +375,7 @@ class Serving:
         return self._models.profile(name) if name else None
 
     def _begun(self, profile: ModelProfile | None) -> Begun:
-        from ...agent.opening import People
+        from ...agent.opening import HumanHandlers
         from ...agent.settings import AgentSettings
         from .approvals import PromptApprover, PromptQuestioner
 
@@ -388,7 +388,7 @@ class Serving:
         return Begun(
             profile=chosen,
             settings=self._settings or AgentSettings(),
-            handlers=People(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
+            handlers=HumanHandlers(approver, PromptQuestioner(self._surface, self._catch_up), self._timed),
             session_id=self._wanted.session_id,
             here=self._wanted.here,
             tmux=tmux,

@@ -20,7 +20,7 @@ from ..surface import Span, Surface, folded, line, one_line, printable
 if TYPE_CHECKING:
     from ....agent.agent import Agent
     from ....agent.models import ModelProfile, ModelTable
-    from ....agent.storage import SessionStore
+    from ....agent.storage import ConversationStore
     from ....context import ExecutionContext
     from ....toolkit.assembly import Toolkit
     from ....toolkit.executor import Executor
@@ -129,7 +129,7 @@ class PromptContext:
     agent: Agent | None = None
     models: ModelTable | None = None
     """None when the settings of models are wrong."""
-    store: SessionStore | None = None
+    store: ConversationStore | None = None
     """None when conversations are not stored."""
 
 

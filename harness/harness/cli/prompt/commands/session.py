@@ -13,7 +13,7 @@ from .base import BadArguments, Choice, SlashCommand, agent_of, brief, moment, n
 
 if TYPE_CHECKING:
     from ....agent.models import ModelProfile
-    from ....agent.storage import SessionStore, SessionSummary
+    from ....agent.storage import ConversationStore, ConversationSummary
     from .base import PromptContext
 
 __all__ = ["Compact", "Model", "SessionCommand", "Theme", "theme_rows"]
@@ -121,13 +121,13 @@ class SessionCommand(SlashCommand):
         )
 
 
-def _store(context: PromptContext) -> SessionStore:
+def _store(context: PromptContext) -> ConversationStore:
     if context.store is None:
         raise HarnessError("conversations are not stored here")
     return context.store
 
 
-def _row(summary: SessionSummary, own: str) -> tuple[str, ...]:
+def _row(summary: ConversationSummary, own: str) -> tuple[str, ...]:
     state = " (this one)" if summary.session_id == own else " (unfinished)" if summary.unfinished else ""
     what = f"{summary.name or brief(summary.title)}{state}"
     return summary.session_id, moment(summary.changed), str(summary.turns), summary.model, what
