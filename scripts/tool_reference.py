@@ -100,13 +100,13 @@ async def _executor(home: Path) -> AsyncIterator[Any]:
     from harness.toolkit.compaction import Compaction, Compactor
     from harness.toolkit.delegation import SpawnRequest, SpawnResult
     from harness.toolkit.permissions.approver import Approver
-    from harness.toolkit.permissions.questions import Answer, Question, Scope
+    from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
     from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
     from harness.toolkit.web_settings import SearchSettings, WebSettings
 
     class Yes(Approver):
-        async def ask(self, question: Question) -> Answer:
-            return Answer(Scope.ONCE)
+        async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
+            return ApprovalDecision(ApprovalScope.ONCE)
 
     class Short(Compactor):
         async def compact(self, session_id: str) -> Compaction:

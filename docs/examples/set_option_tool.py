@@ -11,7 +11,7 @@ from harness.results import FileContent
 from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import open_executor
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.session.file_versions import Written, guarded_edit
 
 
@@ -46,9 +46,9 @@ class SetOption(Tool[SetOptionArguments]):
 class Everything(Approver):
     """Says yes; a program that people use asks them here."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         print("asked:", question.what)
-        return Answer(Scope.ONCE)
+        return ApprovalDecision(ApprovalScope.ONCE)
 
 
 async def main(target: str) -> None:

@@ -19,8 +19,8 @@ from harness.agent.operators import after_last_job, operator_activity_note, watc
 from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
 from harness.toolkit.permissions.approver import EventApprover
-from harness.toolkit.permissions.questions import Answer as Reply
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalDecision as Reply
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 __all__ = ["desk", "open_desk"]
@@ -161,7 +161,7 @@ async def test_what_is_approved_while_the_agent_is_paused_begins_when_it_goes_on
             assert isinstance(asked, PermissionAsked)
             assert watched.agent.state.doing == "waiting"
             watched.agent.pause("operator")
-            assert approver.answer(asked.request_id, Reply(Scope.ONCE))
+            assert approver.answer(asked.request_id, Reply(ApprovalScope.ONCE))
             await anyio.wait_all_tasks_blocked()
             assert not (desk.home / "approved").exists()
             watched.agent.resume("operator")

@@ -25,8 +25,8 @@ from harness.agent.operators import watched_by_operators
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event, PermissionAsked
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer as Reply
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision as Reply
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 
 __all__ = ["desk", "open_desk"]
 
@@ -41,9 +41,9 @@ class Yes(Approver):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ApprovalRequest) -> Reply:
         self.asked.append(question.what)
-        return Reply(Scope.ONCE)
+        return Reply(ApprovalScope.ONCE)
 
 
 @dataclass

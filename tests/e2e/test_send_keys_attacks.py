@@ -19,7 +19,7 @@ from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.interfaces import CallEntry
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalScope
 from harness.toolkit.permissions.shell.keys import has_empty_prompt
 from harness_tools.core import tools as core_tools
 
@@ -277,7 +277,7 @@ async def test_bindings_macros_and_abbreviations_make_nothing_else_of_a_whole_li
 
 @every_shell
 async def test_a_whole_line_is_run_in_its_pane_and_what_it_changes_stays(open_desk: OpenDesk, name: str) -> None:
-    attacker = await opened(open_desk, name, says(Scope.ONCE))
+    attacker = await opened(open_desk, name, says(ApprovalScope.ONCE))
     sub = attacker.desk.home / "sub"
     sub.mkdir()
     await at_prompt(attacker)
@@ -295,7 +295,7 @@ async def test_a_whole_line_is_run_in_its_pane_and_what_it_changes_stays(open_de
 
 
 async def test_a_line_that_goes_on_is_a_job_and_its_program_is_typed_into(open_desk: OpenDesk) -> None:
-    attacker = await opened(open_desk, "bash", says(Scope.ONCE))
+    attacker = await opened(open_desk, "bash", says(ApprovalScope.ONCE))
     await at_prompt(attacker)
     started = await attacker.keys(literal_text="cat >out", enter=True)
     assert "runs as job" in started.result.text
@@ -306,7 +306,7 @@ async def test_a_line_that_goes_on_is_a_job_and_its_program_is_typed_into(open_d
 
 
 async def test_a_line_for_another_pane_runs_there(open_desk: OpenDesk) -> None:
-    attacker = await opened(open_desk, "bash", says(Scope.ONCE))
+    attacker = await opened(open_desk, "bash", says(ApprovalScope.ONCE))
     await attacker.desk.ctx.create_pane("other", cwd="/")
     assert (await attacker.desk.ctx.run_shell("true", pane="other")).exit_code == 0
     await at_prompt(attacker, "other")
@@ -344,7 +344,7 @@ async def test_the_any_key_of_a_question_asks(open_desk: OpenDesk, step: dict[st
 
 
 async def test_keys_that_wait_are_asked_about_once(open_desk: OpenDesk) -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     attacker = await opened(open_desk, "bash", approver)
     await at_prompt(attacker)
     outcome = await attacker.keys(literal_text="touch waited", enter=True, delay_ms=20)
@@ -369,8 +369,8 @@ class ChangingLedger(LedgerOf):
 
 
 async def test_keys_that_wait_are_asked_about_again_when_something_else_reads_them(open_desk: OpenDesk) -> None:
-    answers = [Scope.ONCE, Scope.DENY_ONCE]
-    approver = Says(lambda question: Answer(answers.pop(0)))
+    answers = [ApprovalScope.ONCE, ApprovalScope.DENY_ONCE]
+    approver = Says(lambda question: ApprovalDecision(answers.pop(0)))
     attacker = await opened(open_desk, "bash", approver)
     operator = await attacker.desk.operator(150, 40)
 
@@ -488,7 +488,9 @@ async def test_whatever_is_called_a_real_line_editor_runs_nothing_that_was_not_j
 async def test_however_a_line_was_edited_by_leave_only_what_was_judged_runs(open_desk: OpenDesk, name: str) -> None:
     """A person lets all keys through but those that end a line: the line editor is in any state then."""
     approver = Says(
-        lambda asked: Answer(Scope.DENY_ONCE if "Enter" in asked.what or "\n" in asked.what else Scope.ONCE)
+        lambda asked: ApprovalDecision(
+            ApprovalScope.DENY_ONCE if "Enter" in asked.what or "\n" in asked.what else ApprovalScope.ONCE
+        )
     )
     attacker = await opened(open_desk, name, approver)
     examples = drawn(editing, 15)

@@ -11,7 +11,7 @@ from tests.support.engines import container
 from tests.support.permits import desk, says
 
 from harness.toolkit.permissions.paths import hard_denials
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.rules.store import RuleFile
@@ -28,7 +28,7 @@ async def test_an_old_grant_is_nothing_to_a_container_that_was_made_anew(
     way, file = make_way(name), tmp_path / "permissions.json"
     with container(way.engine) as one:
         async with way.connect(one) as ctx:
-            for scope in (Scope.EXACT, Scope.SESSION, Scope.ALWAYS):
+            for scope in (ApprovalScope.EXACT, ApprovalScope.SESSION, ApprovalScope.ALWAYS):
                 made = desk(says(scope), file=file, execution=ctx)
                 assert await made.allows("run_shell", COMMAND)
             made.policy.approver = None

@@ -18,7 +18,7 @@ from harness import ExecutionContext, Status, connect
 from harness.toolkit import CallOutcome, CallStatus, Registry, Tool, ToolCall
 from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness_tools import background, terminal
 from harness_tools.core import tools as core_tools
 
@@ -212,7 +212,7 @@ async def test_the_pane_that_the_context_uses_is_protected(here: Place) -> None:
 
 
 async def test_keys_for_a_job_are_judged_by_what_reads_them_in_its_pane(here: Place) -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     box = box_of(here.ctx)
     services = replace(box.executor.services, policy=RulePolicy(approver=approver))
     careful = replace(box, executor=replace(box.executor, services=services))

@@ -17,7 +17,7 @@ from harness.toolkit.events import EventBus
 from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.permissions.rules.store import RuleFile
@@ -60,17 +60,17 @@ KINDS: dict[str, SubjectKind] = {
 class Says(Approver):
     """Answers as it is told, and keeps the questions."""
 
-    answer: Callable[[Question], Answer] = lambda question: Answer(Scope.ONCE)
-    questions: list[Question] = field(default_factory=list)
+    answer: Callable[[ApprovalRequest], ApprovalDecision] = lambda question: ApprovalDecision(ApprovalScope.ONCE)
+    questions: list[ApprovalRequest] = field(default_factory=list)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
         return self.answer(question)
 
 
-def says(scope: Scope, **more: str) -> Says:
+def says(scope: ApprovalScope, **more: str) -> Says:
     """An approver that always answers this."""
-    return Says(lambda question: Answer(scope, **more))
+    return Says(lambda question: ApprovalDecision(scope, **more))
 
 
 class Clock:

@@ -11,7 +11,7 @@ from harness import ExecutionContext
 from harness.toolkit import Executor, JsonObject, ToolCall
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.values import Json
 
@@ -48,8 +48,8 @@ def step(tool: str, text: str = "", /, *, like: bool = False, error: bool = Fals
 class Agreeing(Approver):
     """Somebody who says yes."""
 
-    async def ask(self, question: Question) -> Answer:
-        return Answer(Scope.ONCE)
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(ApprovalScope.ONCE)
 
 
 def open_unasking() -> AbstractAsyncContextManager[Toolkit]:

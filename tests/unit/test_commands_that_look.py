@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.permits import Desk, desk
 
-from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.special_programs import awk_program_only_prints
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 DATA = Path(__file__).parents[1] / "data"
 MAX_FALSE_ALARMS = 0.03
@@ -53,7 +53,7 @@ async def test_what_shows_a_secret_is_denied() -> None:
     denied = commands(MORE, "deny")
     assert len(denied) >= 30
     steps = [(await desk(cwd="/srv/app").decide("run_shell", command)).by for command in denied]
-    assert set(steps) == {Step.HARD}
+    assert set(steps) == {DecisionStep.HARD}
 
 
 async def test_nothing_of_them_runs_in_mode_strict() -> None:
@@ -63,7 +63,7 @@ async def test_nothing_of_them_runs_in_mode_strict() -> None:
 async def test_look_ups_on_other_hosts_run_by_the_setting_alone() -> None:
     assert await running(desk(), commands(LOOK_UP)) == commands(LOOK_UP, "allow")
     assert await running(desk(network_lookups=True), commands(LOOK_UP)) == commands(LOOK_UP)
-    assert "permissions.network_lookups" in judge_command("dig example.com").reason
+    assert "permissions.network_lookups" in classify_command("dig example.com").reason
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_look_ups_on_other_hosts_run_by_the_setting_alone() -> None:
     ],
 )
 def test_a_look_up_that_does_more_asks(command: str) -> None:
-    assert not judge_command(command, lookups=True).read_only
+    assert not classify_command(command, lookups=True).read_only
 
 
 # -- programs of awk

@@ -35,7 +35,7 @@ from ..toolkit.executor import Executor
 from ..toolkit.hooks.dispatch import ask_hooks
 from ..toolkit.interfaces import Next, Redactor
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.permissions.questions import Answer, Question
+from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest
 from ..toolkit.redaction.stream import StreamRedactor
 from ..toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 from .events import AnswerCompleted, AnswerDelta, ModelRetry, ReasoningDelta, RequestStarted, TurnStatus
@@ -122,11 +122,11 @@ class GatedApprover(Approver):
         """See :class:`Approver`."""
         return self._approver.by_sight
 
-    def expect(self, question: Question) -> None:
+    def expect(self, question: ApprovalRequest) -> None:
         """See :class:`Approver`."""
         self._approver.expect(question)
 
-    def forget(self, question: Question) -> None:
+    def forget(self, question: ApprovalRequest) -> None:
         """See :class:`Approver`."""
         self._approver.forget(question)
 
@@ -135,7 +135,7 @@ class GatedApprover(Approver):
         await self._approver.ready()
         await self._gate.wait_until_open()
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """See :class:`Approver`."""
         return await self._approver.ask(question)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..login import LoginQuestion, TerminalPrompter
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.lookalikes import is_blank
-from ..toolkit.permissions.questions import Answer, Question, Scope
+from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ..toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from ..toolkit.values import Json, JsonObject
 from .output import readable
@@ -161,33 +161,33 @@ def _claim(name: str, value: Json) -> str:
 
 
 LETTERS = {
-    "y": Scope.ONCE,
-    "e": Scope.EXACT,
-    "d": Scope.DIRECTORY,
-    "t": Scope.TOOL,
-    "s": Scope.SESSION,
-    "a": Scope.ALWAYS,
-    "n": Scope.DENY_ONCE,
-    "x": Scope.DENY_SESSION,
+    "y": ApprovalScope.ONCE,
+    "e": ApprovalScope.EXACT,
+    "d": ApprovalScope.DIRECTORY,
+    "t": ApprovalScope.TOOL,
+    "s": ApprovalScope.SESSION,
+    "a": ApprovalScope.ALWAYS,
+    "n": ApprovalScope.DENY_ONCE,
+    "x": ApprovalScope.DENY_SESSION,
 }
-WORDS = {"yes": Scope.ONCE, "no": Scope.DENY_ONCE, "": Scope.DENY_ONCE}
+WORDS = {"yes": ApprovalScope.ONCE, "no": ApprovalScope.DENY_ONCE, "": ApprovalScope.DENY_ONCE}
 MEANINGS = {
-    Scope.ONCE: "yes",
-    Scope.ALWAYS: "always this, to the letter",
-    Scope.DENY_ONCE: "no",
+    ApprovalScope.ONCE: "yes",
+    ApprovalScope.ALWAYS: "always this, to the letter",
+    ApprovalScope.DENY_ONCE: "no",
 }
 """The answers that one call from the command line has a use for: its session ends with it."""
 TRIES = 3
 
 
-def parse_answer(text: str, question: Question) -> Scope | None:
+def parse_answer(text: str, question: ApprovalRequest) -> ApprovalScope | None:
     """What an operator's line means; None when it means nothing here. Nothing at all is no. Pure."""
     word = text.strip().lower()
-    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in Scope if one == word), None)
+    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in ApprovalScope if one == word), None)
     return scope if scope is None or not scope.allows or scope in question.scopes else None
 
 
-def approval_text(question: Question, width: int = 80) -> str:
+def approval_text(question: ApprovalRequest, width: int = 80) -> str:
     """The question as the terminal shows it: control characters are shown and not obeyed. Pure."""
     offered = [scope for scope in MEANINGS if scope in question.scopes]
     letters = {scope: letter for letter, scope in LETTERS.items()}
@@ -215,16 +215,16 @@ class TerminalApprover(Approver):
         """Whether somebody is there."""
         return self._prompter.usable()
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Show it and read a line. What was typed before it was shown does not count."""
         text = approval_text(question, shutil.get_terminal_size().columns)
         for _ in range(TRIES):
             line = await self._prompter.answer(LoginQuestion("other", text, False, question.target))
-            scope = Scope.DENY_ONCE if line is None else parse_answer(line, question)
+            scope = ApprovalScope.DENY_ONCE if line is None else parse_answer(line, question)
             if scope is not None:
-                return Answer(scope)
+                return ApprovalDecision(scope)
             text = "harness: answer with one of the letters: "
-        return Answer(Scope.DENY_ONCE, reason="there was no clear answer")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, reason="there was no clear answer")
 
 
 class GivenApproval(Approver):
@@ -235,9 +235,9 @@ class GivenApproval(Approver):
         """It was given in advance."""
         return False
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Yes, once."""
-        return Answer(Scope.ONCE, "operator (--yes)")
+        return ApprovalDecision(ApprovalScope.ONCE, "operator (--yes)")
 
 
 # -- Asking the operator at the terminal what a tool wants to know.

@@ -21,7 +21,7 @@ from ..toolkit.audit import open_ledger
 from ..toolkit.catalog import ToolSettings, load_catalogue
 from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, ToolCallCompleted, ToolCallRequested
 from ..toolkit.permissions.approver import Approver
-from ..toolkit.permissions.questions import Answer, Question, Scope
+from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ..toolkit.permissions.rules.store import RuleFile
 from ..toolkit.redaction.redactor import PatternRedactor
 from ..toolkit.result_cache import ResultCache
@@ -177,10 +177,10 @@ class _You(Approver):
     def __init__(self, say: Say) -> None:
         self._say = say
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Yes, once."""
         self._say("    you: yes (the demo answers for you)")
-        return Answer(Scope.ONCE, "demo")
+        return ApprovalDecision(ApprovalScope.ONCE, "demo")
 
 
 # -- the agent

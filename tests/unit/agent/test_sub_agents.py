@@ -47,8 +47,8 @@ from harness.toolkit.assembly import ToolkitSettings, open_toolkit
 from harness.toolkit.catalog import ToolSettings
 from harness.toolkit.events import Event, SubagentStarted, ToolCallCompleted
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer as Reply
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision as Reply
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 LIMIT = 60.0
@@ -413,11 +413,11 @@ async def test_a_pause_holds_sub_agents_too(tmp_path: Path, monkeypatch: pytest.
 class Noting(Approver):
     """Says yes to everything, and keeps what was asked."""
 
-    questions: list[Question] = field(default_factory=list)
+    questions: list[ApprovalRequest] = field(default_factory=list)
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ApprovalRequest) -> Reply:
         self.questions.append(question)
-        return Reply(Scope.ONCE)
+        return Reply(ApprovalScope.ONCE)
 
 
 @pytest.mark.usefixtures("needs_process")

@@ -37,8 +37,8 @@ from harness.agent.settings import AgentSettings
 from harness.agent.storage import MemoryLog
 from harness.toolkit.events import ToolCallCompleted, ToolCallProgress
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer as Reply
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision as Reply
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.values import CallStatus
 
@@ -68,10 +68,14 @@ class Judge(Approver):
 
     asked: list[str] = field(default_factory=list)
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ApprovalRequest) -> Reply:
         self.asked.append(question.what)
         await anyio.sleep(0.05)
-        return Reply(Scope.DENY_ONCE, reason="use staging") if "refused" in question.what else Reply(Scope.ONCE)
+        return (
+            Reply(ApprovalScope.DENY_ONCE, reason="use staging")
+            if "refused" in question.what
+            else Reply(ApprovalScope.ONCE)
+        )
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

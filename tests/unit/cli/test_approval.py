@@ -9,36 +9,38 @@ import pytest
 from harness.cli.asking import TerminalApprover, approval_text, parse_answer
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.toolkit import ToolCall
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 
-ALL = tuple(Scope)
-ONLY_ONCE = (Scope.ONCE, Scope.DENY_ONCE)
+ALL = tuple(ApprovalScope)
+ONLY_ONCE = (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)
 
 
-def question(what: str = "rm -r build", scopes: tuple[Scope, ...] = ALL) -> Question:
+def question(what: str = "rm -r build", scopes: tuple[ApprovalScope, ...] = ALL) -> ApprovalRequest:
     details = {"why": "tidy\nup", "risk": "low"}
-    return Question("q1", ToolCall("run_shell"), what, "it changes something", "ssh://web1", scopes, details)
+    return ApprovalRequest("q1", ToolCall("run_shell"), what, "it changes something", "ssh://web1", scopes, details)
 
 
 @pytest.mark.parametrize(
     ("line", "scopes", "scope"),
     [
-        ("y", ALL, Scope.ONCE),
-        (" Yes ", ALL, Scope.ONCE),
-        ("a", ALL, Scope.ALWAYS),
-        ("always", ALL, Scope.ALWAYS),
+        ("y", ALL, ApprovalScope.ONCE),
+        (" Yes ", ALL, ApprovalScope.ONCE),
+        ("a", ALL, ApprovalScope.ALWAYS),
+        ("always", ALL, ApprovalScope.ALWAYS),
         ("a", ONLY_ONCE, None),
         ("s", ONLY_ONCE, None),
-        ("n", ALL, Scope.DENY_ONCE),
-        ("no", ONLY_ONCE, Scope.DENY_ONCE),
-        ("x", ONLY_ONCE, Scope.DENY_SESSION),
-        ("", ALL, Scope.DENY_ONCE),
+        ("n", ALL, ApprovalScope.DENY_ONCE),
+        ("no", ONLY_ONCE, ApprovalScope.DENY_ONCE),
+        ("x", ONLY_ONCE, ApprovalScope.DENY_SESSION),
+        ("", ALL, ApprovalScope.DENY_ONCE),
         ("yy", ALL, None),
         ("perhaps", ALL, None),
         ("ye", ALL, None),
     ],
 )
-def test_a_line_means_what_it_says_and_nothing_more(line: str, scopes: tuple[Scope, ...], scope: Scope | None) -> None:
+def test_a_line_means_what_it_says_and_nothing_more(
+    line: str, scopes: tuple[ApprovalScope, ...], scope: ApprovalScope | None
+) -> None:
     assert parse_answer(line, question(scopes=scopes)) is scope
 
 
@@ -80,10 +82,10 @@ class Typed(TerminalPrompter):
 @pytest.mark.parametrize(
     ("lines", "scope"),
     [
-        (("what?", "y"), Scope.ONCE),
-        ((None,), Scope.DENY_ONCE),
-        (("what?", "why?", "who?"), Scope.DENY_ONCE),
+        (("what?", "y"), ApprovalScope.ONCE),
+        ((None,), ApprovalScope.DENY_ONCE),
+        (("what?", "why?", "who?"), ApprovalScope.DENY_ONCE),
     ],
 )
-async def test_an_unclear_answer_is_never_a_yes(lines: tuple[str | None, ...], scope: Scope) -> None:
+async def test_an_unclear_answer_is_never_a_yes(lines: tuple[str | None, ...], scope: ApprovalScope) -> None:
     assert (await TerminalApprover(Typed(*lines)).ask(question())).scope is scope

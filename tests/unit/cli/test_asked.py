@@ -15,16 +15,18 @@ from harness.cli.prompt.surface import text_of
 from harness.toolkit import ToolCall
 from harness.toolkit.permissions.approver import preview_of
 from harness.toolkit.permissions.lookalikes import odd_characters
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.values import JsonObject
 
 
-def question(what: str, details: JsonObject | None = None, preview: str = "") -> Question:
+def question(what: str, details: JsonObject | None = None, preview: str = "") -> ApprovalRequest:
     call = ToolCall("run_shell", {"command": what})
-    return Question("q", call, what, "no rule allows it", "ssh://web1", tuple(Scope), details or {}, preview=preview)
+    return ApprovalRequest(
+        "q", call, what, "no rule allows it", "ssh://web1", tuple(ApprovalScope), details or {}, preview=preview
+    )
 
 
-def rows_of(asked: Question, width: int = 80) -> list[str]:
+def rows_of(asked: ApprovalRequest, width: int = 80) -> list[str]:
     return [text_of(one) for one in asking_of(asked, width).lines]
 
 
@@ -108,7 +110,7 @@ def test_of_a_long_text_it_is_said_how_much_there_is() -> None:
 
 
 def test_a_long_preview_has_the_question_below_it_too() -> None:
-    preview = preview_of("\n".join(["x" * 150] * 30), tuple(Scope), str)
+    preview = preview_of("\n".join(["x" * 150] * 30), tuple(ApprovalScope), str)
     asked = replace(question("write /srv/a"), preview=preview)
     rows = rows_of(asked)
     assert rows.count(rows[0]) == 2

@@ -34,13 +34,15 @@ from harness.errors import ConfigError, HarnessError
 from harness.toolkit import CallOutcome, CallStatus, Image, Registry, Text, ToolCall, ToolResult
 from harness.toolkit.assembly import ToolkitSettings
 from harness.toolkit.events import Event
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import PermissionSettings
 from harness_tools import core
 
 CALL = ToolCall("run_shell", {"command": "reboot"}, call_id="c1", agent_id="agent")
-QUESTION = Question("q1", CALL, "reboot", "no rule allows it", "local:", (Scope.ONCE, Scope.DENY_ONCE))
+QUESTION = ApprovalRequest(
+    "q1", CALL, "reboot", "no rule allows it", "local:", (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)
+)
 ASKED = toolkit_events.PermissionAsked(request_id="q1", call=CALL, what="reboot", reason="no rule allows it")
 
 
@@ -126,7 +128,7 @@ def test_rules_of_the_command_line_come_before_those_of_the_settings() -> None:
 
 async def test_nobody_denies() -> None:
     answer = await NobodyToAsk().ask(QUESTION)
-    assert (answer.scope, answer.by) == (Scope.DENY_ONCE, "nobody")
+    assert (answer.scope, answer.by) == (ApprovalScope.DENY_ONCE, "nobody")
     assert answer.reason.startswith("denied: nobody to ask (no rule allows it; ")
 
 

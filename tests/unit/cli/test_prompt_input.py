@@ -24,38 +24,38 @@ from harness.cli.prompt.plain import entries_of
 from harness.cli.prompt.surface import choice_lines, text_of
 from harness.results import DirEntry
 from harness.toolkit.events import ToolCallProgress
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.values import CallOutcome, CallStatus, ToolCall, ToolResult
 
-EVERY = tuple(Scope)
+EVERY = tuple(ApprovalScope)
 
 
-def question(command: str = "rm /tmp/x", scopes: tuple[Scope, ...] = EVERY, **more: object) -> Question:
+def question(command: str = "rm /tmp/x", scopes: tuple[ApprovalScope, ...] = EVERY, **more: object) -> ApprovalRequest:
     call = ToolCall("run_shell", {"command": command, "why": "to tidy", **more}, "1")  # type: ignore[dict-item]  # JSON
     details = {"why": "to tidy", "risk": "low"}
-    return Question("q", call, command, "no rule allows it", "ssh://web1", scopes, details)  # type: ignore[arg-type]  # JSON
+    return ApprovalRequest("q", call, command, "no rule allows it", "ssh://web1", scopes, details)  # type: ignore[arg-type]  # JSON
 
 
 @pytest.mark.parametrize(
     ("text", "scope"),
     [
-        ("y", Scope.ONCE),
-        (" Y ", Scope.ONCE),
-        ("yes", Scope.ONCE),
-        ("e", Scope.EXACT),
-        ("d", Scope.DIRECTORY),
-        ("t", Scope.TOOL),
-        ("s", Scope.SESSION),
-        ("a", Scope.ALWAYS),
-        ("always", Scope.ALWAYS),
-        ("n", Scope.DENY_ONCE),
-        ("no", Scope.DENY_ONCE),
-        ("x", Scope.DENY_SESSION),
+        ("y", ApprovalScope.ONCE),
+        (" Y ", ApprovalScope.ONCE),
+        ("yes", ApprovalScope.ONCE),
+        ("e", ApprovalScope.EXACT),
+        ("d", ApprovalScope.DIRECTORY),
+        ("t", ApprovalScope.TOOL),
+        ("s", ApprovalScope.SESSION),
+        ("a", ApprovalScope.ALWAYS),
+        ("always", ApprovalScope.ALWAYS),
+        ("n", ApprovalScope.DENY_ONCE),
+        ("no", ApprovalScope.DENY_ONCE),
+        ("x", ApprovalScope.DENY_SESSION),
     ],
 )
-def test_each_letter_is_an_answer(text: str, scope: Scope) -> None:
+def test_each_letter_is_an_answer(text: str, scope: ApprovalScope) -> None:
     answer = parse_approval(text, question())
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ApprovalDecision)
     assert answer.scope is scope
 
 
@@ -67,19 +67,19 @@ def test_what_is_no_answer_neither_approves_nor_denies(text: str) -> None:
 @given(st.text(max_size=12))
 def test_only_a_clear_word_approves(text: str) -> None:
     answer = parse_approval(text, question())
-    words = {"y", "yes", "e", "d", "t", "s", "a", *(scope.value for scope in Scope)}
-    if isinstance(answer, Answer) and answer.scope.allows:
+    words = {"y", "yes", "e", "d", "t", "s", "a", *(scope.value for scope in ApprovalScope)}
+    if isinstance(answer, ApprovalDecision) and answer.scope.allows:
         assert text.strip().lower() in words
 
 
 def test_a_denial_may_say_why() -> None:
     answer = parse_approval("n this is production", question())
-    assert isinstance(answer, Answer)
-    assert (answer.scope, answer.reason) == (Scope.DENY_ONCE, "this is production")
+    assert isinstance(answer, ApprovalDecision)
+    assert (answer.scope, answer.reason) == (ApprovalScope.DENY_ONCE, "this is production")
 
 
 def test_what_is_not_offered_is_no_answer() -> None:
-    only_once = question(scopes=(Scope.ONCE, Scope.DENY_ONCE))
+    only_once = question(scopes=(ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
     assert isinstance(parse_approval("s", only_once), Unclear)
     assert [choice.key for choice in asking_of(only_once).choices] == ["y", "n", "r", "c"]
 

@@ -28,15 +28,15 @@ from harness.toolkit import (
 )
 from harness.toolkit.events import PermissionAsked, PermissionReplied
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Question, Scope
+from harness.toolkit.permissions.questions import ApprovalRequest, ApprovalScope
 from harness.toolkit.pipeline import Services
 
-ALL = tuple(Scope)
+ALL = tuple(ApprovalScope)
 
 
-def question(what: str = "rm -rf build", **details: Any) -> Question:
+def question(what: str = "rm -rf build", **details: Any) -> ApprovalRequest:
     call = ToolCall("run_shell", {"command": what})
-    return Question("r1", call, what, "nothing allows it", "ssh://deploy@web1", ALL, details)
+    return ApprovalRequest("r1", call, what, "nothing allows it", "ssh://deploy@web1", ALL, details)
 
 
 # -- what is shown
@@ -82,12 +82,12 @@ def test_what_is_too_long_to_show_says_so_and_cannot_be_allowed_for_good() -> No
     long = question("a" * SHOWN + "hidden" + "b" * SHOWN)
     shown = message_of(long)
     assert f"  !! {SHOWN + 6} characters are not shown here !!" in shown.split("\n")
-    assert offered(long) == (Scope.ONCE, Scope.DENY_ONCE)
+    assert offered(long) == (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)
     assert offered(question()) == ALL
 
 
 def test_the_form_offers_the_answers_that_make_sense_and_denies_when_it_is_just_sent() -> None:
-    form = form_of([Scope.ONCE, Scope.DENY_ONCE])
+    form = form_of([ApprovalScope.ONCE, ApprovalScope.DENY_ONCE])
     decision = form["properties"]["decision"]
     assert decision["enum"] == ["once", "deny-once"]
     assert len(decision["enumNames"]) == 2
@@ -99,7 +99,7 @@ def test_the_form_offers_the_answers_that_make_sense_and_denies_when_it_is_just_
 
 
 @pytest.mark.parametrize("scope", ALL)
-def test_each_choice_is_what_it_says(scope: Scope) -> None:
+def test_each_choice_is_what_it_says(scope: ApprovalScope) -> None:
     answer = answer_of("accept", {"decision": str(scope)}, ALL, "claude")
     assert (answer.scope, answer.by, answer.agent_id) == (scope, "the user of claude", "")
 
@@ -120,7 +120,9 @@ def test_each_choice_is_what_it_says(scope: Scope) -> None:
     ],
 )
 def test_whatever_is_not_plainly_a_choice_denies(action: str, content: dict[str, Any] | None) -> None:
-    assert answer_of(action, content, (Scope.ONCE, Scope.DENY_ONCE), "x").scope is Scope.DENY_ONCE
+    assert (
+        answer_of(action, content, (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE), "x").scope is ApprovalScope.DENY_ONCE
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ async def test_a_client_that_cannot_ask_is_denied_and_told_what_would_allow_it()
 
 async def test_a_client_that_cannot_ask_is_advised_no_rule_while_their_file_is_broken() -> None:
     answer = await ClientApprover().ask(replace(question(), broken=True))
-    assert answer.scope is Scope.DENY_ONCE
+    assert answer.scope is ApprovalScope.DENY_ONCE
     assert "repair or remove the file of rules" in answer.reason
     assert "permissions add" not in answer.reason
 

@@ -24,7 +24,7 @@ from harness.toolkit.hooks.dispatch import Answer as HookAnswer
 from harness.toolkit.hooks.dispatch import Hooks
 from harness.toolkit.middleware import DenyList
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.registry import OPT_IN, schema_gaps
 from harness.toolkit.result_cache import ResultCache
@@ -261,13 +261,13 @@ def test_declared_tools_are_found_beside_the_settings_and_what_is_wrong_is_said(
 
 
 class Recorder(Approver):
-    def __init__(self, scope: Scope = Scope.ONCE) -> None:
+    def __init__(self, scope: ApprovalScope = ApprovalScope.ONCE) -> None:
         self.scope = scope
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalRequest] = []
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
-        return Answer(self.scope)
+        return ApprovalDecision(self.scope)
 
 
 async def test_without_an_approver_nothing_is_changed(execution: ExecutionContext, home: Path) -> None:

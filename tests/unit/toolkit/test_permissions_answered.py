@@ -18,7 +18,7 @@ from harness.toolkit import ToolCall
 from harness.toolkit.contract import CallNotes
 from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Rule
 
 CHANGED = {"command": "touch b"}
@@ -26,8 +26,8 @@ CHANGED = {"command": "touch b"}
 
 def edits(arguments: dict[str, str]) -> Says:
     """The operator changes what is asked first, and refuses everything else."""
-    answers = [Answer(Scope.ONCE, call=ToolCall("run_shell", dict(arguments)))]
-    return Says(lambda question: answers.pop() if answers else Answer(Scope.DENY_ONCE))
+    answers = [ApprovalDecision(ApprovalScope.ONCE, call=ToolCall("run_shell", dict(arguments)))]
+    return Says(lambda question: answers.pop() if answers else ApprovalDecision(ApprovalScope.DENY_ONCE))
 
 
 async def shell(made: Desk, command: str, *, session: str = "s1", call_id: str = "c1") -> Verdict:
@@ -96,14 +96,14 @@ class Waits(Approver):
     before: Callable[[], None]
     asked: anyio.Event = field(default_factory=anyio.Event)
     go: anyio.Event = field(default_factory=anyio.Event)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[ApprovalRequest] = field(default_factory=list)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
         self.asked.set()
         await self.go.wait()
         self.before()
-        return Answer(Scope.TOOL)
+        return ApprovalDecision(ApprovalScope.TOOL)
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -156,7 +156,7 @@ async def test_what_was_approved_waits_for_a_paused_agent_without_a_limit() -> N
 
     gate = Watched()
     gate.pause()
-    made = desk(GatedApprover(says(Scope.ONCE), gate), timeout=30.0)
+    made = desk(GatedApprover(says(ApprovalScope.ONCE), gate), timeout=30.0)
     assert await made.allows("write_file", "/srv/a")
     assert deadlines == [math.inf]
 
@@ -164,7 +164,7 @@ async def test_what_was_approved_waits_for_a_paused_agent_without_a_limit() -> N
 async def test_what_is_approved_in_advance_waits_for_a_paused_agent_too() -> None:
     gate = Gate()
     gate.pause()
-    made = desk(GatedApprover(says(Scope.DENY_ONCE), gate))
+    made = desk(GatedApprover(says(ApprovalScope.DENY_ONCE), gate))
     made.policy.timed.set("all")
     allowed: list[bool] = []
 

@@ -16,7 +16,7 @@ from harness.toolkit import ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied
 from harness.toolkit.interfaces import Verdict
 from harness.toolkit.permissions.approver import Approver, EventApprover
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.rules.store import RuleFile
@@ -38,7 +38,7 @@ async def test_no_way_to_allow_it_is_named_that_does_not_allow_it() -> None:
 
 
 async def test_an_approval_for_once_is_asked_again() -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     made = desk(approver)
     assert [await made.allows("write_file", "/srv/a") for _ in range(2)] == [True, True]
     assert len(approver.questions) == 2
@@ -47,16 +47,16 @@ async def test_an_approval_for_once_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("scope", "same", "sibling", "deeper", "other_tool", "other_session"),
     [
-        (Scope.ONCE, 1, 1, 1, 1, 1),
-        (Scope.EXACT, 0, 1, 1, 1, 1),
-        (Scope.DIRECTORY, 0, 0, 0, 1, 1),
-        (Scope.TOOL, 0, 0, 0, 1, 1),
-        (Scope.SESSION, 0, 0, 0, 0, 1),
-        (Scope.ALWAYS, 0, 1, 1, 1, 0),
+        (ApprovalScope.ONCE, 1, 1, 1, 1, 1),
+        (ApprovalScope.EXACT, 0, 1, 1, 1, 1),
+        (ApprovalScope.DIRECTORY, 0, 0, 0, 1, 1),
+        (ApprovalScope.TOOL, 0, 0, 0, 1, 1),
+        (ApprovalScope.SESSION, 0, 0, 0, 0, 1),
+        (ApprovalScope.ALWAYS, 0, 1, 1, 1, 0),
     ],
 )
 async def test_how_far_each_answer_goes(
-    scope: Scope, same: int, sibling: int, deeper: int, other_tool: int, other_session: int, tmp_path: Path
+    scope: ApprovalScope, same: int, sibling: int, deeper: int, other_tool: int, other_session: int, tmp_path: Path
 ) -> None:
     approver = says(scope)
     calls = [
@@ -77,7 +77,7 @@ async def test_how_far_each_answer_goes(
 
 
 async def test_a_denial_for_the_session_denies_that_and_nothing_else() -> None:
-    approver = says(Scope.DENY_SESSION, reason="not today")
+    approver = says(ApprovalScope.DENY_SESSION, reason="not today")
     made = desk(approver)
     verdict = await made.decide("write_file", "/srv/a")
     assert (verdict.allowed, verdict.reason, verdict.by) == (False, "not today", "operator (deny-session)")
@@ -87,7 +87,7 @@ async def test_a_denial_for_the_session_denies_that_and_nothing_else() -> None:
 
 
 async def test_only_what_was_asked_about_is_denied_or_granted() -> None:
-    answers = [Answer(Scope.EXACT), Answer(Scope.DENY_SESSION)]
+    answers = [ApprovalDecision(ApprovalScope.EXACT), ApprovalDecision(ApprovalScope.DENY_SESSION)]
     made = desk(Says(lambda question: answers.pop(0)))
     assert await made.allows("write_file", "/srv/a")
     assert not await made.allows("write_file", "/srv/a", "/srv/b")
@@ -96,7 +96,7 @@ async def test_only_what_was_asked_about_is_denied_or_granted() -> None:
 
 
 async def test_a_grant_for_a_call_without_a_subject_covers_its_arguments_and_no_others() -> None:
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     made = desk(approver)
     assert await made.allows("change", size=1, why="because")
     assert await made.allows("change", size=1, why="for another reason")
@@ -124,7 +124,7 @@ def elsewhere(which: str) -> MemoryBackend:
 
 
 async def test_a_grant_on_one_target_says_nothing_of_another_of_that_name(tmp_path: Path) -> None:
-    for scope in (Scope.ALWAYS, Scope.SESSION, Scope.TOOL, Scope.EXACT):
+    for scope in (ApprovalScope.ALWAYS, ApprovalScope.SESSION, ApprovalScope.TOOL, ApprovalScope.EXACT):
         approver, file = says(scope), tmp_path / f"{scope}.json"
         one = desk(approver, backend=elsewhere("a1"), file=file)
         assert await one.allows("write_file", "/srv/a")
@@ -136,7 +136,7 @@ async def test_a_grant_on_one_target_says_nothing_of_another_of_that_name(tmp_pa
 
 async def test_always_survives_a_restart_and_is_literal(tmp_path: Path) -> None:
     file = tmp_path / "permissions.json"
-    assert await desk(says(Scope.ALWAYS), file=file).allows("write_file", "/srv/*")
+    assert await desk(says(ApprovalScope.ALWAYS), file=file).allows("write_file", "/srv/*")
     fresh = desk(file=file)
     assert await fresh.allows("write_file", "/srv/*")
     assert not await fresh.allows("write_file", "/srv/a")
@@ -146,7 +146,7 @@ async def test_an_answer_that_cannot_be_kept_warns_and_holds_for_the_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    made = desk(says(Scope.ALWAYS), file=tmp_path / "file" / "permissions.json")
+    made = desk(says(ApprovalScope.ALWAYS), file=tmp_path / "file" / "permissions.json")
     with caplog.at_level(logging.WARNING):
         assert await made.allows("write_file", "/srv/a")
     assert "for this session only" in caplog.text
@@ -154,7 +154,7 @@ async def test_an_answer_that_cannot_be_kept_warns_and_holds_for_the_session(
 
 async def test_a_text_with_a_secret_is_not_written_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "permissions.json"
-    approver = says(Scope.ALWAYS)
+    approver = says(ApprovalScope.ALWAYS)
     made = desk(approver, file=file)
     assert await made.allows("change", password="hunter2")
     assert await made.allows("change", password="hunter2")
@@ -174,7 +174,7 @@ async def events_of(made: Desk, *words: str, **arguments: object) -> tuple[Verdi
 
 
 async def test_each_question_is_published_and_gets_one_reply_with_its_id() -> None:
-    made = desk(says(Scope.ONCE))
+    made = desk(says(ApprovalScope.ONCE))
     verdict, events = await events_of(made, "write_file", "/srv/a", risk="high", why="it is hunter2")
     asked, replied = events
     assert isinstance(asked, PermissionAsked)
@@ -215,10 +215,10 @@ async def test_whoever_watches_the_events_answers_by_the_id_of_the_question() ->
     made = desk(approver)
 
     def answer(event: PermissionAsked) -> None:
-        assert not approver.answer("another", Answer(Scope.ONCE))
+        assert not approver.answer("another", ApprovalDecision(ApprovalScope.ONCE))
         assert [question.request_id for question in approver.pending] == [event.request_id]
-        assert approver.answer(event.request_id, Answer(Scope.ONCE, "ann"))
-        assert not approver.answer(event.request_id, Answer(Scope.DENY_ONCE, "bob"))
+        assert approver.answer(event.request_id, ApprovalDecision(ApprovalScope.ONCE, "ann"))
+        assert not approver.answer(event.request_id, ApprovalDecision(ApprovalScope.DENY_ONCE, "bob"))
 
     verdict = await answered_by_watching(made, approver, answer, "write_file", "/srv/a")
     assert (verdict.allowed, verdict.by) == (True, "ann (once)")
@@ -232,7 +232,7 @@ async def test_an_answer_from_within_the_event_is_not_too_early() -> None:
 
     def at_once(event: Event) -> Event:
         if isinstance(event, PermissionAsked):
-            assert approver.answer(event.request_id, Answer(Scope.ONCE))
+            assert approver.answer(event.request_id, ApprovalDecision(ApprovalScope.ONCE))
         return publish(event)
 
     made.ctx.events.publish = at_once  # type: ignore[method-assign]  # a subscriber that is as quick as can be
@@ -246,15 +246,15 @@ async def test_an_agent_cannot_approve_and_may_deny(agent: str) -> None:
     made = desk(approver)
 
     def answer(event: PermissionAsked) -> None:
-        for scope in Scope:
-            assert not scope.allows or not approver.answer(event.request_id, Answer(scope, agent_id=agent))
-        assert approver.answer(event.request_id, Answer(Scope.DENY_ONCE, agent_id=agent))
+        for scope in ApprovalScope:
+            assert not scope.allows or not approver.answer(event.request_id, ApprovalDecision(scope, agent_id=agent))
+        assert approver.answer(event.request_id, ApprovalDecision(ApprovalScope.DENY_ONCE, agent_id=agent))
 
     assert not (await answered_by_watching(made, approver, answer, "write_file", "/srv/a")).allowed
 
 
 async def test_an_approver_that_passes_on_an_agents_approval_has_denied() -> None:
-    made = desk(Says(lambda question: Answer(Scope.SESSION, agent_id="agent")))
+    made = desk(Says(lambda question: ApprovalDecision(ApprovalScope.SESSION, agent_id="agent")))
     verdict = await made.decide("write_file", "/srv/a")
     assert (verdict.allowed, verdict.by) == (False, "agent agent (deny-once)")
     assert made.policy.session_rules("s1") == ()
@@ -265,12 +265,12 @@ class Silent(Approver):
         self.asked = anyio.Event()
         self.over: list[str] = []
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.asked.set()
         await anyio.sleep_forever()
         raise AssertionError
 
-    def forget(self, question: Question) -> None:
+    def forget(self, question: ApprovalRequest) -> None:
         self.over.append(question.request_id)
 
 
@@ -296,12 +296,12 @@ async def test_a_question_that_is_given_up_gets_a_reply_and_lets_the_next_one_as
         replied = events.drain()[-1]
         assert isinstance(replied, PermissionReplied)
         assert (replied.allowed, replied.by) == (False, "nobody")
-        made.policy.approver = says(Scope.ONCE)
+        made.policy.approver = says(ApprovalScope.ONCE)
         assert await made.allows("write_file", "/srv/a")
 
 
 async def test_an_approver_that_fails_has_approved_nothing() -> None:
-    def fails(question: Question) -> Answer:
+    def fails(question: ApprovalRequest) -> ApprovalDecision:
         raise OSError("no terminal")
 
     verdict = await desk(Says(fails)).decide("write_file", "/srv/a")
@@ -311,7 +311,9 @@ async def test_an_approver_that_fails_has_approved_nothing() -> None:
 
 async def test_a_changed_call_is_handed_back_to_be_judged_again() -> None:
     changed = ToolCall("write_file", {"path": "/tmp/b"})
-    verdict = await desk(Says(lambda question: Answer(Scope.ONCE, call=changed))).decide("write_file", "/srv/a")
+    verdict = await desk(Says(lambda question: ApprovalDecision(ApprovalScope.ONCE, call=changed))).decide(
+        "write_file", "/srv/a"
+    )
     assert (verdict.allowed, verdict.call) == (True, changed)
 
 
@@ -337,7 +339,7 @@ async def test_a_call_that_was_changed_is_not_asked_about_again_and_is_denied_wh
 
 
 def changes_it_to(path: str) -> Says:
-    return Says(lambda question: Answer(Scope.ONCE, call=ToolCall("x", {"path": path})))
+    return Says(lambda question: ApprovalDecision(ApprovalScope.ONCE, call=ToolCall("x", {"path": path})))
 
 
 @pytest.mark.usefixtures("needs_process")
@@ -347,10 +349,10 @@ async def test_an_answer_holds_for_what_was_asked_about(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("a")
 
-    def swap(question: Question) -> Answer:
+    def swap(question: ApprovalRequest) -> ApprovalDecision:
         link.unlink()
         link.symlink_to("b")
-        return Answer(Scope.EXACT)
+        return ApprovalDecision(ApprovalScope.EXACT)
 
     async with connect("local:") as ctx:
         verdict = await desk(Says(swap), execution=ctx).decide("write_file", str(link))
@@ -358,7 +360,7 @@ async def test_an_answer_holds_for_what_was_asked_about(tmp_path: Path) -> None:
 
 
 async def test_the_answers_of_a_session_end_with_it() -> None:
-    made = desk(says(Scope.SESSION))
+    made = desk(says(ApprovalScope.SESSION))
     assert await made.allows("write_file", "/srv/a")
     made.policy.end_session("s1")
     made.policy.approver = None
@@ -368,7 +370,7 @@ async def test_the_answers_of_a_session_end_with_it() -> None:
 class Slow(Approver):
     """Says when it was asked, and answers when it is told to."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ApprovalScope) -> None:
         self.scope = scope
         self.running = 0
         self.most = 0
@@ -376,19 +378,22 @@ class Slow(Approver):
         self.go = anyio.Event()
         self.first = anyio.Event()
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.asked += 1
         self.running += 1
         self.most = max(self.most, self.running)
         self.first.set()
         await self.go.wait()
         self.running -= 1
-        return Answer(self.scope)
+        return ApprovalDecision(self.scope)
 
 
-@pytest.mark.parametrize(("scope", "asked"), [(Scope.ONCE, 4), (Scope.EXACT, 2), (Scope.TOOL, 1), (Scope.SESSION, 1)])
+@pytest.mark.parametrize(
+    ("scope", "asked"),
+    [(ApprovalScope.ONCE, 4), (ApprovalScope.EXACT, 2), (ApprovalScope.TOOL, 1), (ApprovalScope.SESSION, 1)],
+)
 async def test_questions_of_a_session_come_one_by_one_and_an_answer_settles_those_that_it_covers(
-    scope: Scope, asked: int
+    scope: ApprovalScope, asked: int
 ) -> None:
     approver = Slow(scope)
     made = desk(approver)
@@ -408,7 +413,7 @@ async def test_questions_of_a_session_come_one_by_one_and_an_answer_settles_thos
 
 
 async def test_a_file_that_does_not_exist_is_granted_with_its_directory_as_the_target_has_it() -> None:
-    made = desk(says(Scope.DIRECTORY))
+    made = desk(says(ApprovalScope.DIRECTORY))
     assert await made.allows("write_file", "~/new/a")
     assert [str(rule) for rule in made.policy.session_rules("s1")] == [
         "allow write_file '/home/user/new' and below on memory://here"
@@ -416,7 +421,7 @@ async def test_a_file_that_does_not_exist_is_granted_with_its_directory_as_the_t
 
 
 async def test_the_root_is_never_granted_as_a_directory() -> None:
-    made = desk(says(Scope.DIRECTORY))
+    made = desk(says(ApprovalScope.DIRECTORY))
     assert await made.allows("write_file", "/a")
     assert made.policy.session_rules("s1") == ()
 
@@ -428,7 +433,7 @@ async def test_a_file_that_cannot_be_trusted_asks_whatever_it_could_have_denied(
     file = tmp_path / "permissions.json"
     file.write_text("{")
     file.chmod(0o600)
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     made = desk(approver, mode=Mode.AUTO, file=file, rules=(Rule(Action.ALLOW),))
     assert await made.allows("read_file", "/srv/a")
     assert await made.allows("read_file", "/srv/a")

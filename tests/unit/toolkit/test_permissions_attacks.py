@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.permits import Desk, desk, says
 
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 
@@ -44,7 +44,7 @@ async def test_a_rule_that_denies_is_evaded_by_none_where_everything_else_is_all
 
 
 async def test_an_attack_is_not_settled_by_what_was_granted_for_something_else() -> None:
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     made = desk(approver)
     for command in ("make other", "touch other", "ls > other"):
         assert await made.allows("run_shell", command)

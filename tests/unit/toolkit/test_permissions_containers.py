@@ -15,7 +15,7 @@ from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.container_files import ContainerFiles
 from harness.toolkit.permissions.shell.container_reach import Mount, container_reach
 from harness.toolkit.permissions.shell.operand_paths import OperandPaths
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 __all__ = ["here"]
 
@@ -267,7 +267,7 @@ async def test_what_is_kept_back_in_the_working_directory_asks(
 async def test_a_directory_is_in_no_working_directory_that_is_not_known_or_the_root(start: str, asks: bool) -> None:
     execution = memory_context(MemoryBackend())
     text = "docker run -v ./src:/w alpine"
-    judged = judge_command(text)
+    judged = classify_command(text)
     files = ContainerFiles(execution, OperandPaths(execution, (), start, judged, text), start)
     assert bool(await files.reason(judged)) is asks
 

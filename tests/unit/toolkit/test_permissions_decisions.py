@@ -21,7 +21,7 @@ from harness.toolkit.permissions.shell.operand_paths import directory_operands
 from harness.toolkit.permissions.shell.read_only import _may_be_response
 from harness.toolkit.permissions.shell.read_only_programs import takes_rights_away
 from harness.toolkit.permissions.shell.special_programs import awk_program_only_prints
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 from harness.toolkit.permissions.shell.words import Options, Word
 from harness.toolkit.permissions.shell.wrappers import lists_null_separated
 
@@ -95,7 +95,7 @@ def test_what_is_not_known_may_be_a_directory() -> None:
 
 
 def test_the_reason_names_the_program_that_speaks_to_an_engine() -> None:
-    judged = judge_command("curl --unix-socket /var/run/docker.sock http://x/containers/json")
+    judged = classify_command("curl --unix-socket /var/run/docker.sock http://x/containers/json")
     assert reaches_any_file(judged).startswith("curl speaks to an engine")
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.support.permits import Says, desk, says
 
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.remembered_answers import sessions_above
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 
@@ -31,8 +31,8 @@ def test_a_session_of_an_agent_names_those_that_started_it(session: str, above: 
     assert list(sessions_above(session)) == above
 
 
-@pytest.mark.parametrize("scope", [Scope.EXACT, Scope.TOOL, Scope.SESSION])
-async def test_what_a_session_was_allowed_its_agents_are_and_the_audit_says_so(scope: Scope) -> None:
+@pytest.mark.parametrize("scope", [ApprovalScope.EXACT, ApprovalScope.TOOL, ApprovalScope.SESSION])
+async def test_what_a_session_was_allowed_its_agents_are_and_the_audit_says_so(scope: ApprovalScope) -> None:
     approver = says(scope, by="ann")
     made = desk(approver)
     assert await made.allows("write_file", "/srv/a")
@@ -47,7 +47,7 @@ async def test_what_a_session_was_allowed_its_agents_are_and_the_audit_says_so(s
 
 
 async def test_what_an_agent_was_allowed_neither_its_session_is_nor_another_agent() -> None:
-    approver = says(Scope.SESSION)
+    approver = says(ApprovalScope.SESSION)
     made = desk(approver)
     assert await made.allows("write_file", "/srv/a", session=AGENT)
     assert await made.allows("write_file", "/srv/b", session=BELOW)
@@ -58,26 +58,26 @@ async def test_what_an_agent_was_allowed_neither_its_session_is_nor_another_agen
 
 
 async def test_what_a_session_was_denied_its_agents_are() -> None:
-    made = desk(says(Scope.DENY_SESSION))
+    made = desk(says(ApprovalScope.DENY_SESSION))
     assert not await made.allows("write_file", "/srv/a")
-    made.policy.approver = says(Scope.SESSION)
+    made.policy.approver = says(ApprovalScope.SESSION)
     assert await made.allows("write_file", "/srv/b", session=AGENT)
     assert not await made.allows("write_file", "/srv/a", session=AGENT)
 
 
 async def test_a_denial_beats_what_was_inherited_and_once_is_not() -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     made = desk(approver)
     assert await made.allows("write_file", "/srv/a")
     assert await made.allows("write_file", "/srv/a", session=AGENT)
     assert len(approver.questions) == 2
-    denied = desk(says(Scope.SESSION), rules=(Rule(Action.DENY, argument="/srv/db/**", match=Match.GLOB),))
+    denied = desk(says(ApprovalScope.SESSION), rules=(Rule(Action.DENY, argument="/srv/db/**", match=Match.GLOB),))
     assert await denied.allows("write_file", "/srv/a")
     assert not await denied.allows("write_file", "/srv/db/x", session=AGENT)
 
 
 async def test_the_answers_of_agents_end_with_the_session() -> None:
-    made = desk(says(Scope.SESSION))
+    made = desk(says(ApprovalScope.SESSION))
     for session in ("s1", AGENT, "s2"):
         assert await made.allows("write_file", "/srv/a", session=session)
     made.policy.end_session("s1")
@@ -90,7 +90,7 @@ async def test_one_person_answers_for_a_session_and_its_agents_one_question_afte
     running, most, go, first = 0, 0, anyio.Event(), anyio.Event()
 
     class Slow(Says):
-        async def ask(self, question: Question) -> Answer:
+        async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
             nonlocal running, most
             self.questions.append(question)
             running += 1
@@ -98,7 +98,7 @@ async def test_one_person_answers_for_a_session_and_its_agents_one_question_afte
             first.set()
             await go.wait()
             running -= 1
-            return Answer(Scope.TOOL)
+            return ApprovalDecision(ApprovalScope.TOOL)
 
     approver = Slow()
     made = desk(approver)

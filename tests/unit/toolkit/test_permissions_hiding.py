@@ -10,7 +10,7 @@ from tests.support.permits import Desk, desk, says
 from harness.cli.asking import GivenApproval
 from harness.cli.exec.run import AutoApproval, NobodyToAsk
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.redaction.redactor import PatternRedactor
 
@@ -42,7 +42,7 @@ def guarded(approver: Approver | None, mode: Mode = Mode.ASK) -> Desk:
 @pytest.mark.parametrize(("tool", "text"), UNSEEN)
 async def test_nobody_approves_what_is_hidden_from_them(tool: str, text: str) -> None:
     assert PatternRedactor(["1abcdefg"]).text(text) != text
-    approver = says(Scope.ALWAYS)
+    approver = says(ApprovalScope.ALWAYS)
     verdict = await guarded(approver).decide(tool, text)
     assert (verdict.allowed, approver.questions) == (False, [])
     assert "hidden as a secret" in verdict.reason
@@ -51,7 +51,7 @@ async def test_nobody_approves_what_is_hidden_from_them(tool: str, text: str) ->
 
 @pytest.mark.parametrize(("tool", "text"), SEEN)
 async def test_a_secret_that_is_only_a_secret_is_hidden_and_asked_about(tool: str, text: str) -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     assert await guarded(approver).allows(tool, text)
     assert [question.unseen for question in approver.questions] == [""]
 
@@ -69,6 +69,6 @@ async def test_where_nobody_is_asked_the_call_is_denied() -> None:
 
 async def test_what_was_approved_unseen_is_not_looked_at() -> None:
     assert await guarded(None, Mode.AUTO).allows(*UNSEEN[1])
-    made = guarded(says(Scope.DENY_ONCE))
+    made = guarded(says(ApprovalScope.DENY_ONCE))
     made.policy.timed.set("all")
     assert await made.allows(*UNSEEN[1])

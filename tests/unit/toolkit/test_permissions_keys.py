@@ -21,7 +21,7 @@ from harness.toolkit.events import PermissionAsked
 from harness.toolkit.permissions.access_requests import TYPED_SECRET
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.redaction.redactor import MARK
@@ -92,20 +92,20 @@ async def test_keys_for_a_line_that_is_not_known_ask_in_every_mode_and_show_it(p
     with anyio.fail_after(20):
         while "rm -rf half" not in await pane.capture_pane():  # noqa: ASYNC110  # no other sign
             await anyio.sleep(0.02)
-    approver = says(Scope.ALWAYS)
+    approver = says(ApprovalScope.ALWAYS)
     made = desk(approver, mode=Mode.AUTO, execution=pane, rules=(Rule(Action.ALLOW),))
     for keys in ("<Enter>", "ls<Enter>", " x", "<C-u>"):
         assert (await decided(made, keys))[0]
     assert [question.what for question in approver.questions] == ["<Enter>", "ls<Enter>", " x", "<C-u>"]
     assert all("rm -rf half" in question.reason for question in approver.questions)
-    assert {question.scopes for question in approver.questions} == {(Scope.ONCE, Scope.DENY_ONCE)}
+    assert {question.scopes for question in approver.questions} == {(ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)}
 
 
 async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_shown_nowhere(
     pane: ExecutionContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     await runs(pane, "read -s -p 'Password: ' x", shows="Password:")
-    approver = says(Scope.ALWAYS)
+    approver = says(ApprovalScope.ALWAYS)
     made = desk(approver, mode=Mode.AUTO, execution=pane, rules=(Rule(Action.ALLOW),))
     made.policy.timed.set("all")
     with made.ctx.events.subscribe() as events:
@@ -113,12 +113,12 @@ async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_s
             assert (await made.decide("send_keys", "s3same<Enter>", literal_text="s3same")).allowed
         shown = str(events.drain()) + str(approver.questions) + caplog.text
     assert len(approver.questions) == 2
-    assert approver.questions[0].scopes == (Scope.ONCE, Scope.DENY_ONCE)
+    assert approver.questions[0].scopes == (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)
     assert "type a secret" in approver.questions[0].what
     assert "s3same" not in shown
     assert PermissionAsked.__name__ in shown
     assert made.policy.session_rules("s1") == ()
-    made.policy.approver = says(Scope.DENY_SESSION)
+    made.policy.approver = says(ApprovalScope.DENY_SESSION)
     assert not (await decided(made, "s3same<Enter>"))[0]
     assert made.policy.session_rules("s1") == ()
     denying = desk(approver, execution=pane, rules=(Rule(Action.DENY, argument=TYPED_SECRET),))
@@ -126,7 +126,7 @@ async def test_what_is_typed_at_a_question_for_a_secret_is_asked_each_time_and_s
     assert not (await decided(desk(mode=Mode.AUTO, execution=pane), "s3same<Enter>"))[0]
 
 
-@pytest.mark.parametrize("approver", [None, says(Scope.ONCE)])
+@pytest.mark.parametrize("approver", [None, says(ApprovalScope.ONCE)])
 async def test_no_audit_keeps_what_is_typed_at_a_question_for_a_secret(
     pane: ExecutionContext, approver: Approver | None
 ) -> None:
@@ -142,7 +142,7 @@ async def test_no_audit_keeps_what_is_typed_at_a_question_for_a_secret(
 
 async def test_keys_for_a_program_are_asked_with_its_name_and_granted_for_it_alone(pane: ExecutionContext) -> None:
     await runs(pane, "cat; echo left", program="cat")
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     made = desk(approver, mode=Mode.AUTO, execution=pane)
     for _ in range(2):
         assert (await decided(made, "y<Enter>"))[0]
@@ -157,7 +157,7 @@ async def test_without_a_terminal_there_is_nothing_to_type_into() -> None:
 async def test_a_command_that_was_granted_in_one_directory_of_a_pane_asks_in_another(
     pane: ExecutionContext, tmp_path: Path
 ) -> None:
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     made = desk(approver, execution=pane)
     (tmp_path / "other").mkdir()
     await pane.run_shell(f"cd {tmp_path}")

@@ -166,8 +166,10 @@ async def test_more_patterns_or_directories_than_are_looked_for_ask() -> None:
     found = await search.named(["/x"], {"/x": [f"p{n}" for n in range(hard_denials.PATTERNS + 1)]})
     assert isinstance(found, str)
     assert "more patterns" in found
-    backend = await holding(MemoryBackend(found_nothing), *(f"/x/d{n}/f" for n in range(access_requests.MOST + 1)))
-    many = " ".join(f"/x/d{n}" for n in range(access_requests.MOST + 1))
+    backend = await holding(
+        MemoryBackend(found_nothing), *(f"/x/d{n}/f" for n in range(access_requests.MAX_DIRECTORIES + 1))
+    )
+    many = " ".join(f"/x/d{n}" for n in range(access_requests.MAX_DIRECTORIES + 1))
     assert not await desk(mode=Mode.AUTO, backend=backend).allows("run_shell", f"chmod -R a+r {many}")
 
 

@@ -9,7 +9,7 @@ from tests.support.own_home import here
 from tests.support.permits import desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 
 __all__ = ["here"]
@@ -119,14 +119,16 @@ async def test_what_shows_no_content_runs(here: ExecutionContext, home: Path) ->
 async def test_what_changes_rights_or_runs_as_another_asks(here: ExecutionContext, home: Path) -> None:
     made = desk(execution=here, cwd=str(home / "app"))
     steps = {one: await made.decide("run_shell", one) for one in ASKING}
-    assert {one: (verdict.allowed, verdict.by) for one, verdict in steps.items() if verdict.by == Step.HARD} == {}
+    assert {
+        one: (verdict.allowed, verdict.by) for one, verdict in steps.items() if verdict.by == DecisionStep.HARD
+    } == {}
     assert [one for one, verdict in steps.items() if verdict.allowed] == []
 
 
 async def test_content_stays_denied(here: ExecutionContext, home: Path) -> None:
     made = desk(execution=here, cwd=str(home / "app"))
     steps = {one: (await made.decide("run_shell", one)).by for one in DENIED}
-    assert {one: step for one, step in steps.items() if step != Step.HARD} == {}
+    assert {one: step for one, step in steps.items() if step != DecisionStep.HARD} == {}
 
 
 async def test_a_rule_that_denies_a_path_holds_for_its_name(here: ExecutionContext, home: Path) -> None:

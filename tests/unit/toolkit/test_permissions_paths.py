@@ -15,8 +15,8 @@ from harness.errors import ConnectionLost, ToolError
 from harness.results import FileContent, FileStat
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit.permissions.paths.hard_denials import AiExclude, excluded, parse_lines
-from harness.toolkit.permissions.paths.target_paths import PathFinder
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.paths.target_paths import PathResolver
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 
@@ -47,9 +47,9 @@ async def test_the_real_path_is_what_the_target_says(here: ExecutionContext, tmp
         f"{root}/d/e/f/under": f"{root}/d/e/f/under",
     }
     for given, real in cases.items():
-        path = await PathFinder(here).find(given, f"{root}/d")
+        path = await PathResolver(here).find(given, f"{root}/d")
         assert (path.real, path.is_known) == (real, True), given
-    assert not (await PathFinder(here).find(f"{root}/loop", "/")).is_known
+    assert not (await PathResolver(here).find(f"{root}/loop", "/")).is_known
 
 
 @pytest.mark.parametrize("there", [0, 1, 2, 3, 7])
@@ -59,7 +59,7 @@ async def test_what_is_not_there_is_found_from_the_deepest_directory_that_is(the
     await execution.mkdir("/top" + "/n" * there, parents=True)
     for missing in (1, 2, 5, 2000):
         path = "/top" + "/n" * there + "/m" * missing + "/../f"
-        found = await PathFinder(execution).find(path, "/")
+        found = await PathResolver(execution).find(path, "/")
         assert (found.real, found.is_known) == (os.path.normpath(path), True)
 
 
@@ -92,7 +92,7 @@ async def test_a_link_to_a_secret_is_a_secret(here: ExecutionContext, tmp_path: 
     (tmp_path / "notes.txt").symlink_to(tmp_path / "home/.ssh/id_rsa")
     (tmp_path / "dir").symlink_to(tmp_path / "home/.ssh")
     (tmp_path / "future").symlink_to(tmp_path / "home/.ssh/id_ed25519")
-    made = desk(says(Scope.SESSION), mode=Mode.AUTO, execution=here, cwd=str(tmp_path))
+    made = desk(says(ApprovalScope.SESSION), mode=Mode.AUTO, execution=here, cwd=str(tmp_path))
     for path in (
         "notes.txt",
         "dir/id_rsa",
@@ -112,7 +112,7 @@ async def test_a_link_that_becomes_a_secret_between_two_calls_is_noticed(
 ) -> None:
     link = tmp_path / "x"
     (tmp_path / "plain").write_text("")
-    made = desk(says(Scope.EXACT), execution=here)
+    made = desk(says(ApprovalScope.EXACT), execution=here)
     link.symlink_to(tmp_path / "plain")
     assert await made.allows("write_file", str(link))
     other = tmp_path / "y"
@@ -149,7 +149,7 @@ async def test_a_rule_that_denies_goes_by_every_name_of_a_file(here: ExecutionCo
 async def test_a_directory_that_is_granted_is_the_real_one(here: ExecutionContext, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to("a")
-    made = desk(says(Scope.DIRECTORY), execution=here)
+    made = desk(says(ApprovalScope.DIRECTORY), execution=here)
     assert await made.allows("write_file", f"{tmp_path}/link/x")
     made.policy.approver = None
     assert await made.allows("write_file", f"{tmp_path}/a/y")
@@ -160,11 +160,11 @@ async def test_a_directory_that_is_granted_is_the_real_one(here: ExecutionContex
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
 async def test_what_is_no_path_is_denied(path: str) -> None:
-    assert not await desk(says(Scope.ONCE), mode=Mode.AUTO).allows("read_file", path)
+    assert not await desk(says(ApprovalScope.ONCE), mode=Mode.AUTO).allows("read_file", path)
 
 
 async def test_a_look_alike_asks_and_says_what_it_holds() -> None:
-    approver = says(Scope.ONCE)
+    approver = says(ApprovalScope.ONCE)
     made = desk(approver, mode=Mode.AUTO)
     assert await made.allows("read_file", "/srv/p\u0430sswd")
     assert "CYRILLIC" in approver.questions[0].reason
@@ -217,7 +217,7 @@ async def test_aiexclude_is_read_on_the_target_in_every_directory_above(here: Ex
     (tmp_path / "p/q").mkdir(parents=True)
     (tmp_path / "p/.aiexclude").write_text("private/\n*.dump\n")
     (tmp_path / "into").symlink_to("p/q")
-    made = desk(says(Scope.SESSION), mode=Mode.AUTO, execution=here)
+    made = desk(says(ApprovalScope.SESSION), mode=Mode.AUTO, execution=here)
     for path in ("p/private/x", "p/q/x.dump", "into/x.dump"):
         verdict = await made.decide("read_file", f"{tmp_path}/{path}")
         assert (verdict.allowed, verdict.by) == (False, "hard denial"), path

@@ -16,7 +16,7 @@ from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import Event, PermissionAsked, PermissionReplied, ToolCallCompleted, ToolCallRequested
 from harness.toolkit.interfaces import Hook
 from harness.toolkit.permissions.policy import RulePolicy, SecretGuard
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.files import ReadFile, WriteFile
 from harness_tools.shell import RunShell
@@ -54,8 +54,10 @@ async def test_what_is_denied_leaves_no_intent_and_what_is_approved_runs_once(bo
 
 
 async def test_the_operator_may_edit_the_command_first(box: Toolbox, tmp_path: Path) -> None:
-    def edits(question: object) -> Answer:
-        return Answer(Scope.ONCE, by="ann", call=ToolCall("run_shell", {"command": f"touch {tmp_path}/good"}))
+    def edits(question: object) -> ApprovalDecision:
+        return ApprovalDecision(
+            ApprovalScope.ONCE, by="ann", call=ToolCall("run_shell", {"command": f"touch {tmp_path}/good"})
+        )
 
     approver = Says(edits)
     made = with_policy(box, RulePolicy(approver=approver))
@@ -116,7 +118,7 @@ async def test_a_guard_that_cannot_find_out_shows_nothing(box: Toolbox, tmp_path
 
 
 async def test_a_decision_of_one_session_is_none_of_another(box: Toolbox) -> None:
-    made = desk(Says(lambda question: Answer(Scope.SESSION)))
+    made = desk(Says(lambda question: ApprovalDecision(ApprovalScope.SESSION)))
     assert await made.allows("write_file", "/srv/a", session="one")
     made.policy.approver = None
     assert not await made.allows("write_file", "/srv/a", session="two")
@@ -125,11 +127,11 @@ async def test_a_decision_of_one_session_is_none_of_another(box: Toolbox) -> Non
 class Broken(Says):
     """An approver that fails before it is asked."""
 
-    def expect(self, question: Question) -> None:
+    def expect(self, question: ApprovalRequest) -> None:
         raise OSError("no screen")
 
 
-def nothing(question: Question) -> Answer:
+def nothing(question: ApprovalRequest) -> ApprovalDecision:
     return None  # type: ignore[return-value]  # the defect
 
 

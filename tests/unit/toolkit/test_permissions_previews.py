@@ -15,13 +15,13 @@ from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.events import PermissionAsked
 from harness.toolkit.permissions.approver import LASTING, LINES, WIDTH, preview_of
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Answer, Scope
-from harness.toolkit.permissions.rules.store import RuleFile, Stored
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalScope
+from harness.toolkit.permissions.rules.store import LoadedRules, RuleFile
 from harness.toolkit.redaction.redactor import PatternRedactor
 from harness_tools.files import WriteFile
 
-ALL = tuple(Scope)
-ONLY_ONCE = (Scope.ONCE, Scope.DENY_ONCE)
+ALL = tuple(ApprovalScope)
+ONLY_ONCE = (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE)
 
 
 def shown(text: str | None) -> list[str]:
@@ -70,7 +70,7 @@ def asked_for_each_write(approver: Says) -> Toolbox:
 
 
 async def test_the_question_of_write_file_shows_the_text_without_its_secrets() -> None:
-    approver = Says(lambda question: Answer(Scope.DENY_ONCE))
+    approver = Says(lambda question: ApprovalDecision(ApprovalScope.DENY_ONCE))
     made = asked_for_each_write(approver)
     with made.events.subscribe() as events:
         call = ToolCall("write_file", {"path": "/srv/a", "content": "one\npassword hunter2\n"})
@@ -98,7 +98,7 @@ async def test_a_command_says_where_it_starts(tool: str, cwd: str | None, pane: 
 
 
 async def test_with_a_broken_file_no_rule_is_advised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(RuleFile, "load", lambda self: Stored(failure="it is broken"))
+    monkeypatch.setattr(RuleFile, "load", lambda self: LoadedRules(failure="it is broken"))
     approver = Says()
     made = desk(file=tmp_path / "permissions.json")
     reason = (await made.decide("write_file", "/srv/a")).reason

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.support.permits import desk
 
-from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.read_only_languages import script_only_prints
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 # -- sed
 
@@ -332,16 +332,16 @@ DENIED = [
 
 @pytest.mark.parametrize("command", RUN)
 def test_what_only_reads_is_known(command: str) -> None:
-    judged = judge_command(command)
+    judged = classify_command(command)
     assert judged.read_only, judged.reason
 
 
 @pytest.mark.parametrize("command", ASK)
 def test_what_is_one_word_away_from_reading_is_not_taken_for_it(command: str) -> None:
-    assert not judge_command(command).read_only
+    assert not classify_command(command).read_only
 
 
 @pytest.mark.parametrize("command", DENIED)
 async def test_each_file_that_is_read_counts(command: str) -> None:
     verdict = await desk(mode=Mode.AUTO, cwd="/srv").decide("run_shell", command)
-    assert (verdict.allowed, verdict.by) == (False, Step.HARD)
+    assert (verdict.allowed, verdict.by) == (False, DecisionStep.HARD)

@@ -17,7 +17,7 @@ from harness.settings import SettingsTable
 from harness.toolkit.interfaces import Policy
 from harness.toolkit.permissions.globs import Kind, matches
 from harness.toolkit.permissions.lookalikes import fold, odd_characters
-from harness.toolkit.permissions.rules.rule import BLOCKED, Action, Match, Rule, RuleIndex, Subjected, blocked
+from harness.toolkit.permissions.rules.rule import BLOCKED, Action, Match, Rule, RuleIndex, RuleSubject, blocked
 from harness.toolkit.permissions.rules.settings import (
     PROTECTED,
     SECRETS,
@@ -79,8 +79,8 @@ def test_no_pattern_takes_long(kind: Kind) -> None:
     assert time.perf_counter() - begin < 2
 
 
-def subjected(text: str, **more: Any) -> Subjected:
-    return Subjected("ssh://ann@web1:22#k1", more.pop("tool", "run_shell"), text, **more)
+def subjected(text: str, **more: Any) -> RuleSubject:
+    return RuleSubject("ssh://ann@web1:22#k1", more.pop("tool", "run_shell"), text, **more)
 
 
 WHAT_A_RULE_COVERS = [
@@ -138,7 +138,7 @@ RULES = st.builds(
 )
 TEXTS = st.sampled_from(["a", "b", "/a", "/a/b", "/A/x.b", "a b", "/b", "https://A.b/c", "~/a", "/a/b/c", ""])
 WHATS = st.builds(
-    Subjected,
+    RuleSubject,
     st.sampled_from(["ssh://ann@web1:22#k1", "local:"]),
     st.sampled_from(["run_shell", "read_file"]),
     TEXTS,
@@ -147,7 +147,7 @@ WHATS = st.builds(
 
 
 @given(st.lists(RULES, max_size=12), st.lists(WHATS, min_size=1, max_size=3))
-def test_the_index_finds_what_a_search_through_all_rules_finds(rules: list[Rule], whats: list[Subjected]) -> None:
+def test_the_index_finds_what_a_search_through_all_rules_finds(rules: list[Rule], whats: list[RuleSubject]) -> None:
     expected = next((rule for rule in rules if any(rule.covers(what) for what in whats)), None)
     assert RuleIndex(rules).first(whats) is expected
 
@@ -162,7 +162,7 @@ def many_rules(count: int) -> list[Rule]:
     ]
 
 
-def least_seconds(index: RuleIndex, what: Subjected) -> float:
+def least_seconds(index: RuleIndex, what: RuleSubject) -> float:
     times = []
     for _ in range(30):
         begin = time.perf_counter()
@@ -409,7 +409,7 @@ def test_the_settings_of_the_documentation_mean_what_it_says() -> None:
     index = RuleIndex(settings.rules)
 
     def action(tool: str, text: str, kind: Kind = "text", target: str = "local:") -> Action | None:
-        rule = index.first([Subjected(target, tool, text, kind)])
+        rule = index.first([RuleSubject(target, tool, text, kind)])
         return rule.action if rule else None
 
     assert action("run_shell", "make all") is Action.ALLOW

@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.support.permits import Clock, desk, says
 
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.remembered_answers import TimedApproval
 from harness.toolkit.permissions.rules.rule import Action, Rule
 from harness.toolkit.permissions.rules.settings import Mode
@@ -54,7 +54,7 @@ async def test_approval_in_advance_answers_until_its_time_is_over() -> None:
 
 
 async def test_none_in_advance_denies_what_would_be_asked_and_asks_nobody() -> None:
-    approver = says(Scope.SESSION)
+    approver = says(ApprovalScope.SESSION)
     made = desk(approver)
     made.policy.timed.set("none")
     assert not await made.allows("write_file", "/srv/a")

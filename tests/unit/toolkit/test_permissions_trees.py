@@ -18,7 +18,7 @@ from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit.permissions.paths import hard_denials
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
-from harness.toolkit.permissions.shell.paths import Trees, feeds, listed, trees_of
+from harness.toolkit.permissions.shell.paths import AffectedDirectories, feeds, listed, trees_of
 
 __all__ = ["here"]
 
@@ -174,8 +174,10 @@ def test_any_words_are_judged(name: str, words: list[str], read_only: bool) -> N
 
 
 def test_a_command_without_directories_has_none() -> None:
-    assert trees_of([], read_only=True) == Trees()
-    assert trees_of(["mv"], read_only=False) == Trees()
-    assert trees_of(["7z"], read_only=False) == Trees()
-    assert trees_of(["tar"], read_only=False) == Trees()
-    assert trees_of(["unknown", "-x", "--to=/a", "b"], read_only=False) == Trees(changes=("b", "/a"), guessed=True)
+    assert trees_of([], read_only=True) == AffectedDirectories()
+    assert trees_of(["mv"], read_only=False) == AffectedDirectories()
+    assert trees_of(["7z"], read_only=False) == AffectedDirectories()
+    assert trees_of(["tar"], read_only=False) == AffectedDirectories()
+    assert trees_of(["unknown", "-x", "--to=/a", "b"], read_only=False) == AffectedDirectories(
+        changes=("b", "/a"), guessed=True
+    )

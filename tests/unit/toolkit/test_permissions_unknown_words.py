@@ -9,7 +9,7 @@ from tests.support.own_home import here
 from tests.support.permits import desk
 
 from harness.context import ExecutionContext
-from harness.toolkit.permissions.decision import Step
+from harness.toolkit.permissions.decision import DecisionStep
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 
@@ -155,7 +155,7 @@ def home(here: ExecutionContext, tmp_path: Path) -> Path:
 async def test_what_nothing_allows_is_denied_however_it_is_written(here: ExecutionContext, home: Path) -> None:
     made = desk(mode=Mode.AUTO, execution=here, cwd=str(home))
     steps = {one: (await made.decide("run_shell", one)).by for one in BLOCKED}
-    assert {one: step for one, step in steps.items() if step != Step.HARD} == {}
+    assert {one: step for one, step in steps.items() if step != DecisionStep.HARD} == {}
 
 
 async def test_what_may_be_that_asks_in_every_mode(here: ExecutionContext, home: Path) -> None:

@@ -20,7 +20,7 @@ from harness.mcp.server.http import Token, refusal_of
 from harness.toolkit import Arguments, FunctionTool, Registry, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.assembly import ToolkitSettings, open_executor
 from harness.toolkit.declared_tools import CommandTool, parse_specs
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import Mode
 from harness.toolkit.permissions.shell.paths import braced, substituted
@@ -44,7 +44,9 @@ def made(here: ExecutionContext, tmp_path: Path) -> Desk:
     for name, leads in (links | {"out": "private", "loop": "loop"}).items():
         (app / name).symlink_to(leads)
     file = home / ".config/harness/permissions.json"
-    return desk(says(Scope.SESSION), mode=Mode.AUTO, execution=here, file=file, cwd=str(app), rules=(ALLOW_ALL,))
+    return desk(
+        says(ApprovalScope.SESSION), mode=Mode.AUTO, execution=here, file=file, cwd=str(app), rules=(ALLOW_ALL,)
+    )
 
 
 def placed(texts: list[str], home: Path) -> list[str]:

@@ -23,7 +23,7 @@ from harness.context import ExecutionContext
 from harness.toolkit.permissions.shell.program_grammar import Program
 from harness.toolkit.permissions.shell.read_only_languages import SPECIAL
 from harness.toolkit.permissions.shell.read_only_programs import PROGRAMS
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 from harness.toolkit.permissions.shell.wrappers import WRAPPERS
 
 __all__ = ["here"]
@@ -109,7 +109,7 @@ def test_a_row_says_which_manual_was_read_and_shows_what_it_found() -> None:
 
 def claims_key(command: str) -> bool:
     """Whether the policy would see that the command opens the file ``key``, or ask in any case."""
-    judged = judge_command(command)
+    judged = classify_command(command)
     return not judged.read_only or any("key" in found.paths for found in judged.commands)
 
 
@@ -147,7 +147,7 @@ def test_an_option_that_reads_a_file_claims_it_or_asks() -> None:
 
 def test_an_option_that_writes_or_runs_something_asks() -> None:
     commands = with_options(lambda review: review.writes, bare=True)
-    assert [command for command in commands if judge_command(command).read_only] == []
+    assert [command for command in commands if classify_command(command).read_only] == []
 
 
 def test_a_variable_that_names_a_file_or_a_program_asks() -> None:
@@ -157,13 +157,13 @@ def test_a_variable_that_names_a_file_or_a_program_asks() -> None:
         for variable in review.variables
         for how in ("", "env ")
     ]
-    assert [command for command in commands if judge_command(command).read_only] == []
+    assert [command for command in commands if classify_command(command).read_only] == []
 
 
 def test_a_response_file_asks_wherever_it_stands() -> None:
     words = ("@key", "'@key'", '@"$x"', "*", '"$x"')
     commands = [with_words(review, word) for review in REVIEWS if review.responses for word in words]
-    assert [command for command in commands if judge_command(command).read_only] == []
+    assert [command for command in commands if classify_command(command).read_only] == []
 
 
 # -- the examples, against the whole policy, on this machine

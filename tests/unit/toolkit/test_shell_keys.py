@@ -13,7 +13,7 @@ from harness.context import ExecutionContext
 from harness.results import PaneInfo
 from harness.toolkit.permissions.shell.keys import (
     Key,
-    KeysJudgement,
+    KeysClassification,
     has_empty_prompt,
     judge_keys,
     judge_typing,
@@ -26,12 +26,14 @@ __all__ = ["desk", "open_desk"]
 PROMPT = "[harness 1: 0] deploy@web1:~$ "
 
 
-def typing(text: str, *, program: str = "bash", screen: str = PROMPT, busy: str = "", width: int = 80) -> KeysJudgement:
+def typing(
+    text: str, *, program: str = "bash", screen: str = PROMPT, busy: str = "", width: int = 80
+) -> KeysClassification:
     pane = PaneInfo("main", "%0", "harness", default=True, width=width, foreground=program, busy=busy)
     return judge_typing(Subject("keys", text, pane="main"), pane, screen)
 
 
-def command(judged: KeysJudgement) -> str | None:
+def command(judged: KeysClassification) -> str | None:
     return None if judged.command is None else judged.command.text
 
 
@@ -236,7 +238,7 @@ def test_a_typed_bracket_survives(text: str) -> None:
 # -- on a real terminal
 
 
-async def keys_in(execution: ExecutionContext, text: str, pane: str | None = None) -> KeysJudgement:
+async def keys_in(execution: ExecutionContext, text: str, pane: str | None = None) -> KeysClassification:
     box = toolbox((), execution=execution)
     ctx = box.executor._context(ToolCall("send_keys"))
     with anyio.fail_after(20):

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from harness.extras import install_extra
 from harness.toolkit.permissions.shell import parse
-from harness.toolkit.permissions.shell.verdict import MAX_LENGTH, CommandJudgement, SimpleCommand, judge_command
+from harness.toolkit.permissions.shell.verdict import MAX_LENGTH, CommandClassification, SimpleCommand, classify_command
 
 
-def judge(text: str) -> CommandJudgement:
-    return judge_command(text)
+def judge(text: str) -> CommandClassification:
+    return classify_command(text)
 
 
 def only(text: str) -> SimpleCommand:
@@ -176,9 +176,9 @@ def test_without_the_parser_everything_asks(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(builtins, "__import__", missing)
     monkeypatch.setattr(parse._local, "parser", None, raising=False)
-    judge_command.cache_clear()
-    judged = judge_command("ls -l /unseen")
-    judge_command.cache_clear()
+    classify_command.cache_clear()
+    judged = classify_command("ls -l /unseen")
+    classify_command.cache_clear()
     assert (judged.parsed, judged.read_only) == (False, False)
     assert install_extra("policy") in judged.reason
 
@@ -220,7 +220,7 @@ ALPHABET = st.sampled_from([*LETTERS, *WORDS])
 
 @given(st.lists(ALPHABET, max_size=60).map("".join))
 def test_it_judges_any_text(text: str) -> None:
-    judged = judge_command(text)
+    judged = classify_command(text)
     assert judged.read_only <= judged.parsed
     assert judged.read_only == (not judged.reason)
     if judged.read_only:
@@ -229,7 +229,7 @@ def test_it_judges_any_text(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_it_judges_any_characters(text: str) -> None:
-    assert judge_command(text).read_only <= judge_command(text).parsed
+    assert classify_command(text).read_only <= classify_command(text).parsed
 
 
 HOSTILE = (
@@ -243,15 +243,15 @@ def test_hostile_texts_take_no_time() -> None:
     for text in HOSTILE:
         for whole in ((text * MAX_LENGTH)[:MAX_LENGTH], (text * 450)[:MAX_LENGTH]):
             started = time.process_time()
-            judged = judge_command(whole)
+            judged = classify_command(whole)
             assert time.process_time() - started < 5  # a hang is what this looks for; the slowest takes half a second
             assert judged.reason
 
 
 def test_one_judgement_leaves_nothing_for_the_next() -> None:
     for text in HOSTILE:
-        judge_command((text * 450)[:MAX_LENGTH])
-        judge_command.cache_clear()
+        classify_command((text * 450)[:MAX_LENGTH])
+        classify_command.cache_clear()
         assert names("ls -l | cat") == ["ls", "cat"]
 
 
@@ -273,13 +273,13 @@ THROUGH = ("timeout 5 {}", "nice -n 1 {}", "env {}", "echo $({})", 'echo "$({})"
 
 @given(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_from(AROUND))
 def test_what_only_reads_only_reads_together(left: str, right: str, around: str) -> None:
-    assert judge_command(around.format(left, right)).read_only
+    assert classify_command(around.format(left, right)).read_only
 
 
 @given(st.sampled_from(GOOD), st.sampled_from(BAD), st.sampled_from(AROUND), st.booleans())
 def test_one_bad_part_spoils_the_whole(good: str, bad: str, around: str, first: bool) -> None:
     parts = (bad, good) if first else (good, bad)
-    assert not judge_command(around.format(*parts)).read_only
+    assert not classify_command(around.format(*parts)).read_only
 
 
 @given(st.sampled_from(BAD), st.lists(st.sampled_from(THROUGH), max_size=4))
@@ -287,14 +287,14 @@ def test_no_wrapper_makes_a_bad_command_good(bad: str, wrappers: list[str]) -> N
     text = bad
     for wrapper in wrappers:
         text = wrapper.format(text)
-    assert not judge_command(text).read_only
+    assert not classify_command(text).read_only
 
 
 @given(st.sampled_from(GOOD), st.sampled_from(THROUGH))
 def test_a_plain_wrapper_keeps_a_good_command_good(good: str, wrapper: str) -> None:
-    assert judge_command(wrapper.format(good)).read_only
+    assert classify_command(wrapper.format(good)).read_only
 
 
 @given(st.sampled_from(GOOD), st.sampled_from(BAD))
 def test_a_quoted_command_is_text(good: str, bad: str) -> None:
-    assert judge_command(f"echo '{bad}'; {good}").read_only == ("'" not in bad)
+    assert classify_command(f"echo '{bad}'; {good}").read_only == ("'" not in bad)

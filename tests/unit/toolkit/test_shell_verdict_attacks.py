@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 LIST = tomllib.loads((Path(__file__).parents[2] / "data" / "shell_attacks.toml").read_text())
 ATTACKS: list[dict[str, Any]] = LIST["attack"]
@@ -48,7 +48,7 @@ def test_the_list_is_as_long_as_it_is_said_to_be() -> None:
 def test_no_attack_is_read_only_nor_any_of_its_parts_without_a_reason(group: str) -> None:
     wrong = []
     for case in of(group):
-        judged = judge_command(case["command"])
+        judged = classify_command(case["command"])
         if judged.read_only or not judged.reason:
             wrong.append(case["command"])
         if judged.parsed and judged.commands and all(command.read_only for command in judged.commands):
@@ -60,7 +60,7 @@ def test_no_attack_is_read_only_nor_any_of_its_parts_without_a_reason(group: str
 def test_the_program_of_an_attack_is_named_for_rules_that_deny_it(group: str) -> None:
     wrong = []
     for case in of(group):
-        judged = judge_command(case["command"])
+        judged = classify_command(case["command"])
         names = {Path(command.argv[0]).name for command in judged.commands if command.argv}
         if "finds" in case and judged.parsed and case["finds"] not in names:
             wrong.append((case["command"], names))
@@ -69,7 +69,7 @@ def test_the_program_of_an_attack_is_named_for_rules_that_deny_it(group: str) ->
 
 def test_an_everyday_command_is_understood() -> None:
     for case in BENIGN:
-        judged = judge_command(case["command"])
+        judged = classify_command(case["command"])
         assert judged.parsed, judged.reason
         assert judged.read_only is case["read_only"], judged.reason
         assert judged.commands
@@ -131,7 +131,7 @@ ROWS = re.findall(r"^\| `(.+)` \| (reads|asks|not understood) \|$", PAGE, re.MUL
 
 @pytest.mark.parametrize(("command", "answer"), ROWS)
 def test_the_page_says_what_the_judge_says(command: str, answer: str) -> None:
-    judged = judge_command(command.replace("\\|", "|"))
+    judged = classify_command(command.replace("\\|", "|"))
     assert ("reads" if judged.read_only else "asks" if judged.parsed else "not understood") == answer
 
 
@@ -142,6 +142,6 @@ def test_the_numbers_on_the_page_are_those_of_the_list() -> None:
 
 
 def test_the_example_on_the_page_says_what_it_should() -> None:
-    judged = judge_command("sudo -u deploy sh -c 'cd /srv && rm -r build'")
+    judged = classify_command("sudo -u deploy sh -c 'cd /srv && rm -r build'")
     assert [command.argv[0] for command in judged.commands] == ["sudo", "sh", "cd", "rm"]
     assert all(command.privileged and not command.read_only for command in judged.commands)

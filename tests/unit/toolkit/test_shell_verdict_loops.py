@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 
 @pytest.mark.parametrize(
@@ -33,23 +33,23 @@ from harness.toolkit.permissions.shell.verdict import judge_command
     ],
 )
 def test_what_a_loop_does_with_its_values(text: str, expected: bool) -> None:
-    assert judge_command(text).read_only is expected
+    assert classify_command(text).read_only is expected
 
 
 def test_the_files_are_those_of_the_values() -> None:
-    judged = judge_command('for d in /etc /srv; do cat "$d/shadow"; done')
+    judged = classify_command('for d in /etc /srv; do cat "$d/shadow"; done')
     assert {"/etc/shadow", "/srv/shadow"} <= {path for command in judged.commands for path in command.paths}
 
 
 def test_many_values_are_judged_as_unknown_ones() -> None:
     values = " ".join(f"f{number}" for number in range(25))
-    assert not judge_command(f"for f in {values}; do cat $f; done").read_only
-    assert judge_command(f"for f in {values}; do echo $f; done").read_only
+    assert not classify_command(f"for f in {values}; do cat $f; done").read_only
+    assert classify_command(f"for f in {values}; do echo $f; done").read_only
 
 
 def test_a_long_text_in_a_loop_is_still_understood() -> None:
     body = "; ".join("ls $f" for _ in range(300))
-    assert judge_command(f"for f in a b c d e f g h; do {body}; done").parsed
+    assert classify_command(f"for f in a b c d e f g h; do {body}; done").parsed
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_a_long_text_in_a_loop_is_still_understood() -> None:
     ],
 )
 def test_substitutions_whose_output_is_known_in_kind(text: str, expected: bool) -> None:
-    assert judge_command(text).read_only is expected
+    assert classify_command(text).read_only is expected

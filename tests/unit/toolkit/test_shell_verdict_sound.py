@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.toolkit.permissions.shell.verdict import judge_command
+from harness.toolkit.permissions.shell.verdict import classify_command
 
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-c"],
@@ -82,7 +82,7 @@ def texts(seed: int) -> Iterator[str]:
     for _ in range(20_000):
         pieces = [chance.choice(PIECES) for _ in range(chance.randint(1, 8))]
         text = f"{chance.choice(BEGINNINGS)} {(' ' if chance.random() < 0.6 else '').join(pieces)}"
-        if judge_command(text).read_only:
+        if classify_command(text).read_only:
             yield text
 
 

@@ -32,7 +32,7 @@ from harness.toolkit.events import (
 from harness.toolkit.hooks.dispatch import Hooks, Occasion
 from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.session.file_versions import ReadTracker
 from harness_tools import agents, core, interaction
 from harness_tools.agents import TYPES, USUAL, type_named
@@ -407,13 +407,13 @@ async def test_each_of_its_calls_is_judged_by_the_same_policy(here: ExecutionCon
 
 
 class _Person(Approver):
-    def __init__(self, scope: Scope = Scope.ONCE) -> None:
+    def __init__(self, scope: ApprovalScope = ApprovalScope.ONCE) -> None:
         self.scope = scope
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalRequest] = []
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
-        return Answer(self.scope, "person")
+        return ApprovalDecision(self.scope, "person")
 
 
 async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionContext, tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ async def test_what_the_session_was_allowed_its_agent_does_without_asking_again(
     here: ExecutionContext, tmp_path: Path
 ) -> None:
     command = ToolCall("run_shell", {"command": f"echo hi >> {tmp_path}/made"})
-    spawner, person = ScriptedSpawner([command]), _Person(Scope.TOOL)
+    spawner, person = ScriptedSpawner([command]), _Person(ApprovalScope.TOOL)
     settings = ToolkitSettings(tools=ToolSettings(extra_packs=("agents",)))
     async with open_toolkit(settings) as toolkit:
         async with toolkit.executor(here, approver=person, spawner=spawner, session_id="s1") as executor:

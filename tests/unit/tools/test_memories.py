@@ -16,7 +16,7 @@ from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
 from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.events import TodoChanged
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import PermissionSettings
 from harness.toolkit.redaction.redactor import PatternRedactor
@@ -28,12 +28,12 @@ HERE = "memory://here"
 SECRET = "password=Tr0ub4dor-3x"
 
 
-def agree(question: Question) -> Answer:
-    return Answer(Scope.ONCE)
+def agree(question: ApprovalRequest) -> ApprovalDecision:
+    return ApprovalDecision(ApprovalScope.ONCE)
 
 
-def refuse(question: Question) -> Answer:
-    return Answer(Scope.DENY_ONCE)
+def refuse(question: ApprovalRequest) -> ApprovalDecision:
+    return ApprovalDecision(ApprovalScope.DENY_ONCE)
 
 
 @dataclass

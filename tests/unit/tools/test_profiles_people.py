@@ -20,7 +20,7 @@ from harness.toolkit.compaction import Compaction, Compactor
 from harness.toolkit.delegation import SpawnRequest, SpawnResult
 from harness.toolkit.interfaces import Spawner
 from harness.toolkit.permissions.approver import Approver
-from harness.toolkit.permissions.questions import Answer, Question, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
 from harness.toolkit.values import Json
@@ -82,8 +82,8 @@ class Short(Compactor):
 class Refusing(Approver):
     """Somebody who says no."""
 
-    async def ask(self, question: Question) -> Answer:
-        return Answer(Scope.DENY_ONCE)
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(ApprovalScope.DENY_ONCE)
 
 
 @pytest.fixture(autouse=True)
@@ -225,9 +225,9 @@ async def test_who_says_no_is_told_in_the_words_of_the_profile(here: ExecutionCo
 
 async def test_an_answer_for_ever_holds_in_every_profile(here: ExecutionContext, home: Path) -> None:
     class Always(Approver):
-        async def ask(self, question: Question) -> Answer:
+        async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
             assert question.call.name == "run_shell"
-            return Answer(Scope.ALWAYS)
+            return ApprovalDecision(ApprovalScope.ALWAYS)
 
     async with toolkit(mode=Mode.ASK) as kit:
         async with kit.executor(here, profile="hex", approver=Always()) as executor:

@@ -20,7 +20,7 @@ from harness.testing.memory import MemoryBackend, Reply
 from harness.toolkit import CallOutcome, CallStatus, Subject, ToolCall
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Scope
+from harness.toolkit.permissions.questions import ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness_tools.shell import MOST_INPUT, RunShell
 
@@ -210,7 +210,7 @@ async def test_the_directory_that_is_judged_is_the_one_that_is_entered(
 
 
 async def test_a_lasting_answer_covers_the_command_with_that_environment_alone(here: ExecutionContext) -> None:
-    approver = says(Scope.EXACT)
+    approver = says(ApprovalScope.EXACT)
     box = judged(toolbox([RunShell()], execution=here), RulePolicy(approver=approver))
     for _ in range(2):
         assert (await call(box, command="touch a", env={"A": "1"})).status is CallStatus.OK

@@ -14,7 +14,7 @@ from tests.support.toolbox import toolbox
 from harness import ExecutionContext, connect
 from harness.toolkit import CallOutcome, CallStatus, ToolCall
 from harness.toolkit.permissions.policy import RulePolicy
-from harness.toolkit.permissions.questions import Answer, Scope
+from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.session.skills import SkillLibrary, SkillRoot
 from harness.toolkit.values import Subject
@@ -114,7 +114,7 @@ async def test_the_longest_instructions_are_shown_whole(root: Path) -> None:
 
 
 async def test_files_come_to_the_target_as_they_are_once_a_person_agrees(root: Path, here: ExecutionContext) -> None:
-    refusing = Says(lambda question: Answer(Scope.DENY_ONCE))
+    refusing = Says(lambda question: ApprovalDecision(ApprovalScope.DENY_ONCE))
     assert (await call(root, here, refusing, name="deploy", upload=True)).status is CallStatus.DENIED
     assert "skills/deploy" in refusing.questions[0].what
     assert "it's here.sh (24 bytes, executable)" in refusing.questions[0].preview

@@ -23,7 +23,7 @@ from ...toolkit.catalog import Catalogue
 from ...toolkit.events import Event, JobExited, JobStarted, PermissionAsked, PermissionReplied, Subscription
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
-from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.permissions.rules.rule import Action, Match, Rule
 from ...toolkit.registry import Registry
 from ...toolkit.values import ToolCall
@@ -91,10 +91,12 @@ class NobodyToAsk(Approver):
         """Nobody is shown anything."""
         return False
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """No, once."""
         advice = no_approver(question.scopes, broken=question.broken)
-        return Answer(Scope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})")
+        return ApprovalDecision(
+            ApprovalScope.DENY_ONCE, "nobody", f"denied: nobody to ask ({question.reason}; {advice})"
+        )
 
 
 class AutoApproval(Approver):
@@ -108,9 +110,9 @@ class AutoApproval(Approver):
         """It was given in advance."""
         return False
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Yes, once."""
-        return Answer(Scope.ONCE, f"operator ({AUTO_APPROVE})")
+        return ApprovalDecision(ApprovalScope.ONCE, f"operator ({AUTO_APPROVE})")
 
 
 def approval_rule(text: str, registry: Registry, target: str) -> Rule:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...toolkit.permissions.approver import Approver
-from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.redaction.redactor import MARK
 from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion
 from ...toolkit.values import Json, ToolCall
@@ -69,41 +69,41 @@ def _lines(question: UserQuestion, number: int, count: int) -> tuple[Line, ...]:
 
 
 LETTERS: Final = {
-    "y": Scope.ONCE,
-    "e": Scope.EXACT,
-    "d": Scope.DIRECTORY,
-    "t": Scope.TOOL,
-    "s": Scope.SESSION,
-    "a": Scope.ALWAYS,
-    "n": Scope.DENY_ONCE,
-    "x": Scope.DENY_SESSION,
+    "y": ApprovalScope.ONCE,
+    "e": ApprovalScope.EXACT,
+    "d": ApprovalScope.DIRECTORY,
+    "t": ApprovalScope.TOOL,
+    "s": ApprovalScope.SESSION,
+    "a": ApprovalScope.ALWAYS,
+    "n": ApprovalScope.DENY_ONCE,
+    "x": ApprovalScope.DENY_SESSION,
 }
-WORDS: Final = {"yes": Scope.ONCE, "no": Scope.DENY_ONCE, "never": Scope.DENY_SESSION}
+WORDS: Final = {"yes": ApprovalScope.ONCE, "no": ApprovalScope.DENY_ONCE, "never": ApprovalScope.DENY_SESSION}
 MEANINGS: Final = {
-    Scope.ONCE: "yes, once",
-    Scope.EXACT: "exactly this, for the session",
-    Scope.DIRECTORY: "all files of this directory, for the session",
-    Scope.TOOL: "everything with this tool, for the session",
-    Scope.SESSION: "EVERYTHING, for the session",
-    Scope.ALWAYS: "exactly this, always",
-    Scope.DENY_ONCE: "no",
-    Scope.DENY_SESSION: "never this, for the session",
+    ApprovalScope.ONCE: "yes, once",
+    ApprovalScope.EXACT: "exactly this, for the session",
+    ApprovalScope.DIRECTORY: "all files of this directory, for the session",
+    ApprovalScope.TOOL: "everything with this tool, for the session",
+    ApprovalScope.SESSION: "EVERYTHING, for the session",
+    ApprovalScope.ALWAYS: "exactly this, always",
+    ApprovalScope.DENY_ONCE: "no",
+    ApprovalScope.DENY_SESSION: "never this, for the session",
 }
-ONCE: Final = {Scope.ONCE: "yes, once", Scope.DENY_ONCE: "no"}
+ONCE: Final = {ApprovalScope.ONCE: "yes, once", ApprovalScope.DENY_ONCE: "no"}
 """What one key answers without Enter: nothing that lasts is decided by a slip."""
 LASTING: Final = {
-    Scope.EXACT: "just this",
-    Scope.DIRECTORY: "its directory",
-    Scope.TOOL: "this tool",
-    Scope.SESSION: "EVERYTHING",
-    Scope.DENY_SESSION: "never",
+    ApprovalScope.EXACT: "just this",
+    ApprovalScope.DIRECTORY: "its directory",
+    ApprovalScope.TOOL: "this tool",
+    ApprovalScope.SESSION: "EVERYTHING",
+    ApprovalScope.DENY_SESSION: "never",
 }
 SESSION: Final = "session:"
 REASON: Final = "r"
 CHANGE = "c"
 EDITABLE: Final = ("command", "path", "file_path", "url", "text", "literal_text", "content")
 """The arguments that can be changed, the first one that there is."""
-NO_ANSWER: Final = Answer(Scope.DENY_ONCE, reason="the operator left the question without an answer")
+NO_ANSWER: Final = ApprovalDecision(ApprovalScope.DENY_ONCE, reason="the operator left the question without an answer")
 FACTS = 77
 """Columns that what the caller says may take, also where they are several rows."""
 LINES = 15
@@ -127,7 +127,7 @@ class Unclear:
     message: str
 
 
-def editable(question: Question) -> tuple[str, str] | None:
+def editable(question: ApprovalRequest) -> tuple[str, str] | None:
     """The argument of a call that the operator may change, and its text. Pure.
 
     None where the call holds a secret: what is shown of it is not what would run.
@@ -147,7 +147,7 @@ def _holds_mark(value: Json) -> bool:
     return any(_holds_mark(item) for item in value) if isinstance(value, list) else False
 
 
-def parse_approval(text: str, question: Question) -> Answer | Change | Reason | Unclear:
+def parse_approval(text: str, question: ApprovalRequest) -> ApprovalDecision | Change | Reason | Unclear:
     """What an operator's line means. Nothing is no answer: an Enter too many approves and denies nothing. Pure."""
     word, _, rest = text.strip().partition(" ")
     word, rest = word.lower(), rest.strip()
@@ -155,17 +155,17 @@ def parse_approval(text: str, question: Question) -> Answer | Change | Reason | 
         return Change() if editable(question) is not None else Unclear("this call cannot be changed here: y or n")
     if word == REASON and not rest:
         return Reason()
-    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in Scope if one == word), None)
+    scope = LETTERS.get(word) or WORDS.get(word) or next((one for one in ApprovalScope if one == word), None)
     if scope is None:
         return Unclear("answer with one of the letters")
     if scope.allows and rest:
         return Unclear("a letter alone allows; a text behind it is for n")
     if scope not in question.scopes:
         return Unclear("that is not possible here")
-    return Answer(scope, reason=rest)
+    return ApprovalDecision(scope, reason=rest)
 
 
-def asking_of(question: Question, width: int = 80) -> Asking:
+def asking_of(question: ApprovalRequest, width: int = 80) -> Asking:
     """The question as it is shown. Control characters are spelled out, and no row is wider than ``width``. Pure."""
     rows = quoted(question.what, width)
     below = previewed(question.preview, width)
@@ -181,14 +181,14 @@ def asking_of(question: Question, width: int = 80) -> Asking:
     return Asking(tuple(lines), f"answer{limit}:", kind="approval", choices=tuple(_choices(question)))
 
 
-def _again(question: Question, rows: int, width: int) -> list[Line]:
+def _again(question: ApprovalRequest, rows: int, width: int) -> list[Line]:
     """Below what fills a screen: how much there is to read above."""
     size = f"{len(question.what):,} characters, {rows:,} lines in all"
     hint = line(Span(f"  ↑ {size}: scroll up, and read all of it", "warn"))
     return [*folded(hint, width - 1, "    "), *_headline(question, width)]
 
 
-def _headline(question: Question, width: int) -> list[Line]:
+def _headline(question: ApprovalRequest, width: int) -> list[Line]:
     call = question.call
     who = f" (asked by the agent {readable(call.agent_id)})" if call.agent_id not in ("", "agent") else ""
     asked = line(
@@ -201,7 +201,7 @@ def _headline(question: Question, width: int) -> list[Line]:
     return folded(asked, width - 1)
 
 
-def _facts(question: Question, width: int) -> list[Line]:
+def _facts(question: ApprovalRequest, width: int) -> list[Line]:
     """What the caller says of its call, in a row of 80 columns: it must not push the call off the screen."""
     why = str(question.details.get("why") or "")
     text = " · ".join([*claims_of(question.details), *([f"why: {why}"] if why else [])])
@@ -209,15 +209,15 @@ def _facts(question: Question, width: int) -> list[Line]:
     return [line(f"  {row}") for row in wrapped(fitted(text, max(FACTS, room)), room)] if text else []
 
 
-def _choices(question: Question) -> Iterator[Choice]:
+def _choices(question: ApprovalRequest) -> Iterator[Choice]:
     letters = {scope: letter for letter, scope in LETTERS.items()}
     offered = [scope for scope in LETTERS.values() if scope in question.scopes]
     yield from (Choice(letters[scope], ONCE[scope], at_once=True) for scope in offered if scope in ONCE)
     yield Choice(REASON, "no, and say why", at_once=True)
     if (change := editable(question)) is not None:
         yield Choice(CHANGE, f"change the {change[0].replace('_', ' ')}", at_once=True)
-    if Scope.ALWAYS in offered:
-        yield Choice(letters[Scope.ALWAYS], "always this")
+    if ApprovalScope.ALWAYS in offered:
+        yield Choice(letters[ApprovalScope.ALWAYS], "always this")
     yield from (Choice(letters[scope], LASTING[scope], group=SESSION) for scope in offered if scope in LASTING)
 
 
@@ -229,7 +229,7 @@ def change_notice(call: ToolCall, redact: Callable[[str], str]) -> str:
     )
 
 
-def _complaint(text: str, question: Question) -> str:
+def _complaint(text: str, question: ApprovalRequest) -> str:
     answer = parse_approval(text, question)
     return answer.message if isinstance(answer, Unclear) else ""
 
@@ -249,7 +249,7 @@ class PromptApprover(Approver):
         self._changed = changed
         self._catch_up = catch_up
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Show it and wait for a clear answer. None at all is no."""
         self._catch_up()
         asking = replace(asking_of(question, self._surface.width), check=lambda text: _complaint(text, question))
@@ -260,17 +260,17 @@ class PromptApprover(Approver):
                 answer = await self._edited(question)
             elif isinstance(answer, Reason):
                 answer = await self._denied_with_reason()
-            if isinstance(answer, Answer):
+            if isinstance(answer, ApprovalDecision):
                 self._said(answer)
                 return answer
             asking = replace(asking, lines=(line(Span(f"  {answer.message}", "warn")),), follows=True)
 
-    async def _denied_with_reason(self) -> Answer:
+    async def _denied_with_reason(self) -> ApprovalDecision:
         hint = line(Span("  say why not, and press Enter; the model reads it", "accent"))
         text = await self._surface.ask(Asking((hint,), "why not:", kind="approval", follows=True))
-        return Answer(Scope.DENY_ONCE, reason=(text or "").strip())
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, reason=(text or "").strip())
 
-    async def _edited(self, question: Question) -> Answer | Unclear:
+    async def _edited(self, question: ApprovalRequest) -> ApprovalDecision | Unclear:
         found = editable(question)
         assert found is not None
         name, value = found
@@ -283,9 +283,9 @@ class PromptApprover(Approver):
         arguments = dict(question.call.arguments) if isinstance(question.call.arguments, Mapping) else {}
         changed = replace(question.call, arguments={**arguments, name: text})
         self._changed(changed)
-        return Answer(Scope.ONCE, reason="changed by the operator", call=changed)
+        return ApprovalDecision(ApprovalScope.ONCE, reason="changed by the operator", call=changed)
 
-    def _said(self, answer: Answer) -> None:
+    def _said(self, answer: ApprovalDecision) -> None:
         what = "yes, once, as you changed it" if answer.call is not None else MEANINGS[answer.scope]
         reason = f": {answer.reason}" if answer.reason and answer.call is None else ""
         self._surface.show(line(Span(f"  → {what}{reason}", "ok" if answer.scope.allows else "warn")))

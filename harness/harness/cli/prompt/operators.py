@@ -17,7 +17,7 @@ from ...toolkit.contract import OutputLimit
 from ...toolkit.events import Event, EventBus, ToolCallProgress
 from ...toolkit.executor import Executor
 from ...toolkit.permissions.approver import Approver
-from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.results import cut
 from ...toolkit.values import CallOutcome, CallStatus, JsonObject, ToolCall
 from .surface import Line, Role, Span, Surface, folded, line
@@ -46,9 +46,9 @@ class OwnWord(Approver):
         """They have typed it."""
         return False
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Yes, once."""
-        return Answer(Scope.ONCE, "operator (!)", "typed at the prompt")
+        return ApprovalDecision(ApprovalScope.ONCE, "operator (!)", "typed at the prompt")
 
 
 def told(command: str, outcome: CallOutcome) -> str:

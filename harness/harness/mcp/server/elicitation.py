@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ...system.background_tasks import background_tasks
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
-from ...toolkit.permissions.questions import Answer, Question, Scope
+from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
 from .requests import unheard_of
 from .values import plain
@@ -52,14 +52,14 @@ SHOWN = 20_000
 SAID = 300
 """Characters of what the agent says of its call."""
 MEANINGS = {
-    Scope.ONCE: "allow this once",
-    Scope.EXACT: "allow exactly this, in this session",
-    Scope.DIRECTORY: "allow this tool every file in the same directory, in this session",
-    Scope.TOOL: "allow whatever this tool is asked, in this session",
-    Scope.SESSION: "allow everything, in this session",
-    Scope.ALWAYS: "allow exactly this, from now on",
-    Scope.DENY_ONCE: "deny this once",
-    Scope.DENY_SESSION: "deny exactly this, in this session",
+    ApprovalScope.ONCE: "allow this once",
+    ApprovalScope.EXACT: "allow exactly this, in this session",
+    ApprovalScope.DIRECTORY: "allow this tool every file in the same directory, in this session",
+    ApprovalScope.TOOL: "allow whatever this tool is asked, in this session",
+    ApprovalScope.SESSION: "allow everything, in this session",
+    ApprovalScope.ALWAYS: "allow exactly this, from now on",
+    ApprovalScope.DENY_ONCE: "deny this once",
+    ApprovalScope.DENY_SESSION: "deny exactly this, in this session",
 }
 
 
@@ -75,23 +75,27 @@ class ClientApprover(Approver):
         finally:
             CURRENT.reset(token)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """The user's answer; a denial when the client cannot ask its user."""
         ctx = CURRENT.get()
         if ctx is None or not can_ask(ctx.session.client_capabilities):
             reason = f"this client cannot ask its user, and {no_approver(question.scopes, broken=question.broken)}"
-            return Answer(Scope.DENY_ONCE, "policy", reason)
+            return ApprovalDecision(ApprovalScope.DENY_ONCE, "policy", reason)
         scopes = offered(question)
         message, form = message_of(question), form_of(scopes)
         try:
             result = await elicited(ctx, message, form)
         except MCPError as error:  # it said that it can, and cannot show this one
             why = _cut(one_line(str(error)))
-            return Answer(Scope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
+            return ApprovalDecision(ApprovalScope.DENY_ONCE, "approver", f"the client could not ask its user: {why}")
         except ValidationError:  # whose words may hold what the user has typed
-            return Answer(Scope.DENY_ONCE, "approver", "the client's answer is none that the protocol knows")
+            return ApprovalDecision(
+                ApprovalScope.DENY_ONCE, "approver", "the client's answer is none that the protocol knows"
+            )
         if result is None:
-            return Answer(Scope.DENY_ONCE, "nobody", "the client hung up before its user had answered")
+            return ApprovalDecision(
+                ApprovalScope.DENY_ONCE, "nobody", "the client hung up before its user had answered"
+            )
         return answer_of(result.action, result.content, scopes, _name(ctx.session.client_params))
 
 
@@ -124,14 +128,14 @@ def can_ask(capabilities: types.ClientCapabilities | None) -> bool:
     return can is not None and (can.form is not None or can.url is None)
 
 
-def offered(question: Question) -> tuple[Scope, ...]:
+def offered(question: ApprovalRequest) -> tuple[ApprovalScope, ...]:
     """The answers to choose from: nothing lasting about what cannot be shown whole. Pure."""
     if len(question.what) <= SHOWN:
         return question.scopes
-    return tuple(scope for scope in question.scopes if scope in (Scope.ONCE, Scope.DENY_ONCE))
+    return tuple(scope for scope in question.scopes if scope in (ApprovalScope.ONCE, ApprovalScope.DENY_ONCE))
 
 
-def form_of(scopes: Sequence[Scope]) -> dict[str, Any]:
+def form_of(scopes: Sequence[ApprovalScope]) -> dict[str, Any]:
     """The form that the user fills in. Pure."""
     decision = {
         "type": "string",
@@ -139,13 +143,13 @@ def form_of(scopes: Sequence[Scope]) -> dict[str, Any]:
         "description": "; ".join(f"{scope}: {MEANINGS[scope]}" for scope in scopes),
         "enum": [str(scope) for scope in scopes],
         "enumNames": [MEANINGS[scope] for scope in scopes],
-        "default": str(Scope.DENY_ONCE),
+        "default": str(ApprovalScope.DENY_ONCE),
     }
     reason = {"type": "string", "title": "Reason", "description": "for the agent, if you deny", "maxLength": 500}
     return {"type": "object", "properties": {"decision": decision, "reason": reason}, "required": ["decision"]}
 
 
-def message_of(question: Question) -> str:
+def message_of(question: ApprovalRequest) -> str:
     """The question in words. Every line that the agent wrote is marked, so that none passes for one of ours. Pure."""
     lines = [
         f"Allow {question.call.name} on {one_line(question.target)}?",
@@ -193,17 +197,21 @@ def _cut(text: str) -> str:
     return text if left <= 0 else f"{text[:SAID]} … {left} more characters"
 
 
-def answer_of(action: str, content: Mapping[str, object] | None, scopes: Sequence[Scope], client: str) -> Answer:
+def answer_of(
+    action: str, content: Mapping[str, object] | None, scopes: Sequence[ApprovalScope], client: str
+) -> ApprovalDecision:
     """What the client's reply means; whatever is not plainly one of the choices is a denial. Pure."""
     by = f"the user of {client}"
     if action != "accept":
-        return Answer(Scope.DENY_ONCE, by, "declined" if action == "decline" else "dismissed without an answer")
+        return ApprovalDecision(
+            ApprovalScope.DENY_ONCE, by, "declined" if action == "decline" else "dismissed without an answer"
+        )
     filled = content or {}
     scope = next((scope for scope in scopes if filled.get("decision") == str(scope)), None)
     if scope is None:
-        return Answer(Scope.DENY_ONCE, by, "the form came back without a decision")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, by, "the form came back without a decision")
     reason = filled.get("reason")
-    return Answer(scope, by, reason[:500] if isinstance(reason, str) and not scope.allows else "")
+    return ApprovalDecision(scope, by, reason[:500] if isinstance(reason, str) and not scope.allows else "")
 
 
 def _name(client: types.InitializeRequestParams | None) -> str:

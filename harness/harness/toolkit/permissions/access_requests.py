@@ -20,22 +20,22 @@ from .globs import has_wildcard
 from .lookalikes import odd_characters
 from .paths.git_shown_files import GitShownFiles
 from .paths.hard_denials import HardDenials
-from .paths.target_paths import PathFinder, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
-from .questions import Claim, Piece
-from .rules.rule import Allows, Subjected, blocked, command_forms, is_harness, runs_past_the_policy
+from .paths.target_paths import PathResolver, RealPath, at_home, expand_pattern, find_cwd, links_among, reads_like_bash
+from .questions import AccessItem, AccessRequest
+from .rules.rule import Allows, RuleSubject, blocked, command_forms, is_harness, runs_past_the_policy
 from .rules.settings import PermissionSettings
 from .shell.commands_in_words import embedded_commands, embedded_reason
 from .shell.container_files import ContainerFiles, reaches_any_file
 from .shell.file_words import unseen_files
 from .shell.operand_paths import EntryPath, OperandPaths
-from .shell.paths import HERE, MAX_PATHS, Trees, feeds, homeward, listed, trees_of
+from .shell.paths import HERE, MAX_PATHS, AffectedDirectories, feeds, homeward, listed, trees_of
 from .shell.shell_state import shell_state_reason
 from .shell.unknown_words import unclear_programs, unknown_words_reason
 
 if TYPE_CHECKING:
     from ..contract import ToolContext
-    from .shell.keys import KeysJudgement
-    from .shell.verdict import CommandJudgement, SimpleCommand
+    from .shell.keys import KeysClassification
+    from .shell.verdict import CommandClassification, SimpleCommand
 
 __all__ = [
     "TYPED_SECRET",
@@ -60,8 +60,8 @@ _MAX_LINE_CHARS = 200
 
 
 async def key_claims(
-    subject: Subject, tool: str, ctx: ToolContext, command: Callable[[Subject], Awaitable[Claim]]
-) -> tuple[Claim, ...]:
+    subject: Subject, tool: str, ctx: ToolContext, command: Callable[[Subject], Awaitable[AccessRequest]]
+) -> tuple[AccessRequest, ...]:
     """What typing these keys would do; ``command`` makes the claim of the command that they are run as.
 
     The tool is told of that command, so that what runs is what was judged.
@@ -81,23 +81,25 @@ async def key_claims(
     return (_plain(subject, judged, tool, ctx),)
 
 
-def _secret(judged: KeysJudgement, tool: str, ctx: ToolContext) -> Claim:
+def _secret(judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
     """Asked each time, kept nowhere, and never shown."""
-    whole = Subjected(ctx.execution.identity, tool, TYPED_SECRET, allows="none")
+    whole = RuleSubject(ctx.execution.identity, tool, TYPED_SECRET, allows="none")
     shown = f"type a secret: {judged.reason}"
-    return Claim("keys", shown, whole, (Piece(shown, (whole,)),), must_ask=judged.reason, unkept=True, secret=True)
+    return AccessRequest(
+        "keys", shown, whole, (AccessItem(shown, (whole,)),), must_ask=judged.reason, unkept=True, secret=True
+    )
 
 
-def _plain(subject: Subject, judged: KeysJudgement, tool: str, ctx: ToolContext) -> Claim:
+def _plain(subject: Subject, judged: KeysClassification, tool: str, ctx: ToolContext) -> AccessRequest:
     """Keys that are harmless, or go to a program: the same keys in another program are other keys."""
     harmless = judged.rule == "harmless"
     into = f" (into {judged.program})" if judged.program else ""
     text = f"{subject.text}{into}"
-    whole = Subjected(ctx.execution.identity, tool, text, allows="broad" if harmless else "exact")
-    piece = Piece(text, (whole,), read_only=harmless)
+    whole = RuleSubject(ctx.execution.identity, tool, text, allows="broad" if harmless else "exact")
+    piece = AccessItem(text, (whole,), read_only=harmless)
     line = f"; the last line there is {judged.line[:_MAX_LINE_CHARS]!r}" if judged.line else ""
     asks = "" if harmless else f"{judged.reason}{line}"
-    return Claim("keys", text, whole, (piece,), must_ask=asks, unkept=judged.rule == "unknown")
+    return AccessRequest("keys", text, whole, (piece,), must_ask=asks, unkept=judged.rule == "unknown")
 
 
 # -- The claim of a subject that is a file.
@@ -105,7 +107,7 @@ def _plain(subject: Subject, judged: KeysJudgement, tool: str, ctx: ToolContext)
 
 async def path_claim(
     subject: Subject, tool: str, base: str, execution: ExecutionContext, denials: HardDenials, *, read_only: bool
-) -> Claim:
+) -> AccessRequest:
     """What a read or a write of a path is, judged by what the path is on the target now.
 
     Raises:
@@ -113,23 +115,25 @@ async def path_claim(
     """
     if "\0" in subject.text or not subject.text:
         return _no_path(subject, tool, execution)
-    path = await PathFinder(execution).find(subject.text, base)
+    path = await PathResolver(execution).find(subject.text, base)
     writes = subject.kind == "write"
     forbidden = await denials.of_path(path, execution, writes=writes)
     odd = odd_characters(subject.text)
     certain = read_only and not writes and path.is_known and not odd
     forms = path_forms(path, tool, execution)
-    return Claim(
+    return AccessRequest(
         kind=subject.kind,
         shown=_shown(subject, path, odd),
         whole=forms[0],
-        pieces=(Piece(path.real, forms, certain),),
+        pieces=(AccessItem(path.real, forms, certain),),
         forbidden=forbidden,
         must_ask=odd,
     )
 
 
-def path_forms(path: RealPath, tool: str, execution: ExecutionContext, allows: Allows = "any") -> tuple[Subjected, ...]:
+def path_forms(
+    path: RealPath, tool: str, execution: ExecutionContext, allows: Allows = "any"
+) -> tuple[RuleSubject, ...]:
     """The names by which rules may know a path, its real one first: only that, and the same with ``~``, may allow."""
     identity, home = execution.identity, execution.capabilities.home.rstrip("/")
     names: dict[str, Allows] = {path.real: allows if path.is_known else _at_most_exact(allows)}
@@ -137,7 +141,7 @@ def path_forms(path: RealPath, tool: str, execution: ExecutionContext, allows: A
         names["~" + path.real[len(home) :]] = names[path.real]
     for form in path.forms:
         names.setdefault(form, "none")
-    return tuple(Subjected(identity, tool, name, "path", allows=way) for name, way in names.items())
+    return tuple(RuleSubject(identity, tool, name, "path", allows=way) for name, way in names.items())
 
 
 def _at_most_exact(allows: Allows) -> Allows:
@@ -150,9 +154,9 @@ def _shown(subject: Subject, path: RealPath, odd: str) -> str:
     return f"{subject.kind} {subject.text}{real}{note}"
 
 
-def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> Claim:
-    whole = Subjected(execution.identity, tool, subject.text, "path", allows="none")
-    return Claim(subject.kind, subject.kind, whole, (), forbidden="it is no path")
+def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> AccessRequest:
+    whole = RuleSubject(execution.identity, tool, subject.text, "path", allows="none")
+    return AccessRequest(subject.kind, subject.kind, whole, (), forbidden="it is no path")
 
 
 # -- What a command would take that it does not name: files below the directories of which it takes everything.
@@ -161,7 +165,7 @@ def _no_path(subject: Subject, tool: str, execution: ExecutionContext) -> Claim:
 # and the target what is in them.
 
 
-MOST = 64
+MAX_DIRECTORIES = 64
 """Directories of one command."""
 _SETTING = re.compile(r"(?<![A-Za-z0-9_])(?:XDG_(?:CONFIG|STATE)_HOME|HARNESS_CONFIG)\+?=")
 _HOME = re.compile(r"(?<![A-Za-z0-9_])HOME\+?=")
@@ -193,7 +197,7 @@ class TreeReader:
         denials: HardDenials,
         operands: OperandPaths,
         entries: Sequence[EntryPath],
-        judgement: CommandJudgement,
+        judgement: CommandClassification,
     ) -> None:
         self._execution = execution
         self._denials = denials
@@ -229,23 +233,23 @@ class TreeReader:
             tops |= {entry.path.real: False for entry in self._entries if entry.writes and entry.path.is_dir}
         return await self._kept_back(tops)
 
-    def _trees(self, command: SimpleCommand) -> Iterable[Trees]:
+    def _trees(self, command: SimpleCommand) -> Iterable[AffectedDirectories]:
         if self._feeds and (places := listed(command.argv)):
-            yield Trees(reads=places, changes=places)
-        elif (trees := trees_of(command.argv, read_only=command.read_only)) != Trees():
+            yield AffectedDirectories(reads=places, changes=places)
+        elif (trees := trees_of(command.argv, read_only=command.read_only)) != AffectedDirectories():
             yield trees
 
-    def _are_directories(self, command: SimpleCommand, trees: Trees) -> bool:
+    def _are_directories(self, command: SimpleCommand, trees: AffectedDirectories) -> bool:
         """Whether two of its words may be directories."""
         found = (self._operands.all([word], command, ()) for word in trees.reads)
         return sum(any(path.is_dir or not path.is_known for path in paths) for paths in found) > 1
 
     async def _kept_back(self, tops: dict[str, bool]) -> str:
-        if len(tops) > MOST:
-            return f"it takes all of more than {MOST} directories"
+        if len(tops) > MAX_DIRECTORIES:
+            return f"it takes all of more than {MAX_DIRECTORIES} directories"
         return await self._denials.below(tuple(tops), self._execution, privileged=any(tops.values())) if tops else ""
 
-    async def _protected(self, command: SimpleCommand, trees: Trees, here: Sequence[RealPath]) -> str:
+    async def _protected(self, command: SimpleCommand, trees: AffectedDirectories, here: Sequence[RealPath]) -> str:
         for path in self._operands.all(trees.changes, command, here):
             if place := await self._above(path.forms):
                 return _changes(command, path.given, place)
@@ -329,7 +333,7 @@ class CommandReader:
         self._lookups = lookups
         self._odd_names = False
 
-    async def claim(self, subject: Subject) -> Claim:
+    async def claim(self, subject: Subject) -> AccessRequest:
         """What running this text would touch.
 
         Raises:
@@ -349,7 +353,7 @@ class CommandReader:
         given = (
             "" if forbidden or beyond else await ContainerFiles(self._execution, operands, self._cwd).reason(judgement)
         )
-        return Claim(
+        return AccessRequest(
             kind="command",
             shown=self._shown(subject),
             whole=self._subjected(self._shown(subject), "broad"),
@@ -361,7 +365,7 @@ class CommandReader:
         )
 
     async def _beyond(
-        self, subject: Subject, judgement: CommandJudgement, operands: OperandPaths, entries: Sequence[EntryPath]
+        self, subject: Subject, judgement: CommandClassification, operands: OperandPaths, entries: Sequence[EntryPath]
     ) -> str:
         """Why it may touch what it does not name, so that a rule for its words says nothing of that."""
         reader = TreeReader(self._execution, self._denials, operands, entries, judgement)
@@ -387,17 +391,17 @@ class CommandReader:
             cwd = cwd if start is None else posixpath.join(start, cwd)
         self._cwd = cwd
 
-    def _must_ask(self, judgement: CommandJudgement) -> str:
+    def _must_ask(self, judgement: CommandClassification) -> str:
         """A text that shells read in different ways is judged as bash reads it: that must be how it will be read."""
         return "" if not judgement.doubt or reads_like_bash(self._execution) else judgement.doubt
 
     def _shown(self, subject: Subject) -> str:
         return f"{subject.text}\n(with {self._extras})" if self._extras else subject.text
 
-    def _subjected(self, text: str, allows: Allows) -> Subjected:
-        return Subjected(self._execution.identity, self._tool, text, "text", self._cwd, allows)
+    def _subjected(self, text: str, allows: Allows) -> RuleSubject:
+        return RuleSubject(self._execution.identity, self._tool, text, "text", self._cwd, allows)
 
-    def _unparsed(self, subject: Subject, reason: str) -> Claim:
+    def _unparsed(self, subject: Subject, reason: str) -> AccessRequest:
         """Nothing is known of it, so it asks. Words in it that name secrets deny it: better one too many."""
         whole = self._subjected(self._shown(subject), "exact")
         home = self._execution.capabilities.home
@@ -405,9 +409,11 @@ class CommandReader:
         hidden = next((found for word in words if (found := self._denials.hidden(_from_root(word, home), home))), "")
         forbidden = hidden or blocked(subject.text.split(), self._blocked)
         asks = f"what it would do is not understood: {reason}"
-        return Claim("command", self._shown(subject), whole, (Piece(subject.text, (whole,)),), forbidden, asks)
+        return AccessRequest(
+            "command", self._shown(subject), whole, (AccessItem(subject.text, (whole,)),), forbidden, asks
+        )
 
-    def _blocked_by(self, judgement: CommandJudgement, files: Sequence[RealPath]) -> str:
+    def _blocked_by(self, judgement: CommandClassification, files: Sequence[RealPath]) -> str:
         for command in judgement.commands:
             named = {homeward(word) for word in command.paths}
             real = (path.real for path in files if path.given in named)
@@ -417,7 +423,7 @@ class CommandReader:
 
     # -- the files that it names
 
-    async def _files(self, subject: Subject, judgement: CommandJudgement) -> tuple[RealPath, ...] | None:
+    async def _files(self, subject: Subject, judgement: CommandClassification) -> tuple[RealPath, ...] | None:
         """Every file that a word of it may be; None when there are too many."""
         words = tuple(dict.fromkeys(homeward(path) for command in judgement.commands for path in command.paths if path))
         if not words:
@@ -464,7 +470,7 @@ class CommandReader:
 
     async def _resolved(self, names: Sequence[str], start: str) -> tuple[RealPath, ...]:
         found: dict[int, RealPath] = {}
-        finder = PathFinder(self._execution)
+        finder = PathResolver(self._execution)
 
         async def one(number: int, word: str) -> None:
             found[number] = await finder.find(word, start)
@@ -475,7 +481,7 @@ class CommandReader:
         return tuple(found[number] for number in range(len(names)))
 
     async def _forbidden(
-        self, judgement: CommandJudgement, files: Sequence[RealPath], entries: Sequence[EntryPath]
+        self, judgement: CommandClassification, files: Sequence[RealPath], entries: Sequence[EntryPath]
     ) -> str:
         """Why nothing may touch one of its files. A program that does more than read may write what it names."""
         commands = judgement.commands
@@ -491,24 +497,24 @@ class CommandReader:
     # -- its pieces
 
     def _pieces(
-        self, subject: Subject, judgement: CommandJudgement, files: Sequence[RealPath], beyond: str
-    ) -> tuple[Piece, ...]:
+        self, subject: Subject, judgement: CommandClassification, files: Sequence[RealPath], beyond: str
+    ) -> tuple[AccessItem, ...]:
         whole = self._subjected(self._shown(subject), "broad")
         named = [form for path in files for form in path_forms(path, self._tool, self._execution, "none")]
         certain = not self._extras and not self._odd_names and all(path.is_known for path in files)
         pieces = [
-            Piece(
+            AccessItem(
                 command.text, (whole, *self._forms(command, judgement, beyond), *named), command.read_only and certain
             )
             for command in judgement.commands
         ]
         if not judgement.read_only and all(command.read_only for command in judgement.commands):
-            pieces.append(Piece(judgement.reason or subject.text, (whole, *named)))  # what is around the commands
+            pieces.append(AccessItem(judgement.reason or subject.text, (whole, *named)))  # what is around the commands
         if not pieces:
-            pieces.append(Piece(subject.text, (whole,), read_only=certain))
+            pieces.append(AccessItem(subject.text, (whole,), read_only=certain))
         return tuple(pieces)
 
-    def _forms(self, command: SimpleCommand, judgement: CommandJudgement, beyond: str) -> tuple[Subjected, ...]:
+    def _forms(self, command: SimpleCommand, judgement: CommandClassification, beyond: str) -> tuple[RuleSubject, ...]:
         """The texts of a simple command: rules that allow go by those of :func:`plain_forms` only."""
         allowing = () if self._extras or judgement.doubt or beyond else plain_forms(command)
         denying = dict.fromkeys((command.text, " ".join(command.text.split()), *command_forms(command.argv)))
@@ -518,7 +524,7 @@ class CommandReader:
         )
 
 
-def _only_named(judgement: CommandJudgement) -> set[str]:
+def _only_named(judgement: CommandClassification) -> set[str]:
     """The words of which no command shows or changes the content, unless their names are passed on to a program."""
     if any(feeds(command.argv) for command in judgement.commands):
         return set()
@@ -565,11 +571,11 @@ def _from_root(word: str, home: str) -> str:
     return plain if plain.startswith("/") else f"/{plain}"
 
 
-def judge(text: str, *, lookups: bool = False) -> CommandJudgement:
+def judge(text: str, *, lookups: bool = False) -> CommandClassification:
     """The parser's judgement; it is loaded with the first command."""
-    from .shell.verdict import judge_command
+    from .shell.verdict import classify_command
 
-    return judge_command(text, lookups=lookups)
+    return classify_command(text, lookups=lookups)
 
 
 # -- From a request to its claims: what the target says of each subject. Everything after this is decided without it.
@@ -577,7 +583,7 @@ def judge(text: str, *, lookups: bool = False) -> CommandJudgement:
 
 async def read_claims(
     request: PermissionRequest, ctx: ToolContext, settings: PermissionSettings, denials: HardDenials
-) -> tuple[Claim, ...]:
+) -> tuple[AccessRequest, ...]:
     """The claims of a call, in the order of its subjects; a call without a subject claims itself.
 
     Of many subjects the target is asked at once.
@@ -590,7 +596,7 @@ async def read_claims(
     subjects = request.subjects or (Subject("other", request.call.name),)
     if len(subjects) == 1:
         return await reader.claims(subjects[0])
-    found: dict[int, tuple[Claim, ...]] = {}
+    found: dict[int, tuple[AccessRequest, ...]] = {}
 
     async def one(number: int, subject: Subject) -> None:
         found[number] = await reader.claims(subject)
@@ -611,7 +617,7 @@ class _Reader:
         self._denials = denials
         self._tool = request.call.name
 
-    async def claims(self, subject: Subject) -> tuple[Claim, ...]:
+    async def claims(self, subject: Subject) -> tuple[AccessRequest, ...]:
         if subject.kind == "command":
             return (await self._command(subject),)
         if subject.kind == "keys":
@@ -620,10 +626,10 @@ class _Reader:
             return (await self._path(subject),)
         return (self._text(subject),)
 
-    async def _typed(self, subject: Subject) -> Claim:
+    async def _typed(self, subject: Subject) -> AccessRequest:
         return await self._command(subject, keys=True)
 
-    async def _command(self, subject: Subject, *, keys: bool = False) -> Claim:
+    async def _command(self, subject: Subject, *, keys: bool = False) -> AccessRequest:
         reader = CommandReader(
             self._ctx.execution,
             self._denials,
@@ -642,7 +648,7 @@ class _Reader:
             return extras_of(arguments)
         return extras_of({name: value for name, value in arguments.items() if name not in told})
 
-    async def _path(self, subject: Subject) -> Claim:
+    async def _path(self, subject: Subject) -> AccessRequest:
         return await path_claim(
             subject, self._tool, self._start(subject), self._ctx.execution, self._denials, read_only=self._is_harmless()
         )
@@ -654,16 +660,16 @@ class _Reader:
     def _is_harmless(self) -> bool:
         return not self._request.mutating and not self._request.requires_approval
 
-    def _text(self, subject: Subject) -> Claim:
+    def _text(self, subject: Subject) -> AccessRequest:
         text = self._call_text() if subject.text == self._tool else subject.text
         kind = "url" if subject.kind == "url" else "text"
-        whole = Subjected(self._ctx.execution.identity, self._tool, text, "text" if kind == "text" else "url")
+        whole = RuleSubject(self._ctx.execution.identity, self._tool, text, "text" if kind == "text" else "url")
         named = replace(whole, text=subject.text)
-        return Claim(
+        return AccessRequest(
             kind=subject.kind,
             shown=text,
             whole=whole,
-            pieces=(Piece(text, (whole, named) if subject.text != self._tool else (whole,), False),),
+            pieces=(AccessItem(text, (whole, named) if subject.text != self._tool else (whole,), False),),
             must_ask=odd_characters(text) if kind == "url" else "",
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from .questions import Answer, Claim, Question, Scope
+from .questions import AccessRequest, ApprovalDecision, ApprovalRequest, ApprovalScope
 
 __all__ = [
     "LASTING",
@@ -28,10 +28,10 @@ LINES = 20
 WIDTH = 160
 """Lines, and characters of each, that are shown."""
 LASTING = "an answer for more than once covers any other content there, too"
-ONLY_THIS = frozenset({Scope.ONCE, Scope.DENY_ONCE})
+ONLY_THIS = frozenset({ApprovalScope.ONCE, ApprovalScope.DENY_ONCE})
 
 
-def preview_of(text: str | None, scopes: Sequence[Scope], redact: Callable[[str], str]) -> str:
+def preview_of(text: str | None, scopes: Sequence[ApprovalScope], redact: Callable[[str], str]) -> str:
     """The lines to show, printable; empty without a text. Lines of the text begin with ``| ``, others are ours."""
     if text is None:
         return ""
@@ -49,7 +49,7 @@ def preview_of(text: str | None, scopes: Sequence[Scope], redact: Callable[[str]
     return "\n".join(shown)
 
 
-def places_of(claims: Sequence[Claim], pane: object, redact: Callable[[str], str]) -> list[str]:
+def places_of(claims: Sequence[AccessRequest], pane: object, redact: Callable[[str], str]) -> list[str]:
     """Where the commands would start: the same words do something else in another directory, or in another pane."""
     asked = [claim for claim in claims if claim.kind in ("command", "keys") and not claim.secret]
     named = dict.fromkeys(redact(claim.whole.cwd.rstrip("/") or "/") for claim in asked if claim.whole.cwd)
@@ -75,25 +75,25 @@ class Approver(ABC):
         """Whether the answer is that of somebody who decides by what is shown, and not one given in advance."""
         return True
 
-    def expect(self, question: Question) -> None:  # noqa: B027  # most approvers have nothing to do here
+    def expect(self, question: ApprovalRequest) -> None:  # noqa: B027  # most approvers have nothing to do here
         """Called before the question is published, so that an answer to the event cannot come too early."""
 
-    def forget(self, question: Question) -> None:  # noqa: B027  # as above
+    def forget(self, question: ApprovalRequest) -> None:  # noqa: B027  # as above
         """Called when the question is over, however it ended."""
 
     async def ready(self) -> None:  # noqa: B027  # as above
         """Wait until what was allowed may begin: nothing limits the time. Called after each question."""
 
     @abstractmethod
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Wait for the answer. Out of time, it is cancelled."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    question: Question
+    question: ApprovalRequest
     came: anyio.Event = field(default_factory=anyio.Event)
-    answer: Answer | None = None
+    answer: ApprovalDecision | None = None
 
 
 class EventApprover(Approver):
@@ -102,22 +102,22 @@ class EventApprover(Approver):
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
 
-    def expect(self, question: Question) -> None:
+    def expect(self, question: ApprovalRequest) -> None:
         """Take answers to it from now on."""
         self._waiting[question.request_id] = _Waiting(question)
 
-    def forget(self, question: Question) -> None:
+    def forget(self, question: ApprovalRequest) -> None:
         """Take no more answers to it."""
         self._waiting.pop(question.request_id, None)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: ApprovalRequest) -> ApprovalDecision:
         """Wait until somebody answers."""
         waiting = self._waiting[question.request_id]
         await waiting.came.wait()
         assert waiting.answer is not None
         return waiting.answer
 
-    def answer(self, request_id: str, answer: Answer) -> bool:
+    def answer(self, request_id: str, answer: ApprovalDecision) -> bool:
         """Answer a question. The first answer counts.
 
         Returns False, and changes nothing, when nobody waits for it (any more), or when an agent would allow: that is
@@ -133,6 +133,6 @@ class EventApprover(Approver):
         return True
 
     @property
-    def pending(self) -> tuple[Question, ...]:
+    def pending(self) -> tuple[ApprovalRequest, ...]:
         """The questions that wait."""
         return tuple(waiting.question for waiting in self._waiting.values() if waiting.answer is None)

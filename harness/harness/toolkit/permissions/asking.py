@@ -16,9 +16,9 @@ from ..interfaces import PermissionRequest
 from ..redaction.redactor import MARK
 from ..values import JsonObject
 from .approver import Approver, places_of, preview_of
-from .decision import Decision, Step
+from .decision import Decision, DecisionStep
 from .lookalikes import odd_characters
-from .questions import Answer, Claim, Question, Scope, may_be_kept
+from .questions import AccessRequest, ApprovalDecision, ApprovalRequest, ApprovalScope, may_be_kept
 
 if TYPE_CHECKING:
     from ..contract import ToolContext
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ADVICE",
     "ask",
+    "hidden_text_risk",
     "no_approver",
     "question_of",
-    "unseen",
 ]
 
 
@@ -40,7 +40,7 @@ RUNS: Final = frozenset(" \t\r\n\"'`$;&|<>(){}[]\\")
 ADVICE: Final = "keep the secret in a file or a variable, and write the rest apart from it"
 
 
-def unseen(claims: Sequence[Claim], redact: Callable[[str], str]) -> str:
+def hidden_text_risk(claims: Sequence[AccessRequest], redact: Callable[[str], str]) -> str:
     """Why nobody who sees the redacted texts knows what would be done; empty when they do.
 
     A text can be written so that a command in it looks like a part of a password.
@@ -54,7 +54,7 @@ def unseen(claims: Sequence[Claim], redact: Callable[[str], str]) -> str:
     return ""
 
 
-def _may_matter(claim: Claim, shown: str) -> bool:
+def _may_matter(claim: AccessRequest, shown: str) -> bool:
     if claim.kind == "url":
         return False
     matters = RUNS | {"/"} if claim.is_path else RUNS
@@ -77,9 +77,9 @@ def _hidden(text: str, shown: str) -> Iterator[str]:
 
 
 def _programs(text: str) -> tuple[str, ...]:
-    from .shell.verdict import judge_command  # the parser is loaded with the first command
+    from .shell.verdict import classify_command  # the parser is loaded with the first command
 
-    return tuple(command.argv[0] if command.argv else "" for command in judge_command(text).commands)
+    return tuple(command.argv[0] if command.argv else "" for command in classify_command(text).commands)
 
 
 # -- Asking, one question at a time in a session: announce it, wait for the answer, say what came of it.
@@ -94,21 +94,21 @@ MODE = 'set permissions.mode = "auto" in the settings file'
 TIMEOUT = "nobody answered"
 
 
-def no_approver(scopes: Sequence[Scope], *, broken: bool = False) -> str:
+def no_approver(scopes: Sequence[ApprovalScope], *, broken: bool = False) -> str:
     """That nobody can be asked, and what would allow it: not all that is asked can be answered in advance. Pure.
 
     ``broken``: the file of rules cannot be read; until it can, no rule can be added, and no mode allows anything.
     """
-    if Scope.ALWAYS not in scopes:
+    if ApprovalScope.ALWAYS not in scopes:
         return f"{NO_APPROVER}, and no rule or mode allows it"
     if broken:
         return f"{NO_APPROVER}; {REPAIR}"
-    if Scope.SESSION not in scopes:
+    if ApprovalScope.SESSION not in scopes:
         return f"{NO_APPROVER}; {RULE} for exactly this text"
     return f"{NO_APPROVER}; {RULE}, or {MODE}"
 
 
-def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> Question:
+def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext) -> ApprovalRequest:
     """The question, as it may be shown: redacted, and without the text of what is typed into a password prompt."""
     secret = any(claim.secret for claim in decision.asks)
     what = "\n".join(map(_shown, decision.asks))
@@ -117,7 +117,7 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
     redact = ctx.redactor.text
     content = "" if secret else preview_of(request.preview, scopes, redact)
     below = [*places_of(decision.asks, arguments.get("pane"), redact), *([content] if content else [])]
-    return Question(
+    return ApprovalRequest(
         request_id=uuid.uuid4().hex,
         call=replace(request.call, arguments={} if secret else ctx.redactor.json(arguments)),
         what=redact(what),
@@ -127,12 +127,12 @@ def question_of(request: PermissionRequest, decision: Decision, ctx: ToolContext
         details=ctx.redactor.json(_details(arguments)),
         session_id=ctx.session_id,
         preview="\n".join(below),
-        broken=decision.step is Step.BROKEN,
-        unseen=unseen(decision.asks, redact),
+        broken=decision.step is DecisionStep.BROKEN,
+        unseen=hidden_text_risk(decision.asks, redact),
     )
 
 
-def _shown(claim: Claim) -> str:
+def _shown(claim: AccessRequest) -> str:
     """Commands and keys have lines; the name of a file with a line's end in it must not pass for two files."""
     return claim.shown if claim.kind in ("command", "keys") else claim.shown.replace("\n", "\\n")
 
@@ -141,16 +141,16 @@ def _details(arguments: JsonObject) -> JsonObject:
     return {name: arguments[name] for name in Intent.model_fields if arguments.get(name) is not None}
 
 
-async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolContext) -> Answer:
+async def ask(approver: Approver, question: ApprovalRequest, timeout: float, ctx: ToolContext) -> ApprovalDecision:
     """The answer, or a denial when none comes in time, or when an agent would allow. Each question gets one reply."""
     question = replace(question, timeout=timeout)
     if question.unseen and approver.by_sight:
-        return Answer(Scope.DENY_ONCE, "policy", f"{question.unseen}: {ADVICE}")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, "policy", f"{question.unseen}: {ADVICE}")
     try:
         approver.expect(question)
     except Exception as error:
         return _failed(error)
-    answer = Answer(Scope.DENY_ONCE, "nobody", "the question was given up")
+    answer = ApprovalDecision(ApprovalScope.DENY_ONCE, "nobody", "the question was given up")
     asked = anyio.current_time()
     try:
         ctx.publish(
@@ -178,27 +178,31 @@ async def ask(approver: Approver, question: Question, timeout: float, ctx: ToolC
         )
 
 
-async def _answer(approver: Approver, question: Question, timeout: float) -> Answer:
+async def _answer(approver: Approver, question: ApprovalRequest, timeout: float) -> ApprovalDecision:
     try:
         with anyio.fail_after(timeout):
             answer: object = await approver.ask(question)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, ApprovalDecision):
             raise TypeError(f"it answered {type(answer).__name__}, not Answer")
         return answer
     except TimeoutError:
-        return Answer(Scope.DENY_ONCE, "timeout", f"{TIMEOUT} within {timeout:g} s")
+        return ApprovalDecision(ApprovalScope.DENY_ONCE, "timeout", f"{TIMEOUT} within {timeout:g} s")
     except Exception as error:  # an approver that fails has approved nothing
         return _failed(error)
 
 
-def _failed(error: Exception) -> Answer:
+def _failed(error: Exception) -> ApprovalDecision:
     logger.error("the approver failed, so the call is denied", exc_info=error)
-    return Answer(Scope.DENY_ONCE, "approver", f"the approver failed: {type(error).__name__}: {error}")
+    return ApprovalDecision(
+        ApprovalScope.DENY_ONCE, "approver", f"the approver failed: {type(error).__name__}: {error}"
+    )
 
 
-def _checked(answer: Answer, question: Question) -> Answer:
+def _checked(answer: ApprovalDecision, question: ApprovalRequest) -> ApprovalDecision:
     if answer.agent_id and answer.scope.allows:
-        return Answer(Scope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; a person must")
+        return ApprovalDecision(
+            ApprovalScope.DENY_ONCE, f"agent {answer.agent_id}", "an agent cannot approve; a person must"
+        )
     if answer.scope not in question.scopes:
-        return replace(answer, scope=Scope.ONCE if answer.scope.allows else Scope.DENY_ONCE)
+        return replace(answer, scope=ApprovalScope.ONCE if answer.scope.allows else ApprovalScope.DENY_ONCE)
     return answer

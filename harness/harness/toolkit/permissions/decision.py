@@ -13,14 +13,14 @@ from enum import StrEnum
 
 from ..values import Category
 from .globs import matches
-from .questions import Claim, Piece
+from .questions import AccessItem, AccessRequest
 from .rules.rule import Action, Rule, RuleIndex, target_matches
 from .rules.settings import Mode
 
-__all__ = ["Decision", "Situation", "Step", "decide"]
+__all__ = ["Decision", "DecisionContext", "DecisionStep", "decide"]
 
 
-class Step(StrEnum):
+class DecisionStep(StrEnum):
     """What decided."""
 
     HARD = "hard denial"
@@ -39,7 +39,7 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class DecisionContext:
     """What is known besides the claims."""
 
     mode: Mode
@@ -55,9 +55,13 @@ class Situation:
     """Why the user's file of rules cannot be trusted."""
 
     @property
-    def layers(self) -> tuple[tuple[Step, RuleIndex], ...]:
+    def layers(self) -> tuple[tuple[DecisionStep, RuleIndex], ...]:
         """The rules, the strongest first."""
-        return (Step.SESSION, self.session), (Step.STORED, self.stored), (Step.PROFILE, self.profile)
+        return (
+            (DecisionStep.SESSION, self.session),
+            (DecisionStep.STORED, self.stored),
+            (DecisionStep.PROFILE, self.profile),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,10 @@ class Decision:
     """What is to be done, what decided it, and why, in words for a person. ``asks`` are the claims to ask about."""
 
     action: Action
-    step: Step
+    step: DecisionStep
     reason: str
     rule: Rule | None = None
-    asks: tuple[Claim, ...] = ()
+    asks: tuple[AccessRequest, ...] = ()
     about: str = ""
     """The part of the call that decided it."""
 
@@ -79,7 +83,7 @@ class Decision:
         return f"{self.step} {self.rule.rule_id}{origin}" if self.rule else self.step.value
 
 
-def decide(claims: Sequence[Claim], situation: Situation) -> Decision:
+def decide(claims: Sequence[AccessRequest], situation: DecisionContext) -> Decision:
     """One decision for the call: one claim that is denied denies it, and one that asks makes it ask."""
     found = [_of_claim(claim, situation) for claim in claims]
     for decision in found:
@@ -87,16 +91,16 @@ def decide(claims: Sequence[Claim], situation: Situation) -> Decision:
             return decision
     asking = [(claim, one) for claim, one in zip(claims, found, strict=True) if one.action is Action.ASK]
     if not asking:
-        return found[0] if found else Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
+        return found[0] if found else Decision(Action.ASK, DecisionStep.DEFAULT, "nothing is known of it")
     return replace(asking[0][1], asks=tuple(claim for claim, _ in asking))
 
 
-def _of_claim(claim: Claim, situation: Situation) -> Decision:
+def _of_claim(claim: AccessRequest, situation: DecisionContext) -> Decision:
     denied = _denied(claim, situation)
     if denied is not None:
         return replace(denied, about=claim.shown)
     if not claim.pieces:
-        return Decision(Action.ASK, Step.DEFAULT, "nothing is known of it")
+        return Decision(Action.ASK, DecisionStep.DEFAULT, "nothing is known of it")
     decisions = [_of_piece(piece, claim, situation) for piece in claim.pieces]
     return max(decisions, key=lambda decision: SEVERITY[decision.action])  # the first of the severest
 
@@ -104,49 +108,49 @@ def _of_claim(claim: Claim, situation: Situation) -> Decision:
 SEVERITY = {Action.ALLOW: 0, Action.ASK: 1, Action.DENY: 2}
 
 
-def _denied(claim: Claim, situation: Situation) -> Decision | None:
+def _denied(claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     if claim.forbidden:
-        return Decision(Action.DENY, Step.HARD, claim.forbidden)
+        return Decision(Action.DENY, DecisionStep.HARD, claim.forbidden)
     for _, index in situation.layers:
         rule = index.first(claim.forms, (Action.DENY,))
         if rule is not None:
-            return Decision(Action.DENY, Step.DENY_RULE, f"a rule says: {rule}", rule)
+            return Decision(Action.DENY, DecisionStep.DENY_RULE, f"a rule says: {rule}", rule)
     if situation.mode is Mode.DENY:
-        return Decision(Action.DENY, Step.MODE_DENY, "the mode is deny")
+        return Decision(Action.DENY, DecisionStep.MODE_DENY, "the mode is deny")
     return None
 
 
-def _of_piece(piece: Piece, claim: Claim, situation: Situation) -> Decision:
+def _of_piece(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision:
     for step in STEPS:
         decision = step(piece, claim, situation)
         if decision is not None:
             return replace(decision, about=piece.what)
-    return Decision(Action.ASK, Step.DEFAULT, _default_reason(situation), about=piece.what)
+    return Decision(Action.ASK, DecisionStep.DEFAULT, _default_reason(situation), about=piece.what)
 
 
-def _by_rules(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+def _by_rules(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     actions = (Action.ASK,) if claim.unkept else (Action.ALLOW, Action.ASK)
     for step, index in situation.layers:
-        if situation.failure and step is not Step.SESSION:
+        if situation.failure and step is not DecisionStep.SESSION:
             reason = f"the rules that would deny are not known: {situation.failure}"
-            return _whitelisted(piece, claim, situation) or Decision(Action.ASK, Step.BROKEN, reason)
+            return _whitelisted(piece, claim, situation) or Decision(Action.ASK, DecisionStep.BROKEN, reason)
         rule = index.first(piece.forms, actions)
         if rule is not None:
             return Decision(rule.action, step, f"a rule says: {rule}", rule)
     return None
 
 
-def _whitelisted(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+def _whitelisted(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     if not situation.only or any(matches(pattern, situation.tool) for pattern in situation.only):
         return None
-    return Decision(Action.DENY, Step.ONLY, f"{situation.tool} is not among the tools that the settings allow")
+    return Decision(Action.DENY, DecisionStep.ONLY, f"{situation.tool} is not among the tools that the settings allow")
 
 
-def _must_ask(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
-    return Decision(Action.ASK, Step.MUST_ASK, claim.must_ask) if claim.must_ask else None
+def _must_ask(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
+    return Decision(Action.ASK, DecisionStep.MUST_ASK, claim.must_ask) if claim.must_ask else None
 
 
-def _may_be_denied(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+def _may_be_denied(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     """A rule that denies goes by words: those that are only known at run time may be the ones that it speaks of."""
     if not (claim.unclear or claim.embedded) or situation.mode is not Mode.AUTO:
         return None
@@ -154,24 +158,24 @@ def _may_be_denied(piece: Piece, claim: Claim, situation: Situation) -> Decision
         for rule in index.rules:
             if rule.action is Action.DENY and (program := _concerned(rule, claim)):
                 reason = f"its words are only known at run time, and a rule denies some commands of {program}: {rule}"
-                return Decision(Action.ASK, Step.MUST_ASK, reason)
+                return Decision(Action.ASK, DecisionStep.MUST_ASK, reason)
             if rule.action is Action.DENY and (command := _embedded(rule, claim)):
-                return Decision(Action.ASK, Step.MUST_ASK, f"it may run {command}, which a rule denies: {rule}")
+                return Decision(Action.ASK, DecisionStep.MUST_ASK, f"it may run {command}, which a rule denies: {rule}")
     return None
 
 
-def _embedded(rule: Rule, claim: Claim) -> str:
+def _embedded(rule: Rule, claim: AccessRequest) -> str:
     """The command in a word of another one that the rule denies."""
     if rule.argument is None or not claim.embedded or not _may_concern(rule, claim):
         return ""
     return next((text for text in claim.embedded if matches(rule.argument, text)), "")
 
 
-def _may_concern(rule: Rule, claim: Claim) -> bool:
+def _may_concern(rule: Rule, claim: AccessRequest) -> bool:
     return matches(rule.tool, claim.whole.tool) and target_matches(rule.target, claim.whole)
 
 
-def _concerned(rule: Rule, claim: Claim) -> str:
+def _concerned(rule: Rule, claim: AccessRequest) -> str:
     if rule.argument is None or not _may_concern(rule, claim):
         return ""
     first = rule.argument.split(" ", 1)[0]
@@ -179,30 +183,34 @@ def _concerned(rule: Rule, claim: Claim) -> str:
     return next((program for program, form in names if matches(first, form)), "")
 
 
-def _automatic(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
-    return Decision(Action.ALLOW, Step.AUTO, "the mode is auto") if situation.mode is Mode.AUTO else None
+def _automatic(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
+    return Decision(Action.ALLOW, DecisionStep.AUTO, "the mode is auto") if situation.mode is Mode.AUTO else None
 
 
-def _quiet(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+def _quiet(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     if situation.mode is Mode.STRICT:
         return None
     looks = situation.category in (Category.FILE_READ, Category.SHELL) and claim.kind == "other"
     if piece.read_only or (looks and not situation.mutating and not situation.requires_approval):
-        return Decision(Action.ALLOW, Step.QUIET, "it only reads")
+        return Decision(Action.ALLOW, DecisionStep.QUIET, "it only reads")
     return None
 
 
-def _harmless(piece: Piece, claim: Claim, situation: Situation) -> Decision | None:
+def _harmless(piece: AccessItem, claim: AccessRequest, situation: DecisionContext) -> Decision | None:
     touches = situation.mutating or situation.requires_approval or situation.category is not Category.NONE
-    return None if touches or claim.kind != "other" else Decision(Action.ALLOW, Step.HARMLESS, "it touches nothing")
+    return (
+        None
+        if touches or claim.kind != "other"
+        else Decision(Action.ALLOW, DecisionStep.HARMLESS, "it touches nothing")
+    )
 
 
-STEPS: tuple[Callable[[Piece, Claim, Situation], Decision | None], ...] = (
+STEPS: tuple[Callable[[AccessItem, AccessRequest, DecisionContext], Decision | None], ...] = (
     _by_rules, _whitelisted, _may_be_denied, _must_ask, _automatic, _quiet, _harmless,
 )  # fmt: skip
 
 
-def _default_reason(situation: Situation) -> str:
+def _default_reason(situation: DecisionContext) -> str:
     if situation.mode is Mode.STRICT:
         return "the mode is strict, and no rule allows it"
     return "no rule allows it, and it may change something" if situation.mutating else "no rule allows it"

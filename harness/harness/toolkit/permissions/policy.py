@@ -20,15 +20,15 @@ from ..values import JsonObject, ToolCall, ToolResult
 from .access_requests import path_forms, read_claims
 from .approver import Approver
 from .asking import ask, no_approver, question_of
-from .decision import Decision, Situation, Step, decide
+from .decision import Decision, DecisionContext, DecisionStep, decide
 from .globs import has_wildcard
 from .paths.hard_denials import HardDenials
 from .paths.target_paths import RealPath
-from .questions import Answer, Claim, Scope, may_be_kept, rules_of
-from .remembered_answers import Family, TimedApproval, elapsed
+from .questions import AccessRequest, ApprovalDecision, ApprovalScope, may_be_kept, rules_of
+from .remembered_answers import SessionGrants, TimedApproval, elapsed
 from .rules.rule import Action, Rule, RuleIndex
 from .rules.settings import PROTECTED, PermissionSettings, SecretPaths
-from .rules.store import RuleFile, Stored
+from .rules.store import LoadedRules, RuleFile
 
 if TYPE_CHECKING:
     from ..contract import CallNotes, ToolContext
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "RulePolicy",
     "SecretGuard",
-    "found_among",
-    "locked_among",
+    "filter_unreadable",
+    "filter_unwritable",
 ]
 
 
@@ -73,13 +73,13 @@ def _files(result: ToolResult) -> Iterator[str]:
 # -- What of many files no tool may show: for tools that search a directory.
 
 
-MANY = 500
+THREAD_THRESHOLD = 500
 """Paths beyond which they are judged in a thread, so that others are not held up."""
 READER = "read_file"
 """A rule that denies this tool a file denies what is in it to the others."""
 
 
-async def found_among(
+async def filter_unreadable(
     paths: Collection[str],
     execution: ExecutionContext,
     denials: HardDenials,
@@ -97,12 +97,12 @@ async def found_among(
         home = execution.capabilities.home
         return {path for path in paths if denials.hidden(path, home) or _denied(path, READER, execution, rules)}
 
-    found = await to_thread.run_sync(by_name) if len(paths) > MANY else by_name()
+    found = await to_thread.run_sync(by_name) if len(paths) > THREAD_THRESHOLD else by_name()
     rest = [path for path in paths if path not in found]
     return frozenset(found | await denials.excluded(rest, execution, top, holders))
 
 
-async def locked_among(
+async def filter_unwritable(
     paths: Collection[str], tool: str, execution: ExecutionContext, denials: HardDenials, rules: Sequence[RuleIndex]
 ) -> frozenset[str]:
     """Those of some real paths that decide what may be done, or that a rule denies this tool."""
@@ -111,7 +111,7 @@ async def locked_among(
         home = execution.capabilities.home
         return frozenset(path for path in paths if denials.locked(path, home) or _denied(path, tool, execution, rules))
 
-    return await to_thread.run_sync(by_name) if len(paths) > MANY else by_name()
+    return await to_thread.run_sync(by_name) if len(paths) > THREAD_THRESHOLD else by_name()
 
 
 def _denied(path: str, tool: str, execution: ExecutionContext, rules: Sequence[RuleIndex]) -> bool:
@@ -135,7 +135,7 @@ log = logging.getLogger(__name__)
 class _Approved:
     """What the approver was asked about in a call, and the answer, which allows it."""
 
-    asks: tuple[Claim, ...]
+    asks: tuple[AccessRequest, ...]
     verdict: Verdict
 
 
@@ -167,10 +167,10 @@ class RulePolicy(Policy):
         self._names: dict[str, str] = {}
         self._profile = RuleIndex(self.settings.rules)
         self._only = self.settings.only
-        self._stored = Stored()
+        self._stored = LoadedRules()
         self._stored_index = RuleIndex()
         self._looked = float("-inf")
-        self._family = Family()
+        self._family = SessionGrants()
         self._changed: WeakKeyDictionary[CallNotes, _Changed] = WeakKeyDictionary()
         """By call, until it is decided again, or over."""
         self._approved: WeakKeyDictionary[CallNotes, _Approved] = WeakKeyDictionary()
@@ -218,11 +218,11 @@ class RulePolicy(Policy):
             HarnessError: the link was lost.
         """
         forbidding = await self._forbidding(ctx)
-        return await found_among(paths, ctx.execution, self._denials, forbidding, top, holders)
+        return await filter_unreadable(paths, ctx.execution, self._denials, forbidding, top, holders)
 
     async def unwritable_paths(self, paths: Collection[str], ctx: ToolContext, *, tool: str) -> frozenset[str]:
         """Files that give rights, and what rules deny this tool; see :meth:`Policy.unwritable_paths`."""
-        return await locked_among(paths, tool, ctx.execution, self._denials, await self._forbidding(ctx))
+        return await filter_unwritable(paths, tool, ctx.execution, self._denials, await self._forbidding(ctx))
 
     async def _forbidding(self, ctx: ToolContext) -> tuple[RuleIndex, ...]:
         """The rules of which some deny."""
@@ -242,7 +242,7 @@ class RulePolicy(Policy):
     # -- deciding
 
     async def _verdict(
-        self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext, changed_by: str
+        self, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext, changed_by: str
     ) -> Verdict:
         decision = await self._decision(claims, request, ctx)
         if decision.action is not Action.ASK:
@@ -263,19 +263,21 @@ class RulePolicy(Policy):
                 await self.approver.ready()
             return await self._recheck(verdict, claims, request, ctx)
 
-    async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[Claim, ...]:
+    async def _claims(self, request: PermissionRequest, ctx: ToolContext) -> tuple[AccessRequest, ...]:
         try:
             return await read_claims(request, ctx, self.settings, self._denials)
         except (HarnessError, ExceptionGroup) as error:
             raise _unknown(error) from error
 
-    async def _decision(self, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext) -> Decision:
+    async def _decision(
+        self, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext
+    ) -> Decision:
         await self._look()
         self._index_tool_names(ctx.registry)
         traits = request.tool.traits
         return decide(
             claims,
-            Situation(
+            DecisionContext(
                 mode=self.settings.mode,
                 category=traits.category,
                 tool=request.call.name,
@@ -319,7 +321,7 @@ class RulePolicy(Policy):
     # -- asking
 
     async def _recheck(
-        self, verdict: Verdict, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
+        self, verdict: Verdict, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext
     ) -> Verdict:
         """An answer takes time, in which a link may come to lead elsewhere: it holds for what was asked about."""
         if not verdict.allowed or verdict.call is not None:
@@ -338,7 +340,7 @@ class RulePolicy(Policy):
         if ctx.notes.begun and known is not None and known.asks == decision.asks:  # it looks again before it acts
             return known.verdict
         if self.approver is None:
-            advice = no_approver(may_be_kept(decision.asks), broken=decision.step is Step.BROKEN)
+            advice = no_approver(may_be_kept(decision.asks), broken=decision.step is DecisionStep.BROKEN)
             return Verdict(False, f"{decision.reason}; {advice}", "no approver")
         question = question_of(request, decision, ctx)
         refusal = await refused_question(request, question.reason, ctx)
@@ -368,15 +370,15 @@ class RulePolicy(Policy):
         return by if request.call.arguments == arguments else ""
 
     async def _keep(
-        self, answer: Answer, claims: Sequence[Claim], request: PermissionRequest, ctx: ToolContext
+        self, answer: ApprovalDecision, claims: Sequence[AccessRequest], request: PermissionRequest, ctx: ToolContext
     ) -> None:
         """Remember an answer; what cannot be written down holds for the session."""
-        directories = await _directories(claims, ctx) if answer.scope is Scope.DIRECTORY else ()
+        directories = await _directories(claims, ctx) if answer.scope is ApprovalScope.DIRECTORY else ()
         rules = rules_of(answer, claims, tool=request.call.name, identity=request.backend, directories=directories)
         if not rules:
             return
         self._family.add(ctx.session_id, rules)
-        if answer.scope is Scope.ALWAYS:
+        if answer.scope is ApprovalScope.ALWAYS:
             await self._write_down(rules, ctx)
 
     async def _write_down(self, rules: Sequence[Rule], ctx: ToolContext) -> None:
@@ -432,7 +434,7 @@ def _unknown(error: Exception) -> Exception:
     return ToolError(message, code="permission_failure", target=error.target, hint=error.hint)
 
 
-async def _directories(claims: Sequence[Claim], ctx: ToolContext) -> tuple[str, ...]:
+async def _directories(claims: Sequence[AccessRequest], ctx: ToolContext) -> tuple[str, ...]:
     """The directory of each file, as the target has it now; a directory is its own."""
     found = []
     for claim in claims:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..values import JsonObject, SubjectKind, ToolCall
-from .rules.rule import Action, Match, Rule, Subjected
+from .rules.rule import Action, Match, Rule, RuleSubject
 
 __all__ = [
-    "Answer",
-    "Claim",
-    "Piece",
-    "Question",
-    "Scope",
+    "AccessItem",
+    "AccessRequest",
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "ApprovalScope",
     "may_be_kept",
     "rules_of",
 ]
@@ -24,25 +24,25 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AccessItem:
     """One thing that must be allowed: a path, or one simple command. A rule counts that covers any of its ``forms``."""
 
     what: str
-    forms: tuple[Subjected, ...]
+    forms: tuple[RuleSubject, ...]
     read_only: bool = False
     """It certainly changes nothing: the quiet preset lets it run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class AccessRequest:
     """One subject of a call. It is allowed when each piece is."""
 
     kind: SubjectKind
     shown: str
     """What a person is asked about: the exact text."""
-    whole: Subjected
+    whole: RuleSubject
     """What a grant for exactly this is a rule for."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[AccessItem, ...]
     forbidden: str = ""
     """Why nothing may allow it."""
     must_ask: str = ""
@@ -62,7 +62,7 @@ class Claim:
         return self.whole.kind == "path"
 
     @property
-    def forms(self) -> tuple[Subjected, ...]:
+    def forms(self) -> tuple[RuleSubject, ...]:
         """Everything that a rule may deny it by."""
         return (self.whole, *(form for piece in self.pieces for form in piece.forms))
 
@@ -70,7 +70,7 @@ class Claim:
 # -- What a person may answer, and the rules that follow from an answer. Pure.
 
 
-class Scope(StrEnum):
+class ApprovalScope(StrEnum):
     """How far an answer goes. None but ``always`` outlives the session, and none leaves its target."""
 
     ONCE = "once"
@@ -91,18 +91,18 @@ class Scope(StrEnum):
     @property
     def allows(self) -> bool:
         """It lets the call run."""
-        return self not in (Scope.DENY_ONCE, Scope.DENY_SESSION)
+        return self not in (ApprovalScope.DENY_ONCE, ApprovalScope.DENY_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApprovalDecision:
     """An answer, and whose it is.
 
     ``by`` names who answered (``operator``, a client). ``agent_id`` is set when an agent did, who may deny but never
     allow. ``call`` is the call as the person changed it: it is judged again. ``reason`` is for the model.
     """
 
-    scope: Scope
+    scope: ApprovalScope
     by: str = "operator"
     reason: str = ""
     agent_id: str = ""
@@ -110,7 +110,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """What somebody has to decide. ``what`` is the exact text, redacted; ``details`` is what the caller says of it."""
 
     request_id: str
@@ -119,7 +119,7 @@ class Question:
     reason: str
     target: str
     """Where it would run, in words; what is answered holds for the target all the same."""
-    scopes: tuple[Scope, ...]
+    scopes: tuple[ApprovalScope, ...]
     """The answers that make sense; another one counts as ``once``."""
     details: JsonObject = field(default_factory=dict)
     session_id: str = ""
@@ -133,17 +133,29 @@ class Question:
     """Seconds until it is denied without an answer; 0 where that is not known."""
 
 
-def may_be_kept(claims: Sequence[Claim]) -> tuple[Scope, ...]:
+def may_be_kept(claims: Sequence[AccessRequest]) -> tuple[ApprovalScope, ...]:
     """The answers that a question about these offers."""
     if any(claim.unkept for claim in claims):
-        return Scope.ONCE, Scope.DENY_ONCE
-    paths = (Scope.DIRECTORY,) if claims and all(claim.is_path for claim in claims) else ()
-    broad = () if any(claim.must_ask for claim in claims) else (*paths, Scope.TOOL, Scope.SESSION)
-    return Scope.ONCE, Scope.EXACT, *broad, Scope.ALWAYS, Scope.DENY_ONCE, Scope.DENY_SESSION
+        return ApprovalScope.ONCE, ApprovalScope.DENY_ONCE
+    paths = (ApprovalScope.DIRECTORY,) if claims and all(claim.is_path for claim in claims) else ()
+    broad = () if any(claim.must_ask for claim in claims) else (*paths, ApprovalScope.TOOL, ApprovalScope.SESSION)
+    return (
+        ApprovalScope.ONCE,
+        ApprovalScope.EXACT,
+        *broad,
+        ApprovalScope.ALWAYS,
+        ApprovalScope.DENY_ONCE,
+        ApprovalScope.DENY_SESSION,
+    )
 
 
 def rules_of(
-    answer: Answer, claims: Sequence[Claim], *, tool: str, identity: str, directories: Sequence[str] = ()
+    answer: ApprovalDecision,
+    claims: Sequence[AccessRequest],
+    *,
+    tool: str,
+    identity: str,
+    directories: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
     """The rules that an answer makes: literal ones for the target that was asked about. None for one that is for once.
 
@@ -152,13 +164,13 @@ def rules_of(
     """
     origin = f"answered {answer.scope} by {answer.by}"
     allow, deny = Action.ALLOW, Action.DENY
-    if answer.scope is Scope.TOOL:
+    if answer.scope is ApprovalScope.TOOL:
         return (Rule(allow, identity, tool, origin=origin),)
-    if answer.scope is Scope.SESSION:
+    if answer.scope is ApprovalScope.SESSION:
         return (Rule(allow, identity, origin=origin),)
-    if answer.scope is Scope.DIRECTORY:
+    if answer.scope is ApprovalScope.DIRECTORY:
         return tuple(Rule(allow, identity, tool, name, Match.BELOW, origin=origin) for name in directories)
-    if answer.scope in (Scope.EXACT, Scope.ALWAYS, Scope.DENY_SESSION):
+    if answer.scope in (ApprovalScope.EXACT, ApprovalScope.ALWAYS, ApprovalScope.DENY_SESSION):
         action = allow if answer.scope.allows else deny
         return tuple(
             Rule(action, identity, tool, claim.whole.text, cwd=claim.whole.cwd, origin=origin) for claim in claims

@@ -14,7 +14,7 @@ from ...command import parse_duration
 from .rules.rule import Rule, RuleIndex
 
 __all__ = [
-    "Family",
+    "SessionGrants",
     "TimedApproval",
     "TimedState",
     "elapsed",
@@ -126,7 +126,7 @@ def _from_above(rule: Rule, session: str) -> Rule:
     return replace(rule, origin=f"{rule.origin} for the agents of session {session}".strip())
 
 
-class Family:
+class SessionGrants:
     """The answers of sessions and of their sub-agents."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from ..shell.operand_paths import OperandPaths
 from .hard_denials import HardDenials
 
 if TYPE_CHECKING:
-    from ..shell.verdict import CommandJudgement, SimpleCommand
+    from ..shell.verdict import CommandClassification, SimpleCommand
     from ..shell.words import Word
 
 __all__ = ["GitShownFiles"]
@@ -78,9 +78,9 @@ def _may_be_asked(request: ShownRequest, command: SimpleCommand, texts: Sequence
         return False
     if command.read_only or request.made:
         return True
-    from ..shell.verdict import judge_command  # the parser is loaded with the first command
+    from ..shell.verdict import classify_command  # the parser is loaded with the first command
 
-    return judge_command(shlex.join(command.argv)).read_only
+    return classify_command(shlex.join(command.argv)).read_only
 
 
 def _script(request: ShownRequest, mark: str) -> str:
@@ -116,7 +116,7 @@ class GitShownFiles:
         self._denials = denials
         self._operands = operands
 
-    async def reason(self, judgement: CommandJudgement, environment: str = "") -> str:
+    async def reason(self, judgement: CommandClassification, environment: str = "") -> str:
         """Why somebody must be asked about what git would show; empty when nobody must.
 
         Args:

@@ -12,7 +12,7 @@ from ....errors import FileError, FileNotFound, NotADirectory, UnsupportedOperat
 from ....results import FileStat
 
 __all__ = [
-    "PathFinder",
+    "PathResolver",
     "RealPath",
     "at_home",
     "expand_pattern",
@@ -53,7 +53,7 @@ class RealPath:
         return tuple(dict.fromkeys((self.real, posixpath.normpath(self.absolute), self.absolute)))
 
 
-class PathFinder:
+class PathResolver:
     """Finds real paths for one decision; a directory is asked about once."""
 
     def __init__(self, execution: ExecutionContext) -> None:

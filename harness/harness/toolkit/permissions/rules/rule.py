@@ -22,7 +22,7 @@ __all__ = [
     "Match",
     "Rule",
     "RuleIndex",
-    "Subjected",
+    "RuleSubject",
     "blocked",
     "command_forms",
     "is_harness",
@@ -64,7 +64,7 @@ Allows = Literal["any", "broad", "exact", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Subjected:
+class RuleSubject:
     """One text as rules see it: where, by which tool, what."""
 
     identity: str
@@ -111,7 +111,7 @@ class Rule:
         fixed = self.match is Match.LITERAL or self.argument is None
         return fixed and not any(has_wildcard(part) and part != ANYTHING for part in (self.target, self.tool))
 
-    def covers(self, what: Subjected) -> bool:
+    def covers(self, what: RuleSubject) -> bool:
         """Whether it speaks of this."""
         return (
             self.cwd in (None, what.cwd)
@@ -121,14 +121,14 @@ class Rule:
             and target_matches(self.target, what)
         )
 
-    def _may_decide(self, what: Subjected) -> bool:
+    def _may_decide(self, what: RuleSubject) -> bool:
         if self.action is not Action.ALLOW or what.allows == "any":
             return True
         if what.allows == "broad" and self.argument is None:
             return True
         return what.allows != "none" and self.argument == what.text
 
-    def _argument_covers(self, what: Subjected) -> bool:
+    def _argument_covers(self, what: RuleSubject) -> bool:
         if self.argument is None or self.argument == what.text:
             return True
         if self.match is Match.BELOW:
@@ -143,7 +143,7 @@ class Rule:
         return f"{self.action} {self.tool}{argument}{below}{where}{inside}"
 
 
-def target_matches(pattern: str, what: Subjected) -> bool:
+def target_matches(pattern: str, what: RuleSubject) -> bool:
     """Whether a rule's target is this one: its URL, or its URL with its identity."""
     if pattern == ANYTHING or pattern in (what.identity, what.url):
         return True
@@ -153,7 +153,7 @@ def target_matches(pattern: str, what: Subjected) -> bool:
 # -- Many rules, looked up by what they say: ten thousand cost a decision as much as ten. Pure.
 
 
-class _Beginnings:
+class _PrefixIndex:
     """Numbers of patterns by how the texts begin that they match."""
 
     def __init__(self) -> None:
@@ -189,8 +189,8 @@ class RuleIndex:
         """What the rules call the tools: names and patterns."""
         self._actions = frozenset(rule.action for rule in self.rules)
         self._exact: dict[tuple[str, str, str | None], list[int]] = {}
-        self._texts = _Beginnings()
-        self._last_names = _Beginnings()
+        self._texts = _PrefixIndex()
+        self._last_names = _PrefixIndex()
         for number, rule in enumerate(self._named):
             self._add(number, rule)
 
@@ -205,7 +205,7 @@ class RuleIndex:
         else:
             self._texts.add(argument.rstrip("/"), number)
 
-    def first(self, forms: Iterable[Subjected], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
+    def first(self, forms: Iterable[RuleSubject], actions: Iterable[Action] = tuple(Action)) -> Rule | None:
         """The first rule of such an action that covers one of these texts."""
         wanted = self._actions.intersection(actions)
         if not wanted:
@@ -218,7 +218,7 @@ class RuleIndex:
                     best = number
         return None if best is None else self.rules[best]
 
-    def _candidates(self, what: Subjected) -> Iterator[int]:
+    def _candidates(self, what: RuleSubject) -> Iterator[int]:
         targets, tools, arguments = {what.identity, what.url, ANYTHING}, (what.tool, ANYTHING), (what.text, None)
         for key in product(targets, tools, arguments):
             yield from self._exact.get(key, ())

@@ -24,7 +24,7 @@ from ....settings import user_config_path
 from ....system.private_files import make_directories
 from .rule import Action, Match, Rule
 
-__all__ = ["RuleFile", "Stored", "rule_file_path"]
+__all__ = ["LoadedRules", "RuleFile", "rule_file_path"]
 
 VERSION = 1
 LOCK_LIMIT = 5.0
@@ -40,7 +40,7 @@ def rule_file_path() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class LoadedRules:
     """What the file says. ``failure`` is why it cannot be trusted: then its rules are not known."""
 
     rules: tuple[Rule, ...] = ()
@@ -79,9 +79,9 @@ class RuleFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[object, ...] | None = None
-        self._stored = Stored()
+        self._stored = LoadedRules()
 
-    def load(self) -> Stored:
+    def load(self) -> LoadedRules:
         """What it says now; read again only when it has changed. Never raises."""
         stamp = self._stamp()
         if self._seen is None or stamp != self._seen:
@@ -121,17 +121,17 @@ class RuleFile:
             return (error.errno,)
         return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode, info.st_uid)
 
-    def _read(self) -> Stored:
+    def _read(self) -> LoadedRules:
         try:
-            return Stored(_parsed(self._bytes(), str(self.path)))
+            return LoadedRules(_parsed(self._bytes(), str(self.path)))
         except FileNotFoundError:
-            return Stored()
+            return LoadedRules()
         except OSError as error:
             is_link = error.errno == errno.ELOOP and self.path.is_symlink()
             what = "is a link" if is_link else (error.strerror or str(error)).lower()
-            return Stored(failure=f"{self.path}: {what}")
+            return LoadedRules(failure=f"{self.path}: {what}")
         except ValueError as error:
-            return Stored(failure=f"{self.path} {error}", hint=NEWER if isinstance(error, _NewerVersion) else HINT)
+            return LoadedRules(failure=f"{self.path} {error}", hint=NEWER if isinstance(error, _NewerVersion) else HINT)
 
     def _bytes(self) -> bytes:
         _check_directory(self.path.parent)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ..rules.rule import blocked, may_begin_blocked
 from .read_only_programs import PROGRAMS
-from .words import Found, Input, Redirect, Word, loose_values
+from .words import Input, ParsedCommand, Redirect, Word, loose_values
 from .wrappers import is_wrapper
 
 if TYPE_CHECKING:
-    from .verdict import CommandJudgement, SimpleCommand
+    from .verdict import CommandClassification, SimpleCommand
 
 __all__ = [
     "WRITERS",
@@ -100,7 +100,7 @@ _LIST_WORDS = 24
 """Words in which the operands of ``rm`` and ``harness`` are looked for, whatever stands between them."""
 
 
-def embedded_reason(judgement: CommandJudgement, patterns: Sequence[str]) -> str:
+def embedded_reason(judgement: CommandClassification, patterns: Sequence[str]) -> str:
     """Why a program may run a command that is blocked; empty when it does not."""
     for command in judgement.commands:
         runs = _embedded(command)
@@ -115,7 +115,7 @@ def embedded_reason(judgement: CommandJudgement, patterns: Sequence[str]) -> str
     return ""
 
 
-def embedded_commands(judgement: CommandJudgement) -> tuple[str, ...]:
+def embedded_commands(judgement: CommandClassification) -> tuple[str, ...]:
     """The texts of commands that programs may run, as rules know them."""
     found = (words for command in judgement.commands for words in _embedded(command) or ())
     return tuple(dict.fromkeys(" ".join((posixpath.basename(words[0]), *words[1:])) for words in found))
@@ -185,7 +185,7 @@ _GLOB = re.compile(r"[*?\[\\]")
 _SPLITS = re.compile(r"\s")
 
 
-def unrolled(found: Found, *, changed: Sequence[str]) -> Iterator[Found]:
+def unrolled(found: ParsedCommand, *, changed: Sequence[str]) -> Iterator[ParsedCommand]:
     """The command with each of the values that the variables of the loops around it have, or as it is.
 
     Args:
@@ -205,7 +205,7 @@ def _seen(word: Word) -> bool:
     return word.known or word.pattern or word.plain
 
 
-def _words(found: Found) -> Iterator[Word]:
+def _words(found: ParsedCommand) -> Iterator[Word]:
     yield from found.words
     yield from (word for _, word in found.assigned)
     yield from (item.word for item in found.redirects if item.word is not None)
@@ -215,7 +215,7 @@ def _names(word: Word) -> set[str]:
     return set() if word.known else {match["name"] or match["braced"] or "" for match in _PIECE.finditer(word.raw)}
 
 
-def _with(found: Found, values: Mapping[str, Word]) -> Found:
+def _with(found: ParsedCommand, values: Mapping[str, Word]) -> ParsedCommand:
     return replace(
         found,
         words=tuple(_put(word, values) for word in found.words),
@@ -355,7 +355,7 @@ _USUAL = re.compile(
 """Commands that are the usual ones there. Files in their words are judged with those of the program."""
 
 
-def evaluates_text(found: Found) -> str:
+def evaluates_text(found: ParsedCommand) -> str:
     """Why a text in a simple command may run commands that nobody sees; empty when none does."""
     if _PROMPT_EXPANSION.search(found.text):
         return "${...@P} runs what is in a variable"
@@ -369,12 +369,12 @@ def evaluates_text(found: Found) -> str:
     return "a history expansion runs an earlier command" if re.match(r"!(?:[!\w?-]|$)", _first(found)) else ""
 
 
-def _first(found: Found) -> str:
+def _first(found: ParsedCommand) -> str:
     """The first word, but for ``!`` before a command."""
     return found.words[0].raw if found.words and found.words[0].raw != "!" else ""
 
 
-def commands_in_variables(found: Found) -> list[Word]:
+def commands_in_variables(found: ParsedCommand) -> list[Word]:
     """The texts of variables that programs run: ``PAGER='less -R' man ls``."""
     values = (value for name, value in _assigned(found) if _COMMAND_VARIABLES.fullmatch(name) and value.known)
     return [value for value in values if _is_unusual(value.text)]
@@ -384,7 +384,7 @@ def _is_unusual(command: str) -> bool:
     return bool(command.strip()) and not command.startswith("-") and not _USUAL.fullmatch(command)
 
 
-def _assigned(found: Found) -> list[tuple[str, Word]]:
+def _assigned(found: ParsedCommand) -> list[tuple[str, Word]]:
     """What variables are set to, also by ``export`` and ``env``."""
     pairs = list(found.assigned)
     if found.words and found.words[0].text.rpartition("/")[2] in _SETTERS:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from ....context import ExecutionContext
 from ..globs import has_wildcard
-from ..paths.target_paths import PathFinder, RealPath
+from ..paths.target_paths import PathResolver, RealPath
 from .container_reach import Mount, container_reach, reaches_by_socket
 from .operand_paths import OperandPaths
 from .paths import homeward
 
 if TYPE_CHECKING:
-    from .verdict import CommandJudgement
+    from .verdict import CommandClassification
 
 __all__ = ["ContainerFiles", "reaches_any_file"]
 
 _UNKNOWN = re.compile(r"[$`]")
 
 
-def reaches_any_file(judgement: CommandJudgement) -> str:
+def reaches_any_file(judgement: CommandClassification) -> str:
     """Why a command may reach any file of the host through a container; empty when it does not. Pure."""
     for command in judgement.commands:
         if not command.read_only and (reason := container_reach(command.argv).reason):
@@ -44,7 +44,7 @@ class ContainerFiles:
         self._operands = operands
         self._start = start
 
-    async def reason(self, judgement: CommandJudgement) -> str:
+    async def reason(self, judgement: CommandClassification) -> str:
         """Why somebody must be asked about them; empty when nobody must.
 
         Raises:
@@ -61,7 +61,7 @@ class ContainerFiles:
         source = homeward(mount.source)
         if _UNKNOWN.search(source) or has_wildcard(source) or not self._start.startswith("/"):
             return True
-        finder = PathFinder(self._execution)
+        finder = PathResolver(self._execution)
         top = await finder.find(self._start, "")
         bases = [path.real for path in await self._operands.here()] or [top.real]
         found = [await finder.find(source, base) for base in bases]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from .program_grammar import Program
-from .words import Found, Options, Word, grammar, parse_options
+from .words import Options, ParsedCommand, Word, grammar, parse_options
 
 __all__ = [
     "HOST_CHECKS",
@@ -41,23 +41,23 @@ def _values_fit(options: Options, pattern: re.Pattern[str], *names: str) -> bool
     return all(word.known and pattern.fullmatch(word.text) for word in values)
 
 
-def _dig(options: Options, found: Found) -> bool:
+def _dig(options: Options, found: ParsedCommand) -> bool:
     plain = [word for word in options.operands if not (word.known and _DIG_WORD.fullmatch(word.text))]
     names = all(word.known and _HOST.fullmatch(word.text) for word in plain)
     return names and _values_fit(options, _HOST, "-x", "-t", "-q", "-c", "-p")
 
 
-def _named(options: Options, found: Found) -> bool:
+def _named(options: Options, found: ParsedCommand) -> bool:
     return _hosts(options, most=2) and _values_fit(options, _HOST, "-t", "-W", "-R", "-c")
 
 
-def _asks_name(options: Options, found: Found) -> bool:
+def _asks_name(options: Options, found: ParsedCommand) -> bool:
     return _hosts(options, most=2) and all(
         word is None or (word.known and _HOST.fullmatch(word.text)) for _, word in options.given
     )
 
 
-def _ping(options: Options, found: Found) -> bool:
+def _ping(options: Options, found: ParsedCommand) -> bool:
     return (
         options.has("-c") and _hosts(options) and _values_fit(options, _COUNT, "-c") and _numbers(options, "-I", "-M")
     )
@@ -70,15 +70,15 @@ def _numbers(options: Options, *but: str) -> bool:
     )
 
 
-def _route(options: Options, found: Found) -> bool:
+def _route(options: Options, found: ParsedCommand) -> bool:
     return _hosts(options) and _numbers(options)
 
 
-def _mtr(options: Options, found: Found) -> bool:
+def _mtr(options: Options, found: ParsedCommand) -> bool:
     return options.has("-r", "-w", "--report", "--report-wide") and _hosts(options) and _numbers(options)
 
 
-def _curl(options: Options, found: Found) -> bool:
+def _curl(options: Options, found: ParsedCommand) -> bool:
     """Only the headers, or nothing of the answer but its code and times."""
     urls = options.operands
     outputs = [word for name, word in options.given if name in ("-o", "--output") and word is not None]
@@ -90,14 +90,14 @@ def _curl(options: Options, found: Found) -> bool:
     return answers and fine and formats and numbers and (drops or not outputs)
 
 
-def _certificate(options: Options, found: Found) -> bool:
+def _certificate(options: Options, found: ParsedCommand) -> bool:
     """What it reads is sent to the other host: that must be nothing."""
     connects = options.value("-connect")
     fine = all(word is None or (word.known and re.fullmatch(r"[\w.:%,/-]+", word.text)) for _, word in options.given)
     return connects is not None and not options.operands and fine and _reads_nothing(found)
 
 
-def _reads_nothing(found: Found) -> bool:
+def _reads_nothing(found: ParsedCommand) -> bool:
     read = [item.word for item in found.redirects if item.word is not None and not item.writes]
     if read:
         return all(word.known and word.text == "/dev/null" for word in read)
@@ -105,7 +105,7 @@ def _reads_nothing(found: Found) -> bool:
     return found.input.kind == "terminal" or source in (["echo"], ["echo", ""], ["echo", "Q"], ["true"], [":"])
 
 
-def _port(options: Options, found: Found) -> bool:
+def _port(options: Options, found: ParsedCommand) -> bool:
     host, *ports = options.operands or [Word.unknown("?")]
     known = all(word.known and _PORTS.fullmatch(word.text) for word in ports)
     return (
@@ -118,11 +118,11 @@ def _port(options: Options, found: Found) -> bool:
     )
 
 
-def _clock(options: Options, found: Found) -> bool:
+def _clock(options: Options, found: ParsedCommand) -> bool:
     return options.has("-q") and _hosts(options, most=4)
 
 
-_Fits = Callable[[Options, Found], bool]
+_Fits = Callable[[Options, ParsedCommand], bool]
 _PING = ("-nqvD46 -cWwistIM=", _ping)
 _TRACE = ("-n46ITUFe -mqwpfz=", _route)
 LOOKUPS: Mapping[str, tuple[str, _Fits]] = {
@@ -154,7 +154,7 @@ _CLIENT = (
 _TYPES = re.compile(r"-(?:type|query|q|querytype|timeout|retry|port)=[\w.]+")
 
 
-def lookup_reason(name: str, words: Sequence[Word], found: Found) -> str | None:
+def lookup_reason(name: str, words: Sequence[Word], found: ParsedCommand) -> str | None:
     """Why a command does more than to look something up elsewhere; empty when it does not, None for other programs."""
     if name == "openssl" and [word.text for word in words[:1]] == ["s_client"]:
         options = parse_options(words[1:], grammar(_CLIENT, one_dash=True))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Key",
-    "KeysJudgement",
+    "KeysClassification",
     "KeysRule",
     "Typed",
     "has_empty_prompt",
@@ -163,7 +163,7 @@ _ASKS = re.compile(r"[:?]\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class KeysJudgement:
+class KeysClassification:
     """What decides about the keys.
 
     ``command``: one line for a shell at its empty prompt, which is run as the command ``command``, in its pane, and not
@@ -182,7 +182,7 @@ class KeysJudgement:
     prompt_missing: bool = False
 
 
-async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
+async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysClassification:
     """Judge what is typed into a pane, by what reads it there.
 
     What the screen shows only chooses between asking and running the line as a command.
@@ -191,14 +191,14 @@ async def judge_keys(subject: Subject, ctx: ToolContext) -> KeysJudgement:
         HarnessError: the link was lost.
     """
     if not ctx.execution.has_terminal:
-        return KeysJudgement(
+        return KeysClassification(
             "unknown", reason="this target is used without a terminal, so there is no pane to type into"
         )
     subject = replace(subject, pane=await resolved_pane(subject.pane, ctx.execution))
     wanted = subject.pane or ctx.execution.pane
     pane = _pane_of(await ctx.execution.list_panes(), wanted)
     if pane is None:
-        return KeysJudgement("unknown", reason=f"there is no pane {wanted or 'of the session'}")
+        return KeysClassification("unknown", reason=f"there is no pane {wanted or 'of the session'}")
     pane = await _settled(pane, ctx)
     judged = judge_typing(subject, pane, await ctx.execution.capture_pane(pane=subject.pane))
     with anyio.move_on_after(PROMPT_TIMEOUT):
@@ -226,36 +226,38 @@ def _pane_of(panes: list[PaneInfo], wanted: str | None) -> PaneInfo | None:
     )
 
 
-def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysJudgement:
+def judge_typing(subject: Subject, pane: PaneInfo, screen: str) -> KeysClassification:
     """The judgement, from what is known of the pane. Pure."""
     hidden = hidden_character(subject.text.replace("\r", "\n"))
     if hidden:
-        return KeysJudgement("unknown", reason=f"the keys contain a character that is not seen as what it is: {hidden}")
+        return KeysClassification(
+            "unknown", reason=f"the keys contain a character that is not seen as what it is: {hidden}"
+        )
     keys = parse_keys(subject.text)
     if keys is None:
-        return KeysJudgement("unknown", reason="the keys cannot be read: a typed < is written <lt>")
+        return KeysClassification("unknown", reason="the keys cannot be read: a typed < is written <lt>")
     if only_interrupts(keys):
-        return KeysJudgement("harmless")
+        return KeysClassification("harmless")
     program = pane.foreground.lstrip("-")
     if program in SHELLS and not pane.busy:
         return _into_shell(subject, keys, pane, screen)
     if _wants_secret(program, screen):
-        return KeysJudgement("password", reason=f"{program or 'a program'} asks for a secret", program=program)
+        return KeysClassification("password", reason=f"{program or 'a program'} asks for a secret", program=program)
     return _into_program(keys, pane, program)
 
 
-def _into_shell(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysJudgement:
+def _into_shell(subject: Subject, keys: tuple[Typed, ...], pane: PaneInfo, screen: str) -> KeysClassification:
     """Keys for a shell in which no job of harness's runs."""
     program, command = pane.foreground.lstrip("-"), whole_line(keys)
     if not has_empty_prompt(screen, pane.width):
         if _wants_secret(program, screen):
-            return KeysJudgement("password", reason=f"{program} asks for a secret", program=program)
+            return KeysClassification("password", reason=f"{program} asks for a secret", program=program)
         reason = f"{program} reads the keys, and it is not known whether it is at an empty prompt"
-        return KeysJudgement("unknown", reason=reason, line=_last_line(screen), prompt_missing=bool(command))
+        return KeysClassification("unknown", reason=reason, line=_last_line(screen), prompt_missing=bool(command))
     if command:
-        return KeysJudgement("command", replace(subject, kind="command", text=command, pane=pane.pane_id))
+        return KeysClassification("command", replace(subject, kind="command", text=command, pane=pane.pane_id))
     reason = f"the keys edit or run the line of {program}, and only one whole line with Enter is judged as a command"
-    return KeysJudgement("unknown", reason=reason, line=_last_line(screen))
+    return KeysClassification("unknown", reason=reason, line=_last_line(screen))
 
 
 def _last_line(screen: str) -> str:
@@ -267,17 +269,17 @@ def _wants_secret(program: str, screen: str) -> bool:
     return _SECRET.search(last) is not None or (program in ASKERS and _ASKS.search(last) is not None)
 
 
-def _into_program(keys: tuple[Typed, ...], pane: PaneInfo, program: str) -> KeysJudgement:
+def _into_program(keys: tuple[Typed, ...], pane: PaneInfo, program: str) -> KeysClassification:
     """Keys for something that is not a shell at its prompt."""
     name = program or "an unknown program"
     if program in SHELLS:
         reason = f"{pane.busy} runs in {program} and may read the keys"
-        return KeysJudgement("program", reason=reason, program=program)
+        return KeysClassification("program", reason=reason, program=program)
     text = "".join(item for item in keys if isinstance(item, str))
     if program in ESCAPES and "!" in text:
-        return KeysJudgement("program", reason=f"! runs a command in {name}", program=program)
+        return KeysClassification("program", reason=f"! runs a command in {name}", program=program)
     if program in PAGERS and only_pages(keys):
-        return KeysJudgement("harmless", program=program)
-    return KeysJudgement(
+        return KeysClassification("harmless", program=program)
+    return KeysClassification(
         "program", reason=f"{name} reads the keys, and what it does with them is not known", program=program
     )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ....context import ExecutionContext
 from ..globs import has_wildcard
-from ..paths.target_paths import MATCHES, PathFinder, RealPath, at_home, links_among
+from ..paths.target_paths import MATCHES, PathResolver, RealPath, at_home, links_among
 from .paths import CHANGING, HERE, PLAIN, attached_directories, braced, homeward
 from .wrappers import is_wrapper
 
 if TYPE_CHECKING:
-    from .verdict import CommandJudgement, SimpleCommand
+    from .verdict import CommandClassification, SimpleCommand
 
 __all__ = [
     "DirectoryOperands",
@@ -134,7 +134,7 @@ class OperandPaths:
         execution: ExecutionContext,
         files: Sequence[RealPath],
         start: str,
-        judgement: CommandJudgement,
+        judgement: CommandClassification,
         text: str,
     ) -> None:
         self._execution = execution
@@ -185,7 +185,7 @@ class OperandPaths:
             if listed is None or len(listed) > MAX_LOOKUPS:
                 return None
             links = listed
-        finder = PathFinder(self._execution)
+        finder = PathResolver(self._execution)
         return [
             replace(await finder.find(path.real, "/"), given=path.given) if path.real in links else path
             for path in entries
@@ -219,7 +219,7 @@ class OperandPaths:
 
     async def here(self) -> list[RealPath]:
         """The directories in which it may run."""
-        finder = PathFinder(self._execution)
+        finder = PathResolver(self._execution)
         if self._entered:
             return [await finder.find(homeward(self._entered), self._start)]
         moves = [command for command in self._commands if command.argv and command.argv[0] in _CHANGES]

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....extras import install_extra
-from .strict_text import read_plainly
-from .words import Found, Input, Redirect, Scan, Word, hides_substitution, word_of
+from .strict_text import parse_strict
+from .words import Input, ParsedCommand, Redirect, ShellParse, Word, hides_substitution, word_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -59,7 +59,7 @@ def _parser() -> Parser:
     return parser
 
 
-def scan(text: str) -> Scan:
+def scan(text: str) -> ShellParse:
     """Find everything that the text would run.
 
     Raises:
@@ -80,7 +80,7 @@ class _Walk:
 
     def __init__(self, source: bytes) -> None:
         self.source = source
-        self.scan = Scan()
+        self.scan = ShellParse()
         self._loops: tuple[tuple[str, tuple[Word, ...]], ...] = ()
         self._handlers: dict[str, Callable[[Node, Input, int], None]] = {
             "command": self._command,
@@ -121,7 +121,7 @@ class _Walk:
         for inner in self._substitutions(node, depth):
             files = [child for child in inner.named_children if child.type == "file_redirect"]  # $(< file)
             if files:
-                self._record(Found(self._text(inner), redirects=self._redirects(files, depth)), inner, [])
+                self._record(ParsedCommand(self._text(inner), redirects=self._redirects(files, depth)), inner, [])
             self._children(inner, _TERMINAL, depth + 1)
 
     def _substitutions(self, node: Node, depth: int) -> Iterator[Node]:
@@ -152,7 +152,9 @@ class _Walk:
             return
         if body is not None:
             self.visit(body, taken, depth + 1)
-        self._record(Found(self._text(node), redirects=self._redirects(redirects, depth), input=taken), node, [])
+        self._record(
+            ParsedCommand(self._text(node), redirects=self._redirects(redirects, depth), input=taken), node, []
+        )
         self._behind(redirects, depth)
 
     def _simple(self, node: Node, outer: list[Node], given: Input, depth: int) -> None:
@@ -171,7 +173,7 @@ class _Walk:
         for redirect in redirects:
             words += [(extra.start_byte, self._word(extra, depth)) for extra in _extra_words(redirect)]
         words.sort(key=lambda pair: pair[0])
-        found = Found(
+        found = ParsedCommand(
             text=self._text(node),
             words=tuple(word for _, word in words),
             assigned=tuple(assigned),
@@ -181,7 +183,7 @@ class _Walk:
         raws = [raw for _, raw in sorted([*shape, *((at, word.raw) for at, word in words)])]
         self._record(found, node, raws)
 
-    def _record(self, found: Found, node: Node, shape: list[str]) -> None:
+    def _record(self, found: ParsedCommand, node: Node, shape: list[str]) -> None:
         self.scan.found.append(replace(found, loops=self._loops))
         if shape:
             self.scan.shapes.append((node.start_byte, tuple(shape)))
@@ -209,7 +211,9 @@ class _Walk:
     def _assignments(self, node: Node, given: Input, depth: int) -> None:
         parts = [node] if node.type == "variable_assignment" else node.named_children
         pairs = tuple(self._assignment(part, depth) for part in parts)
-        self._record(Found(self._text(node), assigned=pairs, input=given), node, [self._text(part) for part in parts])
+        self._record(
+            ParsedCommand(self._text(node), assigned=pairs, input=given), node, [self._text(part) for part in parts]
+        )
 
     def _pipeline(self, node: Node, given: Input, depth: int) -> None:
         for child in node.named_children:
@@ -220,17 +224,17 @@ class _Walk:
     def _declaration(self, node: Node, given: Input, depth: int) -> None:
         self._inner(node, depth)
         words = tuple(Word.of(self._text(child)) for child in node.children)
-        found = Found(self._text(node), words, input=given, special="it changes the shell's variables")
+        found = ParsedCommand(self._text(node), words, input=given, special="it changes the shell's variables")
         self._record(found, node, [word.raw for word in words])
 
     def _test(self, node: Node, given: Input, depth: int) -> None:
         self._inner(node, depth)
         text = self._text(node)
-        reading = read_plainly(text)
+        reading = parse_strict(text)
         whole = not reading.redirects and (len(reading.commands) == 1 or (bool(reading.commands) and "$(" in text))
         words = tuple(_tested(raw) for raw in reading.commands[0][1]) if whole and not reading.reason else ()
         special = "" if words else "a condition that shells read differently"
-        self._record(Found(text, words or (Word.of(text.split()[0]),), input=given, special=special), node, [])
+        self._record(ParsedCommand(text, words or (Word.of(text.split()[0]),), input=given, special=special), node, [])
         if words:
             self.scan.shapes.append((node.start_byte, tuple(word.raw for word in words)))
 
@@ -240,7 +244,7 @@ class _Walk:
         words = [self._word(value, depth) for value in values]
         label = self._text(name) if name is not None else "?"
         assigned = ((label, Word.unknown("the values of the loop")),)
-        found = Found(f"for {label}", assigned=assigned, input=given, values=tuple(words))
+        found = ParsedCommand(f"for {label}", assigned=assigned, input=given, values=tuple(words))
         self._record(found, node, [self._text(node).split(None, 1)[0], label, *(word.raw for word in words)])
         if body is not None:
             around, self._loops = self._loops, (*self._loops, (label, tuple(words)))
@@ -255,10 +259,10 @@ class _Walk:
             self.visit(body, given, depth + 1)
 
     def _function(self, node: Node, given: Input, depth: int) -> None:
-        self._record(Found(self._text(node), special="it defines a function", input=given), node, [])
+        self._record(ParsedCommand(self._text(node), special="it defines a function", input=given), node, [])
         for child in node.named_children[1:]:
             if child.type.endswith("_redirect"):
-                self._record(Found(self._text(child), redirects=self._redirects([child], depth)), child, [])
+                self._record(ParsedCommand(self._text(child), redirects=self._redirects([child], depth)), child, [])
             else:
                 self.visit(child, given, depth + 1)
 

@@ -28,9 +28,9 @@ __all__ = [
     "READING",
     "REMOTE",
     "SEARCHING",
+    "AffectedDirectories",
     "Directories",
     "TooManyPaths",
-    "Trees",
     "attached_directories",
     "braced",
     "code_read",
@@ -478,7 +478,7 @@ _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
+class AffectedDirectories:
     """The directories, as they are written, of which a command takes all that is below.
 
     ``into`` is a directory that gets new entries with the ``names``, or the name that a single one gets there.
@@ -494,16 +494,16 @@ class Trees:
     """It takes what is below only where two of its operands are directories."""
 
 
-def trees_of(argv: Sequence[str], *, read_only: bool) -> Trees:
+def trees_of(argv: Sequence[str], *, read_only: bool) -> AffectedDirectories:
     """What a simple command does with whole directories."""
     name = posixpath.basename(argv[0]) if argv else ""
-    given = _Given(name, argv[1:])
+    given = _CommandWords(name, argv[1:])
     if name in _KNOWN:
         return _KNOWN[name](given, read_only)
     passes_on = is_wrapper(name) and (name not in SHELLS or "-c" in argv)
     if not name or name in PLAIN or read_only or passes_on:
-        return Trees()
-    return Trees(changes=tuple(dict.fromkeys((*given.operands, *given.tails))), guessed=True)
+        return AffectedDirectories()
+    return AffectedDirectories(changes=tuple(dict.fromkeys((*given.operands, *given.tails))), guessed=True)
 
 
 def feeds(argv: Sequence[str]) -> bool:
@@ -514,7 +514,7 @@ def feeds(argv: Sequence[str]) -> bool:
 def listed(argv: Sequence[str]) -> tuple[str, ...]:
     """The directories of which a simple command may list everything below, for another program."""
     name = posixpath.basename(argv[0]) if argv else ""
-    given = _Given(name, argv[1:])
+    given = _CommandWords(name, argv[1:])
     if name == "find":
         return _roots(given)
     if name in LISTING or (name, *given.operands[:1]) == ("git", "ls-files"):
@@ -525,7 +525,7 @@ def listed(argv: Sequence[str]) -> tuple[str, ...]:
 def takes_names(argv: Sequence[str]) -> bool:
     """Whether a simple command opens the files whose names it reads from its input."""
     name = posixpath.basename(argv[0]) if argv else ""
-    given = _Given(name, argv[1:])
+    given = _CommandWords(name, argv[1:])
     lists = given.after("--files-from", "--files0-from", "--pathspec-from-file", "--null-files-from")
     if name in _TARS:
         lists = (*lists, *loose_values(given.words, "-T"), *_bundled(given.words, "T"))
@@ -545,7 +545,7 @@ def _bundled(words: Sequence[str], letter: str) -> list[str]:
     return [value for one, value in zip(taking, words[1:], strict=False) if one == letter]
 
 
-class _Given:
+class _CommandWords:
     """The words behind a program, roughly told apart: a value of an option counts as an operand."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
@@ -577,34 +577,34 @@ class _Given:
         return (*apart, *joined, *stuck)
 
 
-def _reading(given: _Given, read_only: bool) -> Trees:
-    return Trees(reads=given.operands) if given.has(READING[given.name]) else Trees()
+def _reading(given: _CommandWords, read_only: bool) -> AffectedDirectories:
+    return AffectedDirectories(reads=given.operands) if given.has(READING[given.name]) else AffectedDirectories()
 
 
-def _changing(given: _Given, read_only: bool) -> Trees:
-    return Trees(changes=given.operands) if given.has(CHANGING[given.name]) else Trees()
+def _changing(given: _CommandWords, read_only: bool) -> AffectedDirectories:
+    return AffectedDirectories(changes=given.operands) if given.has(CHANGING[given.name]) else AffectedDirectories()
 
 
-def _searching(given: _Given, read_only: bool) -> Trees:
+def _searching(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``rg PATTERN``: without a path it is where one is."""
     if given.name == "rg" and not {"--files", "--type-list"}.isdisjoint(given.words):
-        return Trees()  # names only
-    return Trees(reads=given.operands if len(given.operands) > 1 else (*given.operands, HERE))
+        return AffectedDirectories()  # names only
+    return AffectedDirectories(reads=given.operands if len(given.operands) > 1 else (*given.operands, HERE))
 
 
-def _comparing(given: _Given, read_only: bool) -> Trees:
+def _comparing(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``diff A B``: of two directories all files in both, and with ``-r`` those below; what is absent may be one."""
     alone = given.has("rN --recursive --new-file --unidirectional-new-file")
-    return Trees(reads=given.operands, paired=not alone)
+    return AffectedDirectories(reads=given.operands, paired=not alone)
 
 
-def _grep(given: _Given, read_only: bool) -> Trees:
+def _grep(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     actions = given.after("-d", "--directories")  # in its letters, and abbreviated: any beginning of "recurse"
     recurses = given.has("rR --recursive --dereference-recursive") or any(map("recurse".startswith, actions))
-    return _searching(given, read_only) if recurses else Trees()
+    return _searching(given, read_only) if recurses else AffectedDirectories()
 
 
-def _copying(given: _Given, read_only: bool) -> Trees:
+def _copying(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``cp -r A B DIRECTORY``: the copies are in there, under their names, or have its name.
 
     A program that takes files alone makes no more than the entries that they name, unless nobody knows their names.
@@ -615,48 +615,50 @@ def _copying(given: _Given, read_only: bool) -> Trees:
     into = targets[0] if targets else operands[-1] if len(operands) > 1 or operands != given.operands else ""
     unnamed = operands != given.operands or any(map(_UNKNOWN.search, sources))
     if not given.has(COPYING[given.name]):
-        return Trees(changes=(into,)) if into and unnamed else Trees()
+        return AffectedDirectories(changes=(into,)) if into and unnamed else AffectedDirectories()
     sources = sources or given.operands
     reads = () if given.name in ("ln", "mv", "install") else sources
     changes = sources if given.name == "mv" else ()
     if given.name in REMOTE and ":" in into:
-        return Trees(reads=reads, changes=changes)
+        return AffectedDirectories(reads=reads, changes=changes)
     names = tuple(posixpath.basename(source.rstrip("/")) for source in sources)
     merges = given.name == "rsync" and (given.has("--files-from") or any(one.endswith("/") for one in sources))
     unsure = unnamed or any(has_wildcard(source) for source in sources)
     if given.has("T --no-target-directory --delete") or merges or unsure or {"", ".", ".."} & set(names):
-        return Trees(reads=reads, changes=(*changes, *([into] if into else [])))
-    return Trees(reads=reads, changes=changes, into=into, names=names)
+        return AffectedDirectories(reads=reads, changes=(*changes, *([into] if into else [])))
+    return AffectedDirectories(reads=reads, changes=changes, into=into, names=names)
 
 
-def _tar(given: _Given, read_only: bool) -> Trees:
+def _tar(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``tar x`` writes where it is, or where ``-C`` leads; ``tar c`` reads what it is given."""
     first = given.words[0] if given.words and not given.words[0].startswith("--") else ""
     letters = {*first.removeprefix("-"), *(letter for word in given.options if word[1:2] != "-" for letter in word)}
     places = given.after("-C", "--directory", "--cd")
     if "x" in letters or given.has("--extract --get"):
-        return Trees(changes=places or (HERE,))
+        return AffectedDirectories(changes=places or (HERE,))
     if letters & {"c", "r", "u", "A"} or given.has("--create --append --update --concatenate"):
         taken = [word for word in given.operands if word not in places]
-        return Trees(reads=tuple(posixpath.join(place, word) for word in taken for place in places or ("",)) or places)
-    return Trees()
+        return AffectedDirectories(
+            reads=tuple(posixpath.join(place, word) for word in taken for place in places or ("",)) or places
+        )
+    return AffectedDirectories()
 
 
-def _unpacked(given: _Given, read_only: bool) -> Trees:
+def _unpacked(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``unzip A -d DIRECTORY``, ``7z x A -oDIRECTORY``, ``cpio -i``."""
     if given.name.startswith("7z") and given.words[:1] in (("a",), ("u",)):
-        return Trees(reads=given.operands[1:])
+        return AffectedDirectories(reads=given.operands[1:])
     if read_only or (given.name.startswith("7z") and given.words[:1] not in (("x",), ("e",))):
-        return Trees()
-    return Trees(changes=given.after("-d", "-o", "-D", "--directory") or (HERE,))
+        return AffectedDirectories()
+    return AffectedDirectories(changes=given.after("-d", "-o", "-D", "--directory") or (HERE,))
 
 
-def _patching(given: _Given, read_only: bool) -> Trees:
+def _patching(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``patch`` changes the files that its input names, where it is or where ``-d`` leads."""
-    return Trees(changes=given.after("-d", "--directory") or (HERE,))
+    return AffectedDirectories(changes=given.after("-d", "--directory") or (HERE,))
 
 
-def _roots(given: _Given) -> tuple[str, ...]:
+def _roots(given: _CommandWords) -> tuple[str, ...]:
     """Where ``find`` begins."""
     roots: list[str] = []
     for word in given.words:
@@ -668,31 +670,35 @@ def _roots(given: _Given) -> tuple[str, ...]:
     return tuple(roots) or (HERE,)
 
 
-def _find(given: _Given, read_only: bool) -> Trees:
+def _find(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     roots = _roots(given)
     run = [after for word, after in zip(given.words, given.words[1:], strict=False) if word in _COMMANDS]
     programs = {posixpath.basename(program) for program in run} - _LOOKS
     changes = bool(programs - _READS) or (not read_only and not programs)
-    return Trees(reads=roots if programs else (), changes=roots if changes else ())
+    return AffectedDirectories(reads=roots if programs else (), changes=roots if changes else ())
 
 
-def _git(given: _Given, read_only: bool) -> Trees:
+def _git(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     if "diff" in given.operands[:2]:
-        return Trees(reads=given.operands, paired=True)
+        return AffectedDirectories(reads=given.operands, paired=True)
     if "grep" in given.operands[:2] and "--no-index" in given.words:
         limits = given.words[given.words.index("--") + 1 :] if "--" in given.words else ()
-        return Trees(reads=limits or (*given.after("-C"), HERE))
-    return Trees() if read_only else Trees(changes=tuple(word for word in given.operands if word), guessed=True)
+        return AffectedDirectories(reads=limits or (*given.after("-C"), HERE))
+    return (
+        AffectedDirectories()
+        if read_only
+        else AffectedDirectories(changes=tuple(word for word in given.operands if word), guessed=True)
+    )
 
 
-def _containers(given: _Given, read_only: bool) -> Trees:
+def _containers(given: _CommandWords, read_only: bool) -> AffectedDirectories:
     """``docker run -v DIRECTORY:/x``, ``docker cp DIRECTORY c:/x``, ``docker build DIRECTORY``."""
     mounts = [mount for mount in container_reach((given.name, *given.words)).mounts if not mount.by_name]
     reads = tuple(mount.source for mount in mounts if mount.reads)
-    return Trees(reads=reads, changes=tuple(mount.source for mount in mounts if mount.writes))
+    return AffectedDirectories(reads=reads, changes=tuple(mount.source for mount in mounts if mount.writes))
 
 
-_KNOWN: Mapping[str, Callable[[_Given, bool], Trees]] = {
+_KNOWN: Mapping[str, Callable[[_CommandWords, bool], AffectedDirectories]] = {
     **dict.fromkeys(SEARCHING, _searching),
     **dict.fromkeys(READING, _reading),
     **dict.fromkeys(CHANGING, _changing),

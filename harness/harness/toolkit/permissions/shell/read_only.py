@@ -16,7 +16,7 @@ from .words import Options, Word, grammar, parse_options
 __all__ = [
     "CHECKS",
     "HARMLESS_NAME",
-    "Finding",
+    "ReadOnlyResult",
     "examine",
     "readable_path",
 ]
@@ -270,7 +270,7 @@ _STREAMS = re.compile(r"/proc/(kmsg|kcore|.*/mem|sysrq-trigger)|/sys/kernel/(deb
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReadOnlyResult:
     """What is known of one command. ``reason`` is empty when it only reads.
 
     ``paths`` are the files it names; ``shows_content``: it may show what is in them. Names, sizes, dates and
@@ -287,40 +287,40 @@ class Finding:
         return not self.reason
 
 
-def examine(name: str, words: Sequence[Word]) -> Finding:
+def examine(name: str, words: Sequence[Word]) -> ReadOnlyResult:
     """Judge a program, by its plain name, with the words behind it. Pure."""
     return replace(_examined(name, words), shows_content=not shows_names_only(name, words))
 
 
-def _examined(name: str, words: Sequence[Word]) -> Finding:
+def _examined(name: str, words: Sequence[Word]) -> ReadOnlyResult:
     if name in SPECIAL:
         reason, paths = SPECIAL[name](tuple(words))
-        return Finding(reason or _paths(paths), tuple(path.text for path in paths))
+        return ReadOnlyResult(reason or _paths(paths), tuple(path.text for path in paths))
     program = PROGRAMS.get(name)
     if program is None:
-        return Finding(f"{name} is not on the list of programs that only read")
+        return ReadOnlyResult(f"{name} is not on the list of programs that only read")
     return _judge(name, program, words)
 
 
-def _judge(name: str, program: Program, words: Sequence[Word]) -> Finding:
+def _judge(name: str, program: Program, words: Sequence[Word]) -> ReadOnlyResult:
     if program.commands:
         return _with_command(name, program, words)
     if program.responses and (found := next((word for word in words if _may_be_response(word)), None)):
-        return Finding(f"{name}: {found.raw} may be @FILE, whose text becomes its words")
+        return ReadOnlyResult(f"{name}: {found.raw} may be @FILE, whose text becomes its words")
     known = grammar(program.options, one_dash=program.one_dash, own=program.own)
     only_named = program.operands == "names"
     options = parse_options(words, known, permute=program.permute, loose=program.loose, patterns=only_named)
     if program.operands in ("paths", "pattern") and (unclear := [word for word in options.operands if _unclear(word)]):
-        return Finding(f"{name}: what {unclear[0].raw} becomes is only known at run time")
+        return ReadOnlyResult(f"{name}: what {unclear[0].raw} becomes is only known at run time")
     if options.reason:
-        return Finding(f"{name}: {options.reason}")
+        return ReadOnlyResult(f"{name}: {options.reason}")
     paths = [*options.paths, *_operands_read(program, options)]
     check = CHECKS.get(name)
     reason = _operands(program, options) or (check(options) if check is not None else "") or _paths(paths)
     named = options.operands if program.operands == "names" else []
     if name.startswith("git "):
         named = [*named, *_in_commits(options)]
-    return Finding(f"{name}: {reason}" if reason else "", tuple(path.text for path in [*paths, *named]))
+    return ReadOnlyResult(f"{name}: {reason}" if reason else "", tuple(path.text for path in [*paths, *named]))
 
 
 def _unclear(word: Word) -> bool:
@@ -363,20 +363,20 @@ def _operands(program: Program, options: Options) -> str:
     return ""
 
 
-def _with_command(name: str, program: Program, words: Sequence[Word]) -> Finding:
+def _with_command(name: str, program: Program, words: Sequence[Word]) -> ReadOnlyResult:
     first = parse_options(words, grammar(program.options), permute=False)
     if first.reason:
-        return Finding(f"{name}: {first.reason}")
+        return ReadOnlyResult(f"{name}: {first.reason}")
     paths = tuple(word.text for word in first.paths)
     if not first.operands:
         alone = "" if program.alone else f"{name} alone is not on the list"
-        return Finding(alone, paths)
+        return ReadOnlyResult(alone, paths)
     verb = first.operands[0]
     inner = program.commands.get(verb.text) if verb.known else None
     if inner is None:
-        return Finding(f"{name} {verb.raw} is not on the list", paths)
+        return ReadOnlyResult(f"{name} {verb.raw} is not on the list", paths)
     finding = _judge(f"{name} {verb.text}", inner, first.operands[1:])
-    return Finding(finding.reason, (*paths, *finding.paths))
+    return ReadOnlyResult(finding.reason, (*paths, *finding.paths))
 
 
 def _paths(words: Sequence[Word]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Reading", "read_plainly"]
+__all__ = ["StrictParse", "parse_strict"]
 
 DEPTH = 8
 
@@ -56,12 +56,12 @@ _SAYS = {
 }
 
 
-class _Unlike(Exception):
+class _DialectDifference(Exception):
     """Shells differ here, or this reader does not know it."""
 
 
 @dataclass(slots=True)
-class Reading:
+class StrictParse:
     """The simple commands of a text, each with its place and raw words, or the reason why there is none."""
 
     commands: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
@@ -70,18 +70,18 @@ class Reading:
     reason: str = ""
 
 
-def read_plainly(text: str) -> Reading:
+def parse_strict(text: str) -> StrictParse:
     """Read a command as every shell does. Never raises; takes time in proportion to the text."""
     reader = _Reader(text)
     try:
         end = reader.read_list(0, 0)
         if end != len(text):
-            raise _Unlike("a parenthesis is closed that was not opened")
+            raise _DialectDifference("a parenthesis is closed that was not opened")
         if reader.continued and reader.dialect:
-            raise _Unlike("a line that continues, in a text that not every shell understands")
-    except _Unlike as why:
-        return Reading(reason=str(why))
-    return Reading(sorted(reader.commands), sorted(reader.redirects))
+            raise _DialectDifference("a line that continues, in a text that not every shell understands")
+    except _DialectDifference as why:
+        return StrictParse(reason=str(why))
+    return StrictParse(sorted(reader.commands), sorted(reader.redirects))
 
 
 class _Reader:
@@ -97,7 +97,7 @@ class _Reader:
     def read_list(self, at: int, depth: int) -> int:
         """Read commands up to the end of the text or a closing parenthesis; returns where that is."""
         if depth > DEPTH:
-            raise _Unlike(f"more than {DEPTH} substitutions in one another")
+            raise _DialectDifference(f"more than {DEPTH} substitutions in one another")
         open_groups = 0
         current = _Command()
         while at < len(self.text):
@@ -115,7 +115,7 @@ class _Reader:
             self._operator(match[0], current)
             at = match.end()
         if open_groups:
-            raise _Unlike("a parenthesis is not closed")
+            raise _DialectDifference("a parenthesis is not closed")
         self._keep(current)
         return at
 
@@ -131,7 +131,7 @@ class _Reader:
     def _operator(self, operator: str, current: _Command) -> None:
         if operator == "(":
             if not current.empty or current.closed:
-                raise _Unlike("a parenthesis inside a command")
+                raise _DialectDifference("a parenthesis inside a command")
             self.dialect = True
         self._keep(current)
         current.reset(closed=operator == ")")
@@ -144,7 +144,7 @@ class _Reader:
         match = _REDIRECT.match(self.text, at)
         if match is not None:
             if at and self.text[at - 1] not in " \t\n;|&()":
-                raise _Unlike("a redirection that touches a word; put a space before it")
+                raise _DialectDifference("a redirection that touches a word; put a space before it")
             if match["copy"]:
                 return match.end()
             end = self._read_word(match.end(), depth)
@@ -156,10 +156,10 @@ class _Reader:
 
     def _take(self, word: str, at: int, current: _Command) -> None:
         if current.closed:
-            raise _Unlike(f"{word!r} behind the end of a compound command")
+            raise _DialectDifference(f"{word!r} behind the end of a compound command")
         if not current.words:
             if word in _REFUSED:
-                raise _Unlike(f"{word} is not the same in every shell")
+                raise _DialectDifference(f"{word} is not the same in every shell")
             self.dialect = self.dialect or word in _DIALECT
             if word in _OPENERS:
                 return
@@ -168,7 +168,7 @@ class _Reader:
                 return
             current.start = at
         if current.words == ["for"] and not re.fullmatch(r"[A-Za-z_]\w*", word, re.ASCII):
-            raise _Unlike("the variable of a loop is not a plain name")
+            raise _DialectDifference("the variable of a loop is not a plain name")
         if len(current.words) == 2 and current.words[0] == "for" and word == "in":
             return
         current.words.append(word)
@@ -177,7 +177,7 @@ class _Reader:
         """The end of the word that begins here."""
         start = at
         if _EQUAL.match(self.text, at):
-            raise _Unlike(_SAYS["="])
+            raise _DialectDifference(_SAYS["="])
         if range_ := _RANGE.match(self.text, at):
             self.dialect = True
             return range_.end()
@@ -188,9 +188,9 @@ class _Reader:
         while at < len(self.text) and (end := self._read_piece(at, depth)) != at:
             at = end
         if at < len(self.text) and self.text[at] not in " \t\n;|&<>()":
-            raise _Unlike(self._why(at))
+            raise _DialectDifference(self._why(at))
         if at == start or (at < len(self.text) and self.text[at] == "("):
-            raise _Unlike(self._why(at))
+            raise _DialectDifference(self._why(at))
         return at
 
     def _read_piece(self, at: int, depth: int) -> int:
@@ -207,10 +207,10 @@ class _Reader:
             match = _QUOTED.match(self.text, at) or _VARIABLE.match(self.text, at)
             end = match.end() if match else self._read_substitution(at, depth)
             if end == at:
-                raise _Unlike(self._why(at))
+                raise _DialectDifference(self._why(at))
             at = end
         if at >= len(self.text):
-            raise _Unlike("a quotation is not closed")
+            raise _DialectDifference("a quotation is not closed")
         return at + 1
 
     def _read_substitution(self, at: int, depth: int) -> int:
@@ -222,7 +222,7 @@ class _Reader:
         self.dialect = True
         end = self.read_list(at + 2, depth + 1)
         if not self.text.startswith(")", end):
-            raise _Unlike("a substitution is not closed")
+            raise _DialectDifference("a substitution is not closed")
         return end + 1
 
     def _why(self, at: int) -> str:

@@ -19,7 +19,7 @@ from .read_only_programs import PROGRAMS
 from .words import Options, Word, grammar, parse_options
 
 if TYPE_CHECKING:
-    from .verdict import CommandJudgement, SimpleCommand
+    from .verdict import CommandClassification, SimpleCommand
 
 __all__ = ["unclear_programs", "unknown_words_reason"]
 
@@ -48,13 +48,13 @@ _MAX_FORM_CHARS = 16 << 10
 """What a word may become beyond these is taken for anything."""
 
 
-def unknown_words_reason(judgement: CommandJudgement, blocked: Sequence[str]) -> str:
+def unknown_words_reason(judgement: CommandClassification, blocked: Sequence[str]) -> str:
     """Why nobody knows whether a hard denial concerns one of the commands; empty when that is known."""
     names = _Values(judgement)
     return next((why for one in judgement.commands if (why := _reason(one, names, blocked))), "")
 
 
-def unclear_programs(judgement: CommandJudgement) -> tuple[str, ...]:
+def unclear_programs(judgement: CommandClassification) -> tuple[str, ...]:
     """The programs with words that are only known at run time: a rule that denies one of them may concern it."""
     return tuple(
         dict.fromkeys(
@@ -121,7 +121,7 @@ def _operands(kind: str, options: Options) -> Sequence[Word]:
 class _Values:
     """What variables are worth in one text, and what lists the names that ``xargs`` reads."""
 
-    def __init__(self, judgement: CommandJudgement) -> None:
+    def __init__(self, judgement: CommandClassification) -> None:
         named = {word.text for command in judgement.commands for word in command.words[1:]}
         self._values = {name: forms for name, forms in judgement.values.items() if name not in named}  # read f
         self.feeds_names = _feeds_names(judgement.commands)

@@ -32,14 +32,14 @@ from .paths import (
     renamings,
     substituted,
 )
-from .read_only import HARMLESS_NAME, Finding, examine, readable_path
+from .read_only import HARMLESS_NAME, ReadOnlyResult, examine, readable_path
 from .read_only_programs import takes_rights_away
 from .shell_state import keeps_lines, shows_values
-from .strict_text import read_plainly
-from .words import Found, Redirect, Scan, Word, harmless_assignment
-from .wrappers import Inner, program_name, unwrap
+from .strict_text import parse_strict
+from .words import ParsedCommand, Redirect, ShellParse, Word, harmless_assignment
+from .wrappers import WrappedCommands, program_name, unwrap
 
-__all__ = ["CommandJudgement", "SimpleCommand", "judge_command"]
+__all__ = ["CommandClassification", "SimpleCommand", "classify_command"]
 
 MAX_NAMES = 256
 """Of names that a text gives; with more it is not judged."""
@@ -50,7 +50,7 @@ _NOTHING = "there is no command in it"
 LOOKS_ELSEWHERE = "it asks another host, and permissions.network_lookups is off"
 _DEPTH = 6
 """Wrappers and shell texts inside one another."""
-_MOST = 400
+_MAX_COMMANDS = 400
 """Simple commands in one text."""
 _COSTLY = {"|": 500, "=(": 200, "<<": 100}
 """How often these may stand in one text: the parser's time grows with their square. (Cut short, it cannot be: a parser
@@ -86,7 +86,7 @@ class SimpleCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandJudgement:
+class CommandClassification:
     """The whole command. When it is not ``parsed``, it is not known what would run, and ``commands`` may lack some.
 
     ``doubt`` is why another shell, or a person, may read it otherwise than bash does; empty when none would.
@@ -103,7 +103,7 @@ class CommandJudgement:
 
 
 @lru_cache(maxsize=1024)
-def judge_command(text: str, *, lookups: bool = False) -> CommandJudgement:
+def classify_command(text: str, *, lookups: bool = False) -> CommandClassification:
     """Judge a command. Never raises; pure, so that answers are remembered.
 
     Args:
@@ -113,15 +113,15 @@ def judge_command(text: str, *, lookups: bool = False) -> CommandJudgement:
     """
     refused = _refused_text(text)
     if refused:
-        return CommandJudgement(False, False, (), refused)
+        return CommandClassification(False, False, (), refused)
     try:
         return _judge(text, lookups)
     except ShellParserMissing as missing:
-        return CommandJudgement(False, False, (), str(missing))
+        return CommandClassification(False, False, (), str(missing))
     except RecursionError:
-        return CommandJudgement(False, False, (), "it is nested too deeply")
+        return CommandClassification(False, False, (), "it is nested too deeply")
     except TooManyPaths as many:
-        return CommandJudgement(False, False, (), str(many))
+        return CommandClassification(False, False, (), str(many))
 
 
 def _refused_text(text: str) -> str:
@@ -136,9 +136,9 @@ def _refused_text(text: str) -> str:
     return "" if text.strip(" \t\n") else _NOTHING
 
 
-def _judge(text: str, lookups: bool) -> CommandJudgement:
-    court = _Court(lookups)
-    court.script(text, _Place(), 0)
+def _judge(text: str, lookups: bool) -> CommandClassification:
+    court = _Classifier(lookups)
+    court.script(text, _ExecutionContext(), 0)
     doubt = court.doubts[0] if court.doubts else ""
     strange = strange_letter(text)
     if strange:
@@ -152,7 +152,7 @@ def _judge(text: str, lookups: bool) -> CommandJudgement:
     reason = next(iter(court.unknown), "") or (doubt if strange else "")
     reason = reason or next((item.reason for item in commands if item.reason), "") or doubt
     reason = reason if commands or reason else _NOTHING
-    return CommandJudgement(not court.unknown, not reason, commands, reason, doubt, court.values)
+    return CommandClassification(not court.unknown, not reason, commands, reason, doubt, court.values)
 
 
 def _secret_variable(text: str) -> str:
@@ -161,7 +161,7 @@ def _secret_variable(text: str) -> str:
     return next((f"the value of ${name} may be a secret" for name in names if is_secret_name(name)), "")
 
 
-def _values_without_names(court: _Court) -> str:
+def _values_without_names(court: _Classifier) -> str:
     if not any(shows_values(command.argv) for command in court.commands):
         return ""
     cutting = next((command for command in court.commands if not keeps_lines(command.argv)), None)
@@ -169,7 +169,9 @@ def _values_without_names(court: _Court) -> str:
     return f"it shows the environment, and {what} may show a value without its name" if what else ""
 
 
-def _settled(command: SimpleCommand, court: _Court, unsure: str, names: Sequence[tuple[str, str]]) -> SimpleCommand:
+def _settled(
+    command: SimpleCommand, court: _Classifier, unsure: str, names: Sequence[tuple[str, str]]
+) -> SimpleCommand:
     """A command when the whole text is known: a ``cd`` in a loop also moves what stands before it."""
     reason = command.reason or unsure
     directories = court.directories
@@ -183,14 +185,14 @@ def _settled(command: SimpleCommand, court: _Court, unsure: str, names: Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ExecutionContext:
     """Where a command runs: as whom (``privileged`` says why not as the caller), and inside what."""
 
     privileged: str = ""
     through: str = ""
 
 
-class _Court:
+class _Classifier:
     """Collects the judgement of one text and of all the texts inside it."""
 
     def __init__(self, lookups: bool) -> None:
@@ -201,9 +203,9 @@ class _Court:
         self.directories = Directories()
         self.values: dict[str, list[str]] = {}
 
-    def script(self, text: str, place: _Place, depth: int) -> None:
+    def script(self, text: str, place: _ExecutionContext, depth: int) -> None:
         """Judge a text for a shell."""
-        if depth > _DEPTH or len(self.commands) > _MOST:
+        if depth > _DEPTH or len(self.commands) > _MAX_COMMANDS:
             self.unknown.append("it is nested too deeply, or too long to be judged")
             return
         if not text.strip(" \t\n"):
@@ -215,24 +217,24 @@ class _Court:
         for item in self._each(found.found):
             self._found(item, place, depth)
 
-    def _each(self, found: Sequence[Found]) -> Sequence[Found]:
+    def _each(self, found: Sequence[ParsedCommand]) -> Sequence[ParsedCommand]:
         """The commands, in loops once for each value, as long as these are not too many."""
-        room = _MOST // 2 - len(self.commands)
+        room = _MAX_COMMANDS // 2 - len(self.commands)
         if len(found) > room:
             return found
         changed = _set_otherwise(found)
         each = [one for item in found for one in unrolled(item, changed=changed)]
         return each if len(each) <= room else found
 
-    def _compare(self, text: str, found: Scan) -> None:
-        reading = read_plainly(text)
+    def _compare(self, text: str, found: ShellParse) -> None:
+        reading = parse_strict(text)
         if reading.reason:
             self.doubts.append(f"shells may read it differently: {reading.reason}")
         elif _plain(found.shapes) != _plain(reading.commands) or _plain(found.targets) != _plain(reading.redirects):
             self.doubts.append("two readings of it do not find the same words")
 
-    def _found(self, found: Found, place: _Place, depth: int) -> None:
-        if len(self.commands) > _MOST:
+    def _found(self, found: ParsedCommand, place: _ExecutionContext, depth: int) -> None:
+        if len(self.commands) > _MAX_COMMANDS:
             self.unknown.append("it runs more commands than are judged")
             return
         self._remember(found)
@@ -251,7 +253,7 @@ class _Court:
             return
         self._run(found.words, found, why, place, depth)
 
-    def _remember(self, found: Found) -> None:
+    def _remember(self, found: ParsedCommand) -> None:
         """What variables may become: of one that is set twice, both."""
         for name, value in found.assigned:
             self.values.setdefault(name.removesuffix("+"), []).extend(word.text for word in (found.values or (value,)))
@@ -260,14 +262,14 @@ class _Court:
             if equals and name.isidentifier():
                 self.values.setdefault(name, []).append(text)
 
-    def _evaluated(self, found: Found, place: _Place, depth: int) -> None:
+    def _evaluated(self, found: ParsedCommand, place: _ExecutionContext, depth: int) -> None:
         """Judge what runs though it stands as a value."""
         if reason := evaluates_text(found):
             self.unknown.append(reason)
         for text in commands_in_variables(found):
             self.script(text.text, place, depth + 1)
 
-    def _run(self, words: Sequence[Word], found: Found, why: str, place: _Place, depth: int) -> None:
+    def _run(self, words: Sequence[Word], found: ParsedCommand, why: str, place: _ExecutionContext, depth: int) -> None:
         name = program_name(words[0])
         inner = unwrap(words, found.input)
         reason, paths = why, named_paths(words)
@@ -303,21 +305,23 @@ class _Court:
         for text in commands_in_options(posixpath.basename(words[0].text), words[1:]):
             self.script(text.text, place, depth + 1)
 
-    def _examine(self, name: str, words: Sequence[Word], found: Found) -> Finding:
+    def _examine(self, name: str, words: Sequence[Word], found: ParsedCommand) -> ReadOnlyResult:
         finding = examine(name, words)
         lookup = lookup_reason(name, words, found) if finding.reason else None
         if lookup is None:
             return finding
-        return Finding(lookup if self._lookups or lookup else LOOKS_ELSEWHERE)
+        return ReadOnlyResult(lookup if self._lookups or lookup else LOOKS_ELSEWHERE)
 
-    def _inside(self, inner: Inner, wrapper: str, found: Found, place: _Place, depth: int) -> None:
+    def _inside(
+        self, inner: WrappedCommands, wrapper: str, found: ParsedCommand, place: _ExecutionContext, depth: int
+    ) -> None:
         if inner.unknown:
             self.unknown.append(inner.unknown)
         if depth >= _DEPTH:
             self.unknown.append("it is nested too deeply")
             return
         if inner.privileged:
-            place = _Place(f"{wrapper}: {inner.reason}", wrapper)
+            place = _ExecutionContext(f"{wrapper}: {inner.reason}", wrapper)
         for argv in inner.argvs:
             nested = replace(found, words=argv, assigned=(), redirects=(), special="")
             self._run_deeper(argv, nested, place, depth + 1)
@@ -327,19 +331,19 @@ class _Court:
             else:
                 self.unknown.append(f"what {wrapper} would run is only known at run time: {script.raw}")
 
-    def _run_deeper(self, argv: Sequence[Word], found: Found, place: _Place, depth: int) -> None:
+    def _run_deeper(self, argv: Sequence[Word], found: ParsedCommand, place: _ExecutionContext, depth: int) -> None:
         if depth > _DEPTH:
             self.unknown.append("it is nested too deeply")
             return
         self._run(argv, found, "", place, depth)
 
-    def _add(self, command: SimpleCommand, place: _Place) -> None:
+    def _add(self, command: SimpleCommand, place: _ExecutionContext) -> None:
         if place.privileged and not command.privileged:
             command = replace(command, privileged=True)
         self.commands.append(command)
 
 
-def _judged_inside(inner: Inner | None, words: Sequence[Word]) -> tuple[str, ...]:
+def _judged_inside(inner: WrappedCommands | None, words: Sequence[Word]) -> tuple[str, ...]:
     """What a wrapper's words name only for what it runs."""
     if inner is None or inner.unknown:
         return ()
@@ -349,7 +353,7 @@ def _judged_inside(inner: Inner | None, words: Sequence[Word]) -> tuple[str, ...
     return tuple(path for path in paths_in(passed) if path not in own)
 
 
-def _set_otherwise(found: Sequence[Found]) -> list[str]:
+def _set_otherwise(found: Sequence[ParsedCommand]) -> list[str]:
     """The names that something else than one loop may set: a second assignment, or a word such as that of ``read``."""
     assigned = [name.removesuffix("+") for item in found for name, _ in item.assigned]
     words = {word.text for item in found for word in item.words[1:]}
@@ -364,7 +368,7 @@ def _plain(placed: list[tuple[int, _Read]]) -> list[_Read]:
     return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _assignments(found: Found) -> str:
+def _assignments(found: ParsedCommand) -> str:
     for name, value in found.assigned:
         reason = "" if HARMLESS_NAME.fullmatch(name) else harmless_assignment(name, value)
         if reason:

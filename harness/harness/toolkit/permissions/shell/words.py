@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 __all__ = [
-    "Found",
     "Grammar",
     "Input",
     "Options",
+    "ParsedCommand",
     "Redirect",
-    "Scan",
+    "ShellParse",
     "Word",
     "grammar",
     "harmless_assignment",
@@ -95,7 +95,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedCommand:
     """One simple command as it stands in the text, or something else that runs or changes the shell (``special``)."""
 
     text: str
@@ -112,10 +112,10 @@ class Found:
 
 
 @dataclass(slots=True)
-class Scan:
+class ShellParse:
     """The whole text: what was found, why the text is not understood, why it is not read-only."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ParsedCommand] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     shapes: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)

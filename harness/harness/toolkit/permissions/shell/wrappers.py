@@ -17,7 +17,7 @@ __all__ = [
     "SHELLS",
     "SYSTEM_DIRECTORIES",
     "WRAPPERS",
-    "Inner",
+    "WrappedCommands",
     "Wrapper",
     "found_file",
     "is_wrapper",
@@ -293,7 +293,7 @@ _UNKNOWN_TAIL = Word.unknown(FED_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class WrappedCommands:
     """What a wrapper runs: programs, shell texts, or neither.
 
     ``reason`` says why the wrapper itself is not read-only; empty when it only passes on. ``unknown`` says why it is
@@ -322,14 +322,14 @@ def is_wrapper(name: str) -> bool:
     return name in SHELLS or name in _SPECIAL or name in WRAPPERS
 
 
-def unwrap(words: Sequence[Word], given: Input) -> Inner | None:
+def unwrap(words: Sequence[Word], given: Input) -> WrappedCommands | None:
     """What a command would run beside itself; None when it is no wrapper that is known."""
     if not words or not words[0].known:
         return None
     name = posixpath.basename(words[0].text)  # by any path: a rule against what it runs holds there, too
     rest = tuple(words[1:])
     if name in _SAYS_VERSION and [word.text for word in rest] in (["--version"], ["--help"]):
-        return Inner()
+        return WrappedCommands()
     if name in SHELLS:
         return _shell(name, rest, given)
     if name in _SPECIAL:
@@ -339,7 +339,7 @@ def unwrap(words: Sequence[Word], given: Input) -> Inner | None:
     return None
 
 
-def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) -> Inner:
+def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     options = parse_options(rest, grammar(wrapper.options), permute=wrapper.permute)
     if options.reason:
         return _lost(name, options.reason)
@@ -352,7 +352,7 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) 
     if any(not word.known and word.spread for word in skipped):
         return _lost(name, f"what {skipped[0].raw} becomes is only known at run time")
     reason = wrapper.reason or _unlisted(options, wrapper.harmless)
-    outcome = Inner(reason=reason, privileged=name in PRIVILEGED)
+    outcome = WrappedCommands(reason=reason, privileged=name in PRIVILEGED)
     script = options.value(*wrapper.script)
     if script is None and len(inner) > 1 and inner[0].known and inner[0].text in wrapper.script:
         script = inner[1]
@@ -367,8 +367,10 @@ def _general(name: str, wrapper: Wrapper, rest: tuple[Word, ...], given: Input) 
     return replace(outcome, argvs=(inner,))
 
 
-def _lost(name: str, reason: str) -> Inner:
-    return Inner(unknown=f"what {name} would run is not clear: {reason}", reason=reason, privileged=name in PRIVILEGED)
+def _lost(name: str, reason: str) -> WrappedCommands:
+    return WrappedCommands(
+        unknown=f"what {name} would run is not clear: {reason}", reason=reason, privileged=name in PRIVILEGED
+    )
 
 
 def _unlisted(options: Options, harmless: str) -> str:
@@ -425,7 +427,7 @@ def _replaced(word: Word, options: Options) -> Word:
     return word
 
 
-def _shell(name: str, rest: tuple[Word, ...], given: Input) -> Inner:
+def _shell(name: str, rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     plain = tuple(word for word in rest if not (word.known and word.text in ("+e", "+u", "+x", "+m", "+o")))
     options = parse_options(plain, grammar(_SHELL_OPTIONS), permute=False)
     if options.reason:
@@ -438,53 +440,57 @@ def _shell(name: str, rest: tuple[Word, ...], given: Input) -> Inner:
     if options.has("-c") and options.operands:
         command = options.operands[0]
     if command is not None:
-        return Inner(scripts=(command,), reason=reason)
+        return WrappedCommands(scripts=(command,), reason=reason)
     if options.has("-c"):
         return _lost(name, "the text of its -c is missing")
     if options.operands and not options.has("-s"):
-        return Inner(reason=f"{name} runs a file")
+        return WrappedCommands(reason=f"{name} runs a file")
     return _reads_script(name, given)
 
 
-def _reads_script(name: str, given: Input) -> Inner:
+def _reads_script(name: str, given: Input) -> WrappedCommands:
     """A program that takes shell commands from its standard input."""
     if given.kind == "text" and given.text is not None:
-        return Inner(scripts=(Word.of(given.text),), reason=f"{name} runs what it reads")
+        return WrappedCommands(scripts=(Word.of(given.text),), reason=f"{name} runs what it reads")
     if given.kind in ("text", "pipe"):
         return _lost(name, "it runs what it reads, which is only known at run time")
-    return Inner(reason=f"{name} waits for commands, or runs a file")
+    return WrappedCommands(reason=f"{name} waits for commands, or runs a file")
 
 
-def _eval(rest: tuple[Word, ...], given: Input) -> Inner:
+def _eval(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     rest = rest[1:] if rest and rest[0].known and rest[0].text == "--" else rest
-    return Inner(scripts=(_joined(rest),), reason="it reads its words as commands") if rest else Inner()
+    return (
+        WrappedCommands(scripts=(_joined(rest),), reason="it reads its words as commands")
+        if rest
+        else WrappedCommands()
+    )
 
 
-def _trap(rest: tuple[Word, ...], given: Input) -> Inner:
+def _trap(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if len(rest) > 1 and not (rest[0].known and rest[0].text in ("-", "-l", "-p", "")):
         script = rest[1] if rest[0].known and rest[0].text == "--" else rest[0]
-        return Inner(scripts=(script,), reason="it leaves a command behind")
-    return Inner(reason="it changes what signals do")
+        return WrappedCommands(scripts=(script,), reason="it leaves a command behind")
+    return WrappedCommands(reason="it changes what signals do")
 
 
-def _alias(rest: tuple[Word, ...], given: Input) -> Inner:
+def _alias(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     values = [word for word in rest if not (word.known and "=" not in word.text)]
     scripts = tuple(Word.of(word.text.partition("=")[2]) if word.known else word for word in values)
     unclear = "aliases are not judged" if rest else ""
-    return Inner(scripts=scripts, reason="it changes what names mean" if scripts else unclear)
+    return WrappedCommands(scripts=scripts, reason="it changes what names mean" if scripts else unclear)
 
 
-def _command(rest: tuple[Word, ...], given: Input) -> Inner:
+def _command(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     options = parse_options(rest, grammar("-vVp"), permute=False)
     if options.reason:
         return _lost("command", options.reason)
     if options.has("-v", "-V"):
         spread = any(not word.known for word in options.operands)
-        return Inner(reason="a name that is only known at run time" if spread else "")
-    return Inner(argvs=(tuple(options.operands),)) if options.operands else Inner()
+        return WrappedCommands(reason="a name that is only known at run time" if spread else "")
+    return WrappedCommands(argvs=(tuple(options.operands),)) if options.operands else WrappedCommands()
 
 
-def _parallel(rest: tuple[Word, ...], given: Input) -> Inner:
+def _parallel(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     marks = [number for number, word in enumerate(rest) if word.text.startswith(":::")]
     head = rest[: marks[0]] if marks else rest
     options = parse_options(
@@ -497,8 +503,8 @@ def _parallel(rest: tuple[Word, ...], given: Input) -> Inner:
     if options.operands:
         text = _joined(options.operands)
         scripts = tuple(_with_value(text, value.text if value.known else "$value") for value in values)
-        return Inner(scripts=scripts or (_with_value(text, "$value"),), reason=reason)
-    return Inner(scripts=values, reason=reason) if values else _reads_lines("parallel", given)
+        return WrappedCommands(scripts=scripts or (_with_value(text, "$value"),), reason=reason)
+    return WrappedCommands(scripts=values, reason=reason) if values else _reads_lines("parallel", given)
 
 
 def _with_value(text: Word, value: str) -> Word:
@@ -508,38 +514,42 @@ def _with_value(text: Word, value: str) -> Word:
     return Word.of(text.text.replace("{}", value) if "{}" in text.text else f"{text.text} {value}")
 
 
-def _reads_lines(name: str, given: Input) -> Inner:
+def _reads_lines(name: str, given: Input) -> WrappedCommands:
     return replace(_reads_script(name, given), reason=f"{name} runs what it reads")
 
 
-def _at(rest: tuple[Word, ...], given: Input) -> Inner:
+def _at(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     options = parse_options(rest, grammar("-fqt= -mMlrdcvVb"))
     if options.reason:
         return _lost("at", options.reason)
     if options.has("-f", "-l", "-d", "-r", "-c"):
-        return Inner(reason="the jobs of at are not judged", privileged=True)
+        return WrappedCommands(reason="the jobs of at are not judged", privileged=True)
     return replace(_reads_script("at", given), privileged=True, reason="it runs later")
 
 
-def _crontab(rest: tuple[Word, ...], given: Input) -> Inner | None:
+def _crontab(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     texts = [word.text for word in rest]
     if "-l" in texts and "-" not in texts:
         return None
     if any(text != "-" for text in texts):
-        return Inner(reason="it changes or shows what runs later", privileged=True)
+        return WrappedCommands(reason="it changes or shows what runs later", privileged=True)
     if given.kind != "text" or given.text is None:
         return replace(_lost("crontab", "the table that it reads is only known at run time"), privileged=True)
     lines = [line.split(None, 1 if line.startswith("@") else 5) for line in given.text.splitlines()]
     scripts = tuple(Word.of(parts[-1]) for parts in lines if len(parts) in (2, 6) and not parts[0].startswith("#"))
-    return Inner(scripts=scripts, reason="it changes what runs later", privileged=True)
+    return WrappedCommands(scripts=scripts, reason="it changes what runs later", privileged=True)
 
 
-def _ssh(rest: tuple[Word, ...], given: Input) -> Inner:
+def _ssh(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if [word.text for word in rest] == ["-V"]:
-        return Inner()
+        return WrappedCommands()
     options = parse_options(rest, grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False)
     if options.reason or not options.operands:
-        return _lost("ssh", options.reason or "the host is missing") if options.reason else Inner(reason="no host")
+        return (
+            _lost("ssh", options.reason or "the host is missing")
+            if options.reason
+            else WrappedCommands(reason="no host")
+        )
     again = parse_options(
         options.operands[1:], grammar("-1246AaCfGgKkMNnqsTtVvXxYy -BbcDEeFIiJLlmOopPQRSWw="), permute=False
     )
@@ -549,7 +559,7 @@ def _ssh(rest: tuple[Word, ...], given: Input) -> Inner:
         scripts = (*scripts, _joined(again.operands))
     elif given.kind in ("pipe", "text"):
         return replace(_reads_script("ssh", given), privileged=True, reason="it runs on another host")
-    return Inner(scripts=scripts, reason="it runs on another host", privileged=True, unknown=again.reason)
+    return WrappedCommands(scripts=scripts, reason="it runs on another host", privileged=True, unknown=again.reason)
 
 
 def _local_command(word: Word) -> Word | None:
@@ -560,7 +570,7 @@ def _local_command(word: Word) -> Word | None:
     return Word.of(value) if word.known else word
 
 
-def _containers(engine: str, rest: tuple[Word, ...], given: Input) -> Inner | None:
+def _containers(engine: str, rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     found = container_command((Word.of(engine), *rest))
     if found is None:
         return None
@@ -568,23 +578,25 @@ def _containers(engine: str, rest: tuple[Word, ...], given: Input) -> Inner | No
         return _lost("the container's engine", found.reason)
     if not found.runs:
         return None
-    return Inner(argvs=(found.inner,) if found.inner else (), reason="it runs in a container", privileged=True)
+    return WrappedCommands(
+        argvs=(found.inner,) if found.inner else (), reason="it runs in a container", privileged=True
+    )
 
 
-def _kubectl(rest: tuple[Word, ...], given: Input) -> Inner | None:
+def _kubectl(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     verbs = [number for number, word in enumerate(rest) if word.known and word.text in ("exec", "run", "debug")]
     if not verbs:
         return None
     marks = [number for number, word in enumerate(rest) if word.known and word.text == "--"]
     if marks:
         argv = rest[marks[0] + 1 :]
-        return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+        return WrappedCommands(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
     plain = [word for word in rest[verbs[0] + 1 :] if not (word.known and word.text.startswith("-"))]
     argv = tuple(plain[1:])  # the old form: kubectl exec POD COMMAND
-    return Inner(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
+    return WrappedCommands(argvs=(argv,) if argv else (), reason="it runs in a container", privileged=True)
 
 
-def _find(rest: tuple[Word, ...], given: Input) -> Inner | None:
+def _find(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     argvs: list[tuple[Word, ...]] = []
     file = found_file((Word.of("find"), *rest))
     at = 0
@@ -595,7 +607,7 @@ def _find(rest: tuple[Word, ...], given: Input) -> Inner | None:
             argvs.append(tuple(_place(word, file) for word in rest[at + 1 : end]))
             at = end
         at += 1
-    return Inner(argvs=tuple(argv for argv in argvs if argv)) if argvs else None
+    return WrappedCommands(argvs=tuple(argv for argv in argvs if argv)) if argvs else None
 
 
 def _place(word: Word, file: Word) -> Word:
@@ -607,14 +619,14 @@ def _place(word: Word, file: Word) -> Word:
     return word
 
 
-def _runuser(rest: tuple[Word, ...], given: Input) -> Inner:
+def _runuser(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     """With ``-u`` as sudo, without it as su."""
     plain = parse_options(rest, grammar(WRAPPERS["runuser"].options), permute=False)
     wrapper = WRAPPERS["runuser"] if plain.has("-u", "--user") else WRAPPERS["su"]
     return _general("runuser", wrapper, rest, given)
 
 
-def _runcon(rest: tuple[Word, ...], given: Input) -> Inner:
+def _runcon(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     """A context stands before the command, or parts of one in options."""
     plain = parse_options(rest, grammar(WRAPPERS["runcon"].options), permute=False)
     wrapper = replace(WRAPPERS["runcon"], skip=0) if plain.given else WRAPPERS["runcon"]
@@ -629,7 +641,7 @@ _SHARED = (
 _RUN = "--timeout= --on-timeout= --no-wait --cwd= --env= --user= --stdin --max-output="
 
 
-def _harness(rest: tuple[Word, ...], given: Input) -> Inner | None:
+def _harness(rest: tuple[Word, ...], given: Input) -> WrappedCommands | None:
     """``harness run``: one word is a text for a shell, several are a program and its arguments."""
     shared = parse_options(rest, grammar(_SHARED), permute=False)
     if shared.reason:
@@ -644,17 +656,17 @@ def _harness(rest: tuple[Word, ...], given: Input) -> Inner | None:
         return _lost("harness run", options.reason)
     inner, reason = tuple(options.operands), "it runs where that harness is told to"
     if len(inner) == 1:
-        return Inner(scripts=inner, reason=reason, privileged=True)
-    return Inner(argvs=(inner,) if inner else (), reason=reason, privileged=True)
+        return WrappedCommands(scripts=inner, reason=reason, privileged=True)
+    return WrappedCommands(argvs=(inner,) if inner else (), reason=reason, privileged=True)
 
 
-def _busybox(rest: tuple[Word, ...], given: Input) -> Inner:
+def _busybox(rest: tuple[Word, ...], given: Input) -> WrappedCommands:
     if not rest or (rest[0].known and rest[0].text.startswith("-")):
-        return Inner(reason="busybox itself is not judged")
-    return Inner(argvs=(rest,))
+        return WrappedCommands(reason="busybox itself is not judged")
+    return WrappedCommands(argvs=(rest,))
 
 
-_SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], Inner | None]] = {
+_SPECIAL: Mapping[str, Callable[[tuple[Word, ...], Input], WrappedCommands | None]] = {
     "eval": _eval,
     "trap": _trap,
     "alias": _alias,
