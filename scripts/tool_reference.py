@@ -101,7 +101,7 @@ async def _executor(home: Path) -> AsyncIterator[Any]:
     from harness.toolkit.delegation import SpawnRequest, SpawnResult
     from harness.toolkit.permissions.approver import Approver
     from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-    from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
+    from harness.toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies
     from harness.toolkit.web_settings import SearchSettings, WebSettings
 
     class Yes(Approver):
@@ -115,8 +115,8 @@ async def _executor(home: Path) -> AsyncIterator[Any]:
             )
 
     class First(Questioner):
-        async def ask(self, asked: Asked) -> Replies:
-            return tuple(Reply((0,)) for _ in asked.questions)
+        async def ask(self, asked: QuestionSet) -> Replies:
+            return tuple(QuestionReply((0,)) for _ in asked.questions)
 
     async def look(request: SpawnRequest, executor: Any) -> SpawnResult:
         """What a model would do: count the lines of the files in the directory that the prompt names."""

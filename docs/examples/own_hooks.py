@@ -7,12 +7,12 @@ import anyio
 import harness
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import open_executor
-from harness.toolkit.hooks.dispatch import Answer, Hooks, Matcher, Occasion
+from harness.toolkit.hooks.dispatch import HookInvocation, HookResult, Hooks, Matcher
 
 
 # --8<-- [start:hooks]
-def keep_out(occasion: Occasion) -> Answer:
-    return Answer("deny", "keep out of it")
+def keep_out(occasion: HookInvocation) -> HookResult:
+    return HookResult("deny", "keep out of it")
 
 
 async def main(target: str) -> None:

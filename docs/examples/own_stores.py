@@ -9,7 +9,7 @@ import anyio
 import harness
 from harness.toolkit import ToolCall
 from harness.toolkit.assembly import open_toolkit
-from harness.toolkit.session.notebook import Memory, Place, Todo
+from harness.toolkit.session.notebook import Memory, MemoryLocation, Todo
 
 
 # --8<-- [start:stores]
@@ -33,7 +33,7 @@ class Memories:
         self.kept: list[Memory] = []
         self.last = 0
 
-    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+    async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
         for memory in self.kept:
             if (memory.place, memory.content) == (place, content):
                 return memory
@@ -41,14 +41,14 @@ class Memories:
         self.kept.append(Memory(self.last, place, content, time.time(), author))
         return self.kept[-1]
 
-    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+    async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         for memory in self.kept:
             if memory.number == number and place in (None, memory.place):
                 self.kept.remove(memory)
                 return memory
         return None
 
-    async def memories(self, places: Sequence[Place] | None = None) -> Sequence[Memory]:
+    async def memories(self, places: Sequence[MemoryLocation] | None = None) -> Sequence[Memory]:
         return [memory for memory in self.kept if places is None or memory.place in places]
 
 

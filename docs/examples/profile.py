@@ -6,7 +6,7 @@ import anyio
 from pydantic import Field
 
 from harness.toolkit import Arguments, ToolResult
-from harness.toolkit.tool_profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
 
 class Open(Arguments):
@@ -14,11 +14,11 @@ class Open(Arguments):
     firstLine: int = Field(1, ge=1, description="Where to begin")
 
 
-def shown(args: Open, result: ToolResult) -> Shown | None:
-    return None if result.is_error else Shown(f"{args.fileName}:\n{result.text}")
+def shown(args: Open, result: ToolResult) -> RenderedResult | None:
+    return None if result.is_error else RenderedResult(f"{args.fileName}:\n{result.text}")
 
 
-OPEN = Face(
+OPEN = ToolAdapter(
     tool="read_file",
     name="open",
     description="Open a file.",
@@ -29,8 +29,8 @@ OPEN = Face(
 )
 
 
-def profile() -> Profile:
-    return Profile("acme", (OPEN,), failed=lambda text: f"ERROR {text}")
+def profile() -> ToolProfile:
+    return ToolProfile("acme", (OPEN,), failed=lambda text: f"ERROR {text}")
 
 
 # --8<-- [end:profile]

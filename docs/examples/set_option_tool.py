@@ -12,7 +12,7 @@ from harness.toolkit import Category, MutatingArguments, Subject, Tool, ToolCall
 from harness.toolkit.assembly import open_executor
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-from harness.toolkit.session.file_versions import Written, guarded_edit
+from harness.toolkit.session.file_versions import WriteOutcome, guarded_edit
 
 
 # --8<-- [start:tool]
@@ -39,7 +39,7 @@ class SetOption(Tool[SetOptionArguments]):
             )
 
         done = await guarded_edit(ctx, args.path, changed)
-        return ToolResult.of(f"set {args.name} in {done.path}") if isinstance(done, Written) else done
+        return ToolResult.of(f"set {args.name} in {done.path}") if isinstance(done, WriteOutcome) else done
         # --8<-- [end:tool]
 
 

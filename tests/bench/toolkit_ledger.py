@@ -13,18 +13,18 @@ from anyio import to_thread
 
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.audit import (
+    AuditPaths,
     Filters,
-    Place,
-    SqliteLedger,
+    SqliteAuditLog,
     calls,
-    open_ledger,
+    open_audit_log,
     open_reader,
     open_store,
     this_process,
-    verify,
+    verify_audit,
 )
 from harness.toolkit.audit.records import intent_fields, outcome_fields
-from harness.toolkit.audit.store import Item
+from harness.toolkit.audit.store import PendingRecord
 from harness.toolkit.interfaces import CallEntry, Verdict
 
 from .model import Line, Row, at_most, median_of
@@ -58,9 +58,9 @@ async def toolkit_ledger_row(world: World, size: Size) -> Row:
             *await _sync_alone(world.directory, rounds),
         ]
     full = world.directory / "full"
-    seconds = await to_thread.run_sync(_fill, Place(full), rows)
+    seconds = await to_thread.run_sync(_fill, AuditPaths(full), rows)
     group = f"on the disk, {rows:,} records"
-    reading = await _reading(Place(full), size, group)
+    reading = await _reading(AuditPaths(full), size, group)
     await to_thread.run_sync(os.sync)  # what the machine still has to write of them is no call's cost
     lines += [*await _opening(full, size, group), *await _costs(full, rounds, group), *reading]
     own = {what: median_of(lines, what, "in memory, empty") for what in (MUTATING, LOOKING)}
@@ -90,19 +90,19 @@ def _memory(fallback: Path) -> Iterator[Path]:
 
 async def _opening(directory: Path, size: Size, group: str) -> list[Line]:
     async def action() -> None:
-        async with open_ledger(directory) as ledger:
+        async with open_audit_log(directory) as ledger:
             await _call(ledger, mutating=True)()
 
     return await take_turns({OPEN: action}, size.pick(20, 3), group=group)
 
 
 async def _costs(directory: Path, rounds: int, group: str) -> list[Line]:
-    async with open_ledger(directory) as ledger:
+    async with open_audit_log(directory) as ledger:
         sides = {what: _call(ledger, mutating=what == MUTATING) for what in (MUTATING, LOOKING)}
         return await take_turns(sides, rounds, group=group)
 
 
-def _call(ledger: SqliteLedger, *, mutating: bool) -> Action:
+def _call(ledger: SqliteAuditLog, *, mutating: bool) -> Action:
     async def action() -> None:
         entry = _entry(0, mutating=mutating)
         await ledger.begin(entry)
@@ -125,7 +125,7 @@ async def _sync_alone(directory: Path, rounds: int) -> list[Line]:
         os.close(descriptor)
 
 
-def _fill(place: Place, rows: int) -> float:
+def _fill(place: AuditPaths, rows: int) -> float:
     """Seconds to write that many records."""
     began = time.perf_counter()
     process = this_process()
@@ -133,21 +133,21 @@ def _fill(place: Place, rows: int) -> float:
         for start in range(0, rows // 2, BATCH):
             items = []
             for number in range(start, min(start + BATCH, rows // 2)):
-                call = Item(intent_fields(_entry(number, mutating=bool(number % 3)), process.owner))
+                call = PendingRecord(intent_fields(_entry(number, mutating=bool(number % 3)), process.owner))
                 end = outcome_fields(time.time(), CallStatus.OK, "active (running) since Monday\n" * 8, str(number))
-                items += [call, Item(end, about=call)]
+                items += [call, PendingRecord(end, about=call)]
             store.write(items)
     return time.perf_counter() - began
 
 
-async def _reading(place: Place, size: Size, group: str) -> list[Line]:
+async def _reading(place: AuditPaths, size: Size, group: str) -> list[Line]:
     async def show() -> None:
         with open_reader(place) as db:
             assert len(calls(db, Filters(), this_process(), 20)) == 20
 
     lines = await take_turns({SHOW: show}, size.pick(20, 3), group=group)
     began = time.perf_counter()
-    report = await to_thread.run_sync(verify, place)
+    report = await to_thread.run_sync(verify_audit, place)
     assert report.is_whole, report.problems
     seconds = time.perf_counter() - began
     return [*lines, Line("verify all records", (seconds,), "s", group)]

@@ -15,13 +15,13 @@ from tests.support.audits import STARTED, ended_process, entry, tamper, write_as
 from tests.support.program import Program
 
 from harness.toolkit import CallStatus
-from harness.toolkit.audit import Place, this_process
+from harness.toolkit.audit import AuditPaths, this_process
 
 CHECKER = Path(__file__).parents[2] / "docs" / "examples" / "check_export.py"
 
 
-def place_of(program: Program) -> Place:
-    return Place(program.home / "state" / "harness" / "audit")
+def place_of(program: Program) -> AuditPaths:
+    return AuditPaths(program.home / "state" / "harness" / "audit")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from harness.toolkit import (
     ToolResult,
 )
 from harness.toolkit import tool as make_tool
-from harness.toolkit.audit import open_ledger
+from harness.toolkit.audit import open_audit_log
 from harness.toolkit.events import EventBus
 
 
@@ -52,7 +52,7 @@ async def look(args: Look, ctx: ToolContext) -> ToolResult:
 
 
 async def main(audit: str, effects: str, first: str) -> None:
-    async with connect("local:") as execution, open_ledger(Path(audit)) as ledger:
+    async with connect("local:") as execution, open_audit_log(Path(audit)) as ledger:
         services = Services(PolicyOf(Trace()), ledger, Words(Trace()))
         executor = Executor(execution, Registry([leave, look]), services, EventBus("s1"), Reads(), "s1")
         print("ready", flush=True)  # noqa: T201  # how it talks

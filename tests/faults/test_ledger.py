@@ -26,11 +26,11 @@ from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor
 from harness.toolkit.audit import (
     AuditCall,
+    AuditPaths,
     Filters,
-    Place,
     audit_directory,
     calls,
-    open_ledger,
+    open_audit_log,
     open_reader,
     records,
     this_process,
@@ -44,14 +44,14 @@ ROOT = Path(__file__).parents[2]
 KILLS = 30
 
 
-def kept(place: Place, **filters: str) -> dict[str, AuditCall]:
+def kept(place: AuditPaths, **filters: str) -> dict[str, AuditCall]:
     with open_reader(place) as db:
         found = calls(db, Filters(**filters), this_process(), 1 << 20)  # type: ignore[arg-type]  # texts only
     return {str(call.call["call_id"]): call for call in found}
 
 
 @contextmanager
-def child(place: Place, effects: Path, first: int) -> Iterator[subprocess.Popen[str]]:
+def child(place: AuditPaths, effects: Path, first: int) -> Iterator[subprocess.Popen[str]]:
     """A harness that makes calls, ready to."""
     argv = [sys.executable, str(PROGRAM), str(place.directory), str(effects), str(first)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -79,7 +79,7 @@ def killed_after(process: subprocess.Popen[str], returned: int, seconds: float) 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_kill_at_any_point_loses_no_intent_and_the_chain_stays_whole(home: Path) -> None:
-    place, effects = Place(home / "audit"), home / "effects"
+    place, effects = AuditPaths(home / "audit"), home / "effects"
     effects.mkdir()
     chance = random.Random(4)
     returned: list[int] = []
@@ -95,7 +95,7 @@ async def test_a_kill_at_any_point_loses_no_intent_and_the_chain_stays_whole(hom
     orphans = {name for name, call in before.items() if call.status == "unknown"}
     assert orphans, "no kill fell between an intent and its outcome: the test shows nothing"
     assert len(returned) >= KILLS
-    async with connect("local:") as execution, open_ledger(place.directory) as ledger:
+    async with connect("local:") as execution, open_audit_log(place.directory) as ledger:
         found = await ledger.reconcile(execution)
         while found.running:
             await execution.wait(found.running[0].job_id, timeout=20)
@@ -115,9 +115,9 @@ async def test_a_kill_at_any_point_loses_no_intent_and_the_chain_stays_whole(hom
 async def test_a_full_disk_stops_what_changes_something_and_loses_nothing(
     disk: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     with DISKS[disk](place.directory) as full:
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             await ledger.begin(entry("before"))
             with full():
                 await within(20, ledger.end("before", CallStatus.OK, "x" * 16_000))
@@ -149,16 +149,16 @@ async def test_a_full_disk_stops_what_changes_something_and_loses_nothing(
 async def test_a_ledger_that_cannot_be_opened_on_a_full_disk_says_so_and_is_whole_afterwards(
     disk: str, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     with DISKS[disk](place.directory) as full:
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             await ledger.begin(entry("c1"))
             await ledger.end("c1", CallStatus.OK, "")
         with full(), pytest.raises(HarnessError, match="the audit cannot be kept in") as refused:
-            async with open_ledger(place.directory):
+            async with open_audit_log(place.directory):
                 raise AssertionError
         assert "free some space" in refused.value.hint
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             await ledger.begin(entry("c2"))
             await ledger.end("c2", CallStatus.OK, "")
         assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
@@ -171,7 +171,7 @@ async def test_without_room_for_the_ledger_what_changes_nothing_runs_with_a_warn
 ) -> None:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    place, settings = Place(audit_directory()), ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
+    place, settings = AuditPaths(audit_directory()), ToolkitSettings(permissions=PermissionSettings(mode=Mode.AUTO))
     (tmp_path / "seen").write_text("seen")
     with DISKS[disk](place.directory) as full:
         await written(place, killed=False)
@@ -194,7 +194,7 @@ async def test_without_room_for_the_ledger_what_changes_nothing_runs_with_a_warn
 @pytest.mark.parametrize("disk", DISKS)
 @pytest.mark.parametrize("killed", [False, True])
 async def test_what_was_written_can_be_read_on_a_full_disk(disk: str, killed: bool, tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     with DISKS[disk](place.directory) as full:
         await written(place, killed=killed)
         with full():
@@ -207,7 +207,7 @@ async def test_what_was_written_can_be_read_on_a_full_disk(disk: str, killed: bo
 async def test_what_was_written_can_be_read_on_a_read_only_file_system(
     killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     with small_disk(place.directory):
         await written(place, killed=killed)
         subprocess.run(["mount", "-o", "remount,ro", place.directory], check=True)
@@ -221,16 +221,16 @@ async def test_what_was_written_can_be_read_on_a_read_only_file_system(
 
 
 def test_an_audit_that_there_was_no_room_to_make_is_none(tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     place.prepare()
     with pytest.raises(FileNotFoundError), open_reader(place):
         raise AssertionError
     assert checked(place.directory).problems == []
 
 
-async def written(place: Place, *, killed: bool) -> None:
+async def written(place: AuditPaths, *, killed: bool) -> None:
     """Two calls; one that was killed left them in the log, without the file that readers share."""
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         for name in ("c1", "c2"):
             await ledger.begin(entry(name))
             await ledger.end(name, CallStatus.OK, "")
@@ -241,7 +241,7 @@ async def written(place: Place, *, killed: bool) -> None:
     assert {path.name for path in place.directory.iterdir() if path.stat().st_size} >= {"audit.db", "head"}
 
 
-def assert_is_readable(place: Place) -> None:
+def assert_is_readable(place: AuditPaths) -> None:
     assert {name: call.status for name, call in kept(place).items()} == {"c1": "ok", "c2": "ok"}
     with open_reader(place) as db:
         assert len(list(records(db, Filters(), this_process()))) == 4
@@ -250,9 +250,9 @@ def assert_is_readable(place: Place) -> None:
 
 
 async def test_an_outcome_that_waited_is_written_when_there_is_room_without_another_call(tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     with file_limit(place.directory) as full:
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             await ledger.begin(entry("c1"))
             with full():
                 await within(20, ledger.end("c1", CallStatus.OK, "x" * 16_000))
@@ -261,8 +261,8 @@ async def test_an_outcome_that_waited_is_written_when_there_is_room_without_anot
 
 
 async def test_a_process_that_holds_the_database_makes_a_call_wait_and_then_refuses_it(tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
-    async with open_ledger(place.directory) as ledger:
+    place = AuditPaths(tmp_path / "audit")
+    async with open_audit_log(place.directory) as ledger:
         with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             began = time.monotonic()

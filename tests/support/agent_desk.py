@@ -28,7 +28,7 @@ from harness.agent.storage import ConversationLog, MemoryLog
 from harness.context import ExecutionContext
 from harness.toolkit.assembly import Toolkit, ToolkitSettings, open_toolkit
 from harness.toolkit.events import Event
-from harness.toolkit.hooks.dispatch import Registered
+from harness.toolkit.hooks.dispatch import RegisteredHook
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 
 __all__ = ["AgentDesk", "agent_desk", "profile_for"]
@@ -111,7 +111,7 @@ async def agent_desk(
     session_id: str = "",
     resumed: ResumedConversation | None = None,
     tmux: bool = False,
-    hooks: tuple[Registered, ...] = (),
+    hooks: tuple[RegisteredHook, ...] = (),
     tool_profile: str | None = None,
 ) -> AsyncIterator[AgentDesk]:
     """An agent, and the server that plays its model; at the end, nothing that it was asked may have been wrong."""

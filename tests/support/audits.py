@@ -12,9 +12,9 @@ from pathlib import Path
 
 from harness.system.process_identity import ProcessId
 from harness.toolkit import CallStatus, ToolCall
-from harness.toolkit.audit import Place, Report, open_store, this_process, verify
+from harness.toolkit.audit import AuditPaths, Report, open_store, this_process, verify_audit
 from harness.toolkit.audit.records import intent_fields, outcome_fields
-from harness.toolkit.audit.store import Item
+from harness.toolkit.audit.store import PendingRecord
 from harness.toolkit.interfaces import CallEntry, Verdict
 from harness.toolkit.values import JsonObject
 
@@ -43,17 +43,17 @@ def ended_process() -> ProcessId:
     return replace(this_process(), pid=ended.pid, started="1")
 
 
-def write_as(place: Place, process: ProcessId, *entries: CallEntry, outcome: CallStatus | None = None) -> None:
+def write_as(place: AuditPaths, process: ProcessId, *entries: CallEntry, outcome: CallStatus | None = None) -> None:
     """What a process wrote before it was killed: intents, with outcomes or without."""
     with open_store(place, process) as store:
         for one in entries:
-            item = Item(intent_fields(one, process.owner), durable=True)
+            item = PendingRecord(intent_fields(one, process.owner), durable=True)
             store.write([item])
             if outcome is not None:
-                store.write([Item(outcome_fields(one.started + 1, outcome, "done", ""), True, item)])
+                store.write([PendingRecord(outcome_fields(one.started + 1, outcome, "done", ""), True, item)])
 
 
-def tamper(place: Place, *statements: str) -> None:
+def tamper(place: AuditPaths, *statements: str) -> None:
     """Change the database as somebody with a SQLite shell could, who first drops what stands in the way."""
     with closing(sqlite3.connect(place.database)) as db:
         for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
@@ -65,4 +65,4 @@ def tamper(place: Place, *statements: str) -> None:
 
 def checked(directory: Path) -> Report:
     """What a check of the audit there says."""
-    return verify(Place(directory))
+    return verify_audit(AuditPaths(directory))

@@ -11,16 +11,16 @@ from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import Executor, Registry, Services, Tool, ToolContext, ToolResult
 from harness.toolkit.events import EventBus
 from harness.toolkit.interfaces import (
+    AuditLog,
     CallEntry,
-    FileVersions,
     Hook,
-    Ledger,
     Middleware,
-    Outputs,
+    OutputStoreBase,
     PermissionRequest,
     Policy,
+    ReadVersions,
     Redactor,
-    Results,
+    ResultCacheBase,
     Verdict,
 )
 from harness.toolkit.values import CallStatus, ToolCall
@@ -53,7 +53,7 @@ class PolicyOf(Policy):
 
 
 @dataclass
-class LedgerOf(Ledger):
+class LedgerOf(AuditLog):
     """A ledger in memory."""
 
     trace: Trace
@@ -90,7 +90,7 @@ class Words(Redactor):
 
 
 @dataclass
-class ResultsOf(Results):
+class ResultsOf(ResultCacheBase):
     """A cache without an end."""
 
     trace: Trace
@@ -110,7 +110,7 @@ class ResultsOf(Results):
 
 
 @dataclass
-class OutputsOf(Outputs):
+class OutputsOf(OutputStoreBase):
     """Keeps outputs in memory."""
 
     trace: Trace
@@ -123,7 +123,7 @@ class OutputsOf(Outputs):
 
 
 @dataclass
-class Reads(FileVersions):
+class Reads(ReadVersions):
     """What was read."""
 
     known: dict[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.session.file_versions import Written, guarded_edit
+from harness.toolkit.session.file_versions import WriteOutcome, guarded_edit
 from harness.toolkit.values import Advice
 
 from .file_lines import wide_bom
@@ -91,7 +91,7 @@ class Edit(Tool[_Edit]):
     async def run(self, args: _Edit, ctx: ToolContext) -> ToolResult:
         made: list[Sequence[Change]] = []
         done = await guarded_edit(ctx, args.path, partial(_edited, args, made), most=EDIT_LIMIT, force=args.force)
-        return await to_thread.run_sync(_result, done, made[0]) if isinstance(done, Written) else done
+        return await to_thread.run_sync(_result, done, made[0]) if isinstance(done, WriteOutcome) else done
 
 
 def _edited(args: _Edit, made: list[Sequence[Change]], content: FileContent) -> bytes | ToolResult:
@@ -163,7 +163,7 @@ def _no_match(path: str, data: bytes, old: bytes) -> str:
     return f"old_string is not in {path}. {hint or 'Nothing in it is like its first line.'} Nothing was changed"
 
 
-def _result(done: Written, changes: Sequence[Change]) -> ToolResult:
+def _result(done: WriteOutcome, changes: Sequence[Change]) -> ToolResult:
     assert done.before is not None
     before = done.before.data
     diff = diff_of(before, changes, done.path)

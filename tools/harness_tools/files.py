@@ -21,7 +21,7 @@ from harness.toolkit import (
     Traits,
 )
 from harness.toolkit.result_cache import depends_on
-from harness.toolkit.session.file_versions import Written, guarded_write, target_path
+from harness.toolkit.session.file_versions import WriteOutcome, guarded_write, target_path
 from harness.toolkit.values import Advice, ShownForm
 
 from .file_lines import WIDE, Encoding, Found, Lines, binary, decode_part, decode_text, find_lines, take_lines
@@ -345,10 +345,10 @@ class WriteFile(Tool[_Write]):
             permissions_if_new=new,
             force=args.force,
         )
-        return _written(done, always, new) if isinstance(done, Written) else done
+        return _written(done, always, new) if isinstance(done, WriteOutcome) else done
 
 
-def _written(done: Written, always: int | None, new: int | None) -> ToolResult:
+def _written(done: WriteOutcome, always: int | None, new: int | None) -> ToolResult:
     result = done.result
     bits = new if always is None and result.created else always
     made = "a new file" if result.created else "the file"

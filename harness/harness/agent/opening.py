@@ -15,7 +15,7 @@ from ..errors import ConfigError, HarnessError
 from ..extras import install_extra
 from ..toolkit.assembly import Toolkit, ToolkitSettings
 from ..toolkit.interfaces import Middleware, Spawner
-from ..toolkit.middleware import StuckLoop
+from ..toolkit.middleware import LoopDetector
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.remembered_answers import TimedApproval
 from ..toolkit.session.questions import Questioner
@@ -179,7 +179,7 @@ async def open_agent(
                 model=profile.model,
                 spawner=spawner,
                 compactor=compactor,
-                middleware=(gate, StuckLoop(), *middleware),
+                middleware=(gate, LoopDetector(), *middleware),
             )
         )
         mode = toolkit.settings.permissions.mode

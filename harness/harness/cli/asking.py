@@ -10,7 +10,7 @@ from ..login import LoginQuestion, TerminalPrompter
 from ..toolkit.permissions.approver import Approver
 from ..toolkit.permissions.lookalikes import is_blank
 from ..toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-from ..toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
+from ..toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion, check_replies
 from ..toolkit.values import Json, JsonObject
 from .output import readable
 
@@ -269,18 +269,18 @@ def _prompt(question: UserQuestion) -> str:
     return f"{numbers}, or your own words (Ctrl-C to cancel): "
 
 
-def parse_reply(line: str, question: UserQuestion) -> Reply | str:
+def parse_reply(line: str, question: UserQuestion) -> QuestionReply | str:
     """What an operator's line means, or what is wrong with it. Pure."""
     text = line.strip()
     if text.startswith(OWN):
-        return _fitting(Reply(other=text[len(OWN) :].strip()), question)
+        return _fitting(QuestionReply(other=text[len(OWN) :].strip()), question)
     words = text.replace(",", " ").split()
     if not words or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        return _fitting(Reply(other=text), question)
-    return _fitting(Reply(tuple(dict.fromkeys(int(word) - 1 for word in words))), question)
+        return _fitting(QuestionReply(other=text), question)
+    return _fitting(QuestionReply(tuple(dict.fromkeys(int(word) - 1 for word in words))), question)
 
 
-def _fitting(reply: Reply, question: UserQuestion) -> Reply | str:
+def _fitting(reply: QuestionReply, question: UserQuestion) -> QuestionReply | str:
     try:
         check_replies([question], [reply])
     except ValueError as error:
@@ -301,7 +301,7 @@ class TerminalQuestioner(Questioner):
         """Whether there is a terminal, and this program is in its foreground."""
         return self._prompter.usable()
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """Show one question after the other, and read a line for each. An end of file declines all of them."""
         replies = []
         for number, question in enumerate(asked.questions, 1):
@@ -311,13 +311,13 @@ class TerminalQuestioner(Questioner):
             replies.append(reply)
         return tuple(replies)
 
-    async def _reply(self, text: str, question: UserQuestion, target: str) -> Reply | None:
+    async def _reply(self, text: str, question: UserQuestion, target: str) -> QuestionReply | None:
         for _ in range(TRIES):
             line = await self._prompter.answer(LoginQuestion("other", text, False, target))
             if line is None:
                 return None
             reply = parse_reply(_decoded(line), question)
-            if isinstance(reply, Reply):
+            if isinstance(reply, QuestionReply):
                 return reply
             text = f"harness: {reply}\n{_prompt(question)}"
         return None

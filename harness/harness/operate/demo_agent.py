@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from ..errors import HarnessError
 from ..toolkit.assembly import Toolkit, ToolkitSettings
-from ..toolkit.audit import open_ledger
+from ..toolkit.audit import open_audit_log
 from ..toolkit.catalog import ToolSettings, load_catalogue
 from ..toolkit.events import Event, JobExited, JobStarted, PermissionAsked, ToolCallCompleted, ToolCallRequested
 from ..toolkit.permissions.approver import Approver
@@ -217,7 +217,7 @@ async def _toolkit(place: DemoPlace) -> AsyncIterator[Toolkit]:
     settings = ToolkitSettings(tools=ToolSettings(packs=("core", "background")))
     nowhere = place.state / "none"
     known = await to_thread.run_sync(lambda: load_catalogue(settings.tools, directory=nowhere))
-    async with open_ledger(place.state / "audit") as ledger:
+    async with open_audit_log(place.state / "audit") as ledger:
         yield Toolkit(
             settings=settings,
             registry=known.registry,

@@ -25,16 +25,16 @@ from anyio import to_thread
 from ..context import ExecutionContext
 from ..errors import HarnessError, ToolError
 from ..settings import Choices, load_tables
-from .audit import NoRoomLedger, Retention, SqliteLedger, has_no_room, open_ledger, retention_of
+from .audit import DiskFullAuditLog, Retention, SqliteAuditLog, is_disk_full, open_audit_log, retention_of
 from .catalog import Catalogue, ToolSettings, agent_depth, load_catalogue, offered, tool_settings_of
 from .compaction import Compactor, without_compact
-from .delegation import show_types, without_spawning
+from .delegation import show_types, without_spawn_tools
 from .events import EventBus
 from .executor import Executor
 from .hooks.command import hooks_of
-from .hooks.dispatch import Hooks, Occasion, Registered, notifying
+from .hooks.dispatch import HookInvocation, Hooks, RegisteredHook, notifying
 from .interfaces import Hook, Middleware, Spawner
-from .middleware import NoMarks
+from .middleware import RejectRedactedText
 from .permissions.approver import Approver
 from .permissions.paths.target_paths import tools_start
 from .permissions.policy import RulePolicy, SecretGuard
@@ -69,7 +69,7 @@ class ToolkitSettings:
     tools: ToolSettings = field(default_factory=ToolSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     retention: Retention = field(default_factory=Retention)
-    hooks: tuple[Registered, ...] = ()
+    hooks: tuple[RegisteredHook, ...] = ()
     web: WebSettings = field(default_factory=WebSettings)
 
 
@@ -96,7 +96,7 @@ class Toolkit:
     registry: Registry
     known: Registry
     """Also the tools that are offered only when they are asked for, under their own names."""
-    ledger: SqliteLedger | NoRoomLedger
+    ledger: SqliteAuditLog | DiskFullAuditLog
     redactor: PatternRedactor
     results: ResultCache
     reads: ReadTracker
@@ -155,8 +155,10 @@ class Toolkit:
         policy = RulePolicy(self.settings.permissions, approver=approver, file=self.rules, timed=timed)
         chosen = registry if registry is not None else await self._offered(execution, compactor, profile)
         depth = agent_depth(self.settings.tools, profile) if spawner is not None else 0
-        chosen = show_types(chosen, spawner.types()) if spawner is not None and depth > 0 else without_spawning(chosen)
-        occasion = Occasion("session_start", execution.identity, session, agent_id, cwd)
+        chosen = (
+            show_types(chosen, spawner.types()) if spawner is not None and depth > 0 else without_spawn_tools(chosen)
+        )
+        occasion = HookInvocation("session_start", execution.identity, session, agent_id, cwd)
         own = hooks.registered if hooks is not None else ()
         async with self._hooks(occasion, own, events) as running, watched_jobs(execution, events):
             with events.listening(lambda event: self.results.heard(event, execution.identity)):
@@ -183,7 +185,9 @@ class Toolkit:
         return available if compactor is not None else without_compact(available)
 
     @asynccontextmanager
-    async def _hooks(self, start: Occasion, own: tuple[Registered, ...], events: EventBus) -> AsyncIterator[Hooks]:
+    async def _hooks(
+        self, start: HookInvocation, own: tuple[RegisteredHook, ...], events: EventBus
+    ) -> AsyncIterator[Hooks]:
         """The hooks of the operator and the program for one session, which are told of its start and its end."""
         async with Hooks((*self.settings.hooks, *own)) as hooks:
             await self._tell(hooks, start)
@@ -194,7 +198,7 @@ class Toolkit:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
                     await self._tell(hooks, replace(start, event="session_end"))
 
-    async def _tell(self, hooks: Hooks, occasion: Occasion) -> None:
+    async def _tell(self, hooks: Hooks, occasion: HookInvocation) -> None:
         try:
             await hooks.fire(occasion, self.redactor)
         except ToolError as error:
@@ -208,7 +212,7 @@ class Toolkit:
             outputs=self.outputs,
             results=self.results,
             hooks=(hooks, *self.hooks, SecretGuard(policy)),
-            middleware=(*middleware, NoMarks()),
+            middleware=(*middleware, RejectRedactedText()),
             web=self.settings.web,
         )
 
@@ -323,15 +327,15 @@ async def _catalogue(
     return loaded if profile is None else replace(loaded, registry=offered(settings, loaded.known, profile))
 
 
-async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteLedger | NoRoomLedger:
+async def _ledger(files: AsyncExitStack, retention: Retention) -> SqliteAuditLog | DiskFullAuditLog:
     """The ledger; without room for it, one that lets nothing run but what changes nothing."""
     try:
-        return await files.enter_async_context(open_ledger(retention=retention))
+        return await files.enter_async_context(open_audit_log(retention=retention))
     except HarnessError as error:
-        if not has_no_room(error):
+        if not is_disk_full(error):
             raise
         log.warning("%s; nothing that changes something runs, and what does run is not recorded", error)
-        return NoRoomLedger(error)
+        return DiskFullAuditLog(error)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .arguments import parse_arguments, schema_of
 from .events import Event, EventBus, ToolCallProgress
-from .interfaces import FileVersions, Redactor, Spawner, Verdict
+from .interfaces import ReadVersions, Redactor, Spawner, Verdict
 from .values import Category, JsonObject, ShownForm, Subject, ToolResult
 from .web_settings import WebSettings
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .session.notebook import Notebook
     from .session.questions import Questioner
-    from .tool_profiles import FacedCall
+    from .tool_profiles import AdaptedCall
     from .values import ToolCall
 
 __all__ = [
@@ -76,7 +76,7 @@ class CallNotes:
     """Asks the policy about what the running call comes to touch."""
     keys_command: Subject | None = None
     """The command that the policy has judged instead of the keys of this call: it is run, and nothing is typed."""
-    faced: FacedCall | None = None
+    faced: AdaptedCall | None = None
     """How a profile shows the call to the model."""
 
     @property
@@ -98,7 +98,7 @@ class ToolContext:
     execution: ExecutionContext
     registry: Registry
     events: EventBus
-    reads: FileVersions
+    reads: ReadVersions
     redactor: Redactor
     session_id: str = ""
     call_id: str = ""

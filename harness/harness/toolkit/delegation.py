@@ -20,7 +20,7 @@ from ..settings_schema import suggest
 from .compaction import without_compact
 from .contract import A, Tool
 from .events import Event, EventBus, JobExited, JobStarted, SubagentCompleted, SubagentStarted
-from .interfaces import FileVersions
+from .interfaces import ReadVersions
 from .middleware import CostBudget
 from .operator_files import (
     FileRefusedError,
@@ -34,7 +34,7 @@ from .operator_files import (
 from .pipeline import Services
 from .registry import Registry
 from .session.file_versions import ReadTracker, SessionReads
-from .tool_profiles import FacedTool
+from .tool_profiles import AdaptedTool
 from .values import Advice, Json, JsonObject, ToolResult
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ __all__ = [
     "show_types",
     "tools_of",
     "type_key",
-    "without_spawning",
+    "without_spawn_tools",
 ]
 
 
@@ -146,12 +146,12 @@ def show_types(registry: R, types: Sequence[AgentType]) -> R:
         own = tool.own
         if isinstance(own, SpawnTool):
             shown = own.with_types(types)
-            faced = tool.with_own(shown) if isinstance(tool, FacedTool) else shown
+            faced = tool.with_own(shown) if isinstance(tool, AdaptedTool) else shown
             chosen.register(faced, registry.source_of(tool.name) or "", replace=True)
     return chosen
 
 
-def without_spawning(registry: R) -> R:
+def without_spawn_tools(registry: R) -> R:
     """The tools without those that start agents: a model should not see what cannot work."""
     return registry.filter(lambda tool: tool.own.name != SPAWN)
 
@@ -193,7 +193,7 @@ def tools_of(request: SpawnRequest, offered: R, *, may_spawn: bool) -> R:
     Raises:
         ValueError: a name means nothing, or names a tool that no sub-agent of this depth has, or nothing is left.
     """
-    below = offered if may_spawn else without_spawning(offered)
+    below = offered if may_spawn else without_spawn_tools(offered)
     left = without_compact(below.filter(lambda tool: tool.own.name not in NOT_FOR_SUBAGENTS))
     for names, usual in ((request.kind.tools, request.kind.usual), (request.tools, frozenset[str]())):
         if names is not None:
@@ -331,7 +331,7 @@ def _services(request: SpawnRequest, parent: Executor) -> Services:
     return replace(parent.services, middleware=(budget, *parent.services.middleware))
 
 
-def _reads(reads: FileVersions, session_id: str, execution: ExecutionContext) -> FileVersions:
+def _reads(reads: ReadVersions, session_id: str, execution: ExecutionContext) -> ReadVersions:
     """What the sub-agent has read: nothing, or what it had read before it was resumed."""
     tracker = reads.tracker if isinstance(reads, SessionReads) else ReadTracker()
     return tracker.of(session_id, execution)

@@ -19,7 +19,7 @@ from .values import CallOutcome, Json, JsonObject, ToolCall
 __all__ = [
     "Event",
     "EventBus",
-    "Failure",
+    "InternalFailure",
     "JobExited",
     "JobStarted",
     "PermissionAsked",
@@ -171,7 +171,7 @@ class TodoChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(Event):
+class InternalFailure(Event):
     """For the operator: something of harness itself went wrong. The model is told separately."""
 
     message: str

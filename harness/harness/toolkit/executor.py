@@ -13,8 +13,8 @@ from ..errors import ToolError
 from .arguments import decode
 from .catalog import MAX_AGENT_DEPTH
 from .contract import CallNotes, Tool, ToolContext
-from .events import EventBus, Failure, ToolCallCompleted, ToolCallRequested
-from .interfaces import FileVersions, Spawner
+from .events import EventBus, InternalFailure, ToolCallCompleted, ToolCallRequested
+from .interfaces import ReadVersions, Spawner
 from .pipeline import (
     PathLocks,
     Pipeline,
@@ -22,13 +22,13 @@ from .pipeline import (
     Services,
     cut_short,
     failure_of,
+    redact_typed_input,
     redacted,
     status_of,
     without_private,
-    without_typed,
 )
 from .registry import Registry
-from .tool_profiles import FacedCall, FacedTool
+from .tool_profiles import AdaptedCall, AdaptedTool
 from .values import CallOutcome, CallStatus, ToolCall
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Executor:
     registry: Registry
     services: Services
     events: EventBus
-    reads: FileVersions
+    reads: ReadVersions
     session_id: str = ""
     agent_id: str = ""
     depth: int = 0
@@ -229,7 +229,7 @@ class Executor:
         prepared = _prepared(call, tool, ctx)
         assert not isinstance(prepared.call.arguments, str)
         redacted_values = self.services.redactor.json(prepared.call.arguments)
-        shown = without_typed(redacted_values, prepared.typed_into)  # nobody has judged it yet
+        shown = redact_typed_input(redacted_values, prepared.typed_into)  # nobody has judged it yet
         shown = without_private(shown, prepared.private)
         requested = ctx.notes.requested = replace(prepared.call, arguments=shown)
         pipeline = Pipeline(self.services, self.locks, ctx)
@@ -242,7 +242,7 @@ class Executor:
     def _complete(self, outcome: CallOutcome, started: float, ctx: ToolContext) -> CallOutcome:
         outcome = replace(outcome, seconds=anyio.current_time() - started, waited=ctx.notes.waited)
         if outcome.error is not None:
-            self.events.publish(Failure(message=outcome.result.text, call_id=outcome.call.call_id))
+            self.events.publish(InternalFailure(message=outcome.result.text, call_id=outcome.call.call_id))
         shown = ctx.notes.requested or replace(outcome.call, arguments={})  # what is no call may hold anything
         self.events.publish(ToolCallCompleted(outcome=replace(outcome, call=shown)))
         return outcome if ctx.notes.faced is None else ctx.notes.faced.shown(outcome, self.services.redactor)
@@ -254,7 +254,7 @@ def _prepared(call: ToolCall, tool: Tool[Any], ctx: ToolContext) -> Prepared:
     Raises:
         ToolError: ``invalid_args``.
     """
-    faced = ctx.notes.faced = FacedCall(tool, call) if isinstance(tool, FacedTool) else None
+    faced = ctx.notes.faced = AdaptedCall(tool, call) if isinstance(tool, AdaptedTool) else None
     values = decode(call.arguments, tool.name)
     args = tool.parse(values)
     if faced is not None:

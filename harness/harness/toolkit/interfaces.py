@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from .executor import Executor
 
 __all__ = [
+    "AuditLog",
     "CallEntry",
-    "FileVersions",
     "Hook",
-    "Ledger",
     "Middleware",
     "Next",
-    "Outputs",
+    "OutputStoreBase",
     "PermissionRequest",
     "Policy",
+    "ReadVersions",
     "Redactor",
-    "Results",
+    "ResultCacheBase",
     "Spawner",
     "Verdict",
 ]
@@ -124,7 +124,7 @@ class CallEntry:
     """How a call counts that did not run."""
 
 
-class Ledger(ABC):
+class AuditLog(ABC):
     """Keeps what is about to run and what came of it, so that nothing is forgotten when harness dies."""
 
     @abstractmethod
@@ -188,7 +188,7 @@ class Redactor(ABC):
         return redact_object(value, self.text)
 
 
-class FileVersions(ABC):
+class ReadVersions(ABC):
     """What this session has read of each file: a tool may only write over what its caller has seen."""
 
     @abstractmethod
@@ -212,7 +212,7 @@ class FileVersions(ABC):
         """The file is gone."""
 
 
-class Outputs(ABC):
+class OutputStoreBase(ABC):
     """Keeps the whole of outputs that are too long for a model."""
 
     @abstractmethod
@@ -220,7 +220,7 @@ class Outputs(ABC):
         """Keep a redacted text; returns the handle under which it can be paged, empty when it could not be kept."""
 
 
-class Results(ABC):
+class ResultCacheBase(ABC):
     """Remembers results of calls that change nothing, until something may have changed."""
 
     @abstractmethod

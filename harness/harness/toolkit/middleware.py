@@ -14,7 +14,7 @@ import anyio
 
 from .arguments import decode
 from .contract import OutputLimit, ToolContext
-from .interfaces import Next, Outputs, Redactor
+from .interfaces import Next, OutputStoreBase, Redactor
 from .pipeline import refused, timed_out
 from .redaction.patterns import MARK
 from .results import cut_result
@@ -26,14 +26,14 @@ __all__ = [
     "CostBudget",
     "DenyList",
     "Logging",
-    "NoMarks",
+    "LoopDetector",
     "RateLimit",
     "Redaction",
-    "StuckLoop",
+    "RejectRedactedText",
     "Timeout",
     "Truncation",
-    "circles",
     "denied",
+    "find_repetition",
 ]
 
 
@@ -103,13 +103,13 @@ class Redaction:
     redactor: Redactor
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
-        ctx.notes.redactor = _Both(ctx.notes.redactor or ctx.redactor, self.redactor)
+        ctx.notes.redactor = _ChainedRedactor(ctx.notes.redactor or ctx.redactor, self.redactor)
         outcome = await following(call)
         return replace(outcome, result=self.redactor.result(outcome.result))
 
 
 @dataclass(frozen=True, slots=True)
-class _Both(Redactor):
+class _ChainedRedactor(Redactor):
     """One redactor after the other."""
 
     first: Redactor
@@ -127,7 +127,7 @@ class Truncation:
     """Cuts results further than their tools do."""
 
     limit: OutputLimit
-    outputs: Outputs | None = None
+    outputs: OutputStoreBase | None = None
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         outcome = await following(call)
@@ -232,7 +232,7 @@ class AllowList:
         return await following(call)
 
 
-class NoMarks:
+class RejectRedactedText:
     """Refuses calls that would write ``[redacted]`` where a secret was: who writes back what it read destroys it."""
 
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
@@ -286,18 +286,18 @@ class RateLimit:
 
 AGENTS = 1_000
 """Agents whose last calls are remembered."""
-LONGEST = 4
+MAX_CYCLE_LENGTH = 4
 """Calls of the longest circle that is noticed."""
 Step = tuple[str, str]
 """A call and its result, as hashes."""
 
 
-def circles(steps: Sequence[Step], call: str, repeats: int) -> int:
+def find_repetition(steps: Sequence[Step], call: str, repeats: int) -> int:
     """How many calls the circle has that ``call`` is one of: 1 for the same again, 2 for two in turn. 0: none.
 
     A circle is the same calls with the same results, ``repeats`` times at the end of ``steps``. Pure.
     """
-    for length in range(1, LONGEST + 1):
+    for length in range(1, MAX_CYCLE_LENGTH + 1):
         tail = list(steps[-length * repeats :])
         circle = tail[:length]
         if len(tail) == length * repeats and tail == circle * repeats and call in {step[0] for step in circle}:
@@ -305,8 +305,8 @@ def circles(steps: Sequence[Step], call: str, repeats: int) -> int:
     return 0
 
 
-class StuckLoop:
-    """Refuses every call of a circle: of up to ``LONGEST`` calls that an agent has made ``repeats`` times in turn with
+class LoopDetector:
+    """Refuses every call of a circle: of up to ``MAX_CYCLE_LENGTH`` calls that an agent has made ``repeats`` times in turn with
     the same results each time. What is refused is no step, so they stay refused until the agent makes another call.
     Another result on the way keeps it from being a circle. Agents do not count for one another.
     """
@@ -320,7 +320,7 @@ class StuckLoop:
     async def __call__(self, call: ToolCall, ctx: ToolContext, following: Next) -> CallOutcome:
         steps = self._of(ctx)
         asked = _hash(call.name, json.dumps(call.arguments, sort_keys=True, default=str))
-        length = circles(tuple(steps), asked, self._repeats)
+        length = find_repetition(tuple(steps), asked, self._repeats)
         if length:
             text = f"not run: {_said(length, self._repeats)}; try something else"
             return CallOutcome(call, ToolResult.failure("stuck", text), CallStatus.DENIED)
@@ -330,7 +330,7 @@ class StuckLoop:
 
     def _of(self, ctx: ToolContext) -> deque[Step]:
         key = (ctx.session_id, ctx.agent_id)
-        steps = self._steps.setdefault(key, deque(maxlen=LONGEST * self._repeats))
+        steps = self._steps.setdefault(key, deque(maxlen=MAX_CYCLE_LENGTH * self._repeats))
         self._steps.move_to_end(key)
         while len(self._steps) > AGENTS:
             self._steps.popitem(last=False)

@@ -26,18 +26,18 @@ from ..errors import (
 )
 from .arguments import decode
 from .contract import CallNotes, Intent, OutputLimit, Tool, ToolContext, Traits
-from .events import Failure
+from .events import InternalFailure
 from .interfaces import (
+    AuditLog,
     CallEntry,
     Hook,
-    Ledger,
     Middleware,
     Next,
-    Outputs,
+    OutputStoreBase,
     PermissionRequest,
     Policy,
     Redactor,
-    Results,
+    ResultCacheBase,
     Verdict,
 )
 from .results import BLOCK_LIMIT, cut_result
@@ -51,17 +51,17 @@ __all__ = [
     "Services",
     "cancelled",
     "cut_short",
+    "defect_error",
     "failure_of",
     "lock_keys",
-    "not_begun",
-    "not_the_tool",
+    "not_started",
     "panes_typed_into",
+    "redact_typed_input",
     "redacted",
     "refused",
     "status_of",
     "timed_out",
     "without_private",
-    "without_typed",
 ]
 
 
@@ -103,7 +103,7 @@ def _wrapped(error: BaseException, tool: str) -> ToolError:
     return failure
 
 
-def not_the_tool(error: Exception, what: str, problem: str, *, code: ToolErrorCode = "execution_failed") -> ToolError:
+def defect_error(error: Exception, what: str, problem: str, *, code: ToolErrorCode = "execution_failed") -> ToolError:
     """The error for a failure of the code around a tool: ``what`` is ``the policy``, ``the middleware Budget``."""
     return ToolError(f"{problem}: {type(error).__name__}: {error}", code=code, hint=f"this is a defect of {what}")
 
@@ -145,7 +145,7 @@ def cancelled(partial: str) -> ToolResult:
     return ToolResult.failure("cancelled", _with_partial(f"cancelled; {MAYBE}", partial))
 
 
-def not_begun() -> ToolResult:
+def not_started() -> ToolResult:
     """A call was cancelled before it ran: at the question, say, or while it waited for another."""
     return ToolResult.failure("cancelled", "cancelled before it began: nothing of it was run")
 
@@ -164,7 +164,7 @@ def lock_keys(backend: str, paths: Iterable[str], cwd: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Held:
+class _PathLock:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     users: int = 0
 
@@ -173,7 +173,7 @@ class PathLocks:
     """Locks by key, which exist only while somebody holds or wants them."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _PathLock] = {}
 
     @asynccontextmanager
     async def hold(self, keys: Iterable[str]) -> AsyncIterator[None]:
@@ -185,7 +185,7 @@ class PathLocks:
 
     @asynccontextmanager
     async def _one(self, key: str) -> AsyncIterator[None]:
-        held = self._held.setdefault(key, _Held())
+        held = self._held.setdefault(key, _PathLock())
         held.users += 1
         try:
             async with held.lock:
@@ -204,10 +204,10 @@ class Services:
     """Policy, records and the rest. There is no default policy: whoever makes an executor says what may run."""
 
     policy: Policy
-    ledger: Ledger
+    ledger: AuditLog
     redactor: Redactor
-    outputs: Outputs | None = None
-    results: Results | None = None
+    outputs: OutputStoreBase | None = None
+    results: ResultCacheBase | None = None
     hooks: tuple[Hook, ...] = ()
     middleware: tuple[Middleware, ...] = ()
     web: WebSettings = field(default_factory=WebSettings)
@@ -222,7 +222,7 @@ def panes_typed_into(subjects: Iterable[Subject]) -> frozenset[str] | None:
     return frozenset(subject.pane for subject in typed if subject.pane) if typed else None
 
 
-def without_typed(arguments: JsonObject, panes: frozenset[str] | None) -> JsonObject:
+def redact_typed_input(arguments: JsonObject, panes: frozenset[str] | None) -> JsonObject:
     """Arguments without their texts, but for the panes and for what the caller says of the call. Pure.
 
     Args:
@@ -254,7 +254,7 @@ CHANGES = 3
 """How often an approver may change a call before it is refused."""
 END_LIMIT = 10.0
 """Seconds that the record of a call's end may take."""
-GIVEN_UP = "cancelled at the question, or before it"
+CANCELLED_BEFORE_START = "cancelled at the question, or before it"
 NOTICE = 1_000
 """Characters of the line that says what was cut, at most."""
 SUMMARY = 2_000
@@ -357,7 +357,7 @@ class Pipeline:
         try:
             return await self._verdict(self._request(prepared), prepared.tool.name)
         except anyio.get_cancelled_exc_class():
-            entry = self._entry(prepared, _unjudged(prepared, GIVEN_UP, "nobody"))
+            entry = self._entry(prepared, _unjudged(prepared, CANCELLED_BEFORE_START, "nobody"))
             with anyio.CancelScope(shield=True), anyio.move_on_after(END_LIMIT):
                 await self.services.ledger.refused(replace(entry, status=CallStatus.CANCELLED))
             raise
@@ -369,7 +369,7 @@ class Pipeline:
             raise
         except Exception as error:
             problem = f"whether {tool} may run could not be found out"
-            raise not_the_tool(error, "the policy", problem, code="permission_failure") from error
+            raise defect_error(error, "the policy", problem, code="permission_failure") from error
 
     async def _further(self, prepared: Prepared, subjects: tuple[Subject, ...]) -> Verdict:
         """Judge what a running call comes to touch; it cannot be changed any more."""
@@ -404,7 +404,7 @@ class Pipeline:
         panes = (prepared.typed_into or frozenset()) if verdict.secret else None
         known = redact(prepared.call.arguments)
         return CallEntry(
-            call=replace(prepared.call, arguments=without_private(without_typed(known, panes), prepared.private)),
+            call=replace(prepared.call, arguments=without_private(redact_typed_input(known, panes), prepared.private)),
             session_id=self.ctx.session_id,
             backend=self.ctx.execution.identity,
             mutating=prepared.traits.mutating,
@@ -477,7 +477,7 @@ class Pipeline:
                 )
             except Exception as error:  # it has run: its result is worth more than the hook
                 message = self.services.redactor.text(f"a hook failed: {error}")
-                self.ctx.publish(Failure(message=message, call_id=self.ctx.call_id))
+                self.ctx.publish(InternalFailure(message=message, call_id=self.ctx.call_id))
         result = self.services.redactor.result(result)
         result = await cut_result(result, self._limit(prepared), self.services.outputs, self.ctx.call_id)
         return replace(outcome, result=result, error=redacted(outcome.error, self.services.redactor.text))
@@ -490,7 +490,7 @@ class Pipeline:
 
 def cut_short(notes: CallNotes) -> ToolResult:
     """What a call that was cancelled has come to."""
-    return cancelled(notes.partial) if notes.begun else not_begun()
+    return cancelled(notes.partial) if notes.begun else not_started()
 
 
 async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: ToolCall) -> CallOutcome:
@@ -516,7 +516,7 @@ async def _around(middleware: Middleware, ctx: ToolContext, step: Next, call: To
             raise
         what = f"the middleware {getattr(middleware, '__name__', type(middleware).__name__)}"
         problem = f"{what} failed after the call ({MAYBE})" if ran else f"{what} failed, and the call did not run"
-        raise not_the_tool(error, what, problem) from error
+        raise defect_error(error, what, problem) from error
 
 
 def _of_kind(value: Kind, *kinds: type[object]) -> Kind:

@@ -163,7 +163,7 @@ def adopted(tool: Tool[Any]) -> Tool[Any]:
 
     It changes something then, runs alone, and is not remembered. A tool that states its category is believed.
     """
-    return tool if tool.traits.category is not Category.NONE else _Adopted(tool)
+    return tool if tool.traits.category is not Category.NONE else _PluginToolAdapter(tool)
 
 
 def _careful(traits: Traits) -> Traits:
@@ -172,7 +172,7 @@ def _careful(traits: Traits) -> Traits:
     return replace(traits, category=Category.PLUGIN, mutating=True, parallelizable=False, cacheable=False)
 
 
-class _Adopted(Tool[Any]):
+class _PluginToolAdapter(Tool[Any]):
     """Another's tool, with traits of ours."""
 
     def __init__(self, inner: Tool[Any]) -> None:

@@ -25,7 +25,7 @@ from ..errors import FileError, HarnessError
 from ..results import FileContent, FileStat, Status
 from .contract import ToolContext
 from .events import Event, JobExited, JobStarted
-from .interfaces import Results
+from .interfaces import ResultCacheBase
 from .values import Json, JsonObject, Text, ToolCall, ToolResult
 
 __all__ = ["CacheStats", "ResultCache", "depends_on", "stamp_of"]
@@ -91,7 +91,7 @@ def _dependencies(result: ToolResult) -> list[tuple[str, str]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedResult:
     result: ToolResult
     expires: float
     generation: int
@@ -116,7 +116,7 @@ class _Target:
     asked: float = 0.0
 
 
-class ResultCache(Results):
+class ResultCache(ResultCacheBase):
     """The results of one process, least recently used first out.
 
     Args:
@@ -136,7 +136,7 @@ class ResultCache(Results):
     ) -> None:
         self._time_limit = time_limit
         self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _CachedResult] = OrderedDict()
         self._bytes = 0
         self._pending: OrderedDict[str, int] = OrderedDict()
         self._targets: dict[str, _Target] = {}
@@ -168,7 +168,7 @@ class ResultCache(Results):
     # -- for the pipeline
 
     async def get(self, call: ToolCall, ctx: ToolContext) -> ToolResult | None:
-        """See :class:`Results`. A miss notes the moment: a change after it makes the result that follows worthless."""
+        """See :class:`ResultCacheBase`. A miss notes the moment: a change after it makes the result that follows worthless."""
         if not self._enabled:
             return None
         key, target = _key(call, ctx), self._target(ctx.execution.identity)
@@ -179,7 +179,7 @@ class ResultCache(Results):
         return known
 
     async def put(self, call: ToolCall, result: ToolResult, ctx: ToolContext) -> None:
-        """See :class:`Results`."""
+        """See :class:`ResultCacheBase`."""
         began = self._pending.pop(ctx.call_id, None)
         depends = _dependencies(result)
         target = self._target(ctx.execution.identity)
@@ -189,10 +189,10 @@ class ResultCache(Results):
             return
         self._keep(
             _key(call, ctx),
-            _Kept(result, self._clock() + self._time_limit, began, tuple(depends), _bytes_of(result)),
+            _CachedResult(result, self._clock() + self._time_limit, began, tuple(depends), _bytes_of(result)),
         )
 
-    def _keep(self, key: str, kept: _Kept) -> None:
+    def _keep(self, key: str, kept: _CachedResult) -> None:
         self._drop(key)
         if kept.bytes > self._stats.max_bytes:
             return
@@ -207,7 +207,7 @@ class ResultCache(Results):
         self._bytes -= dropped.bytes if dropped is not None else 0
 
     def changed(self, backend: str) -> None:
-        """See :class:`Results`."""
+        """See :class:`ResultCacheBase`."""
         self._target(backend).generation += 1
 
     def heard(self, event: Event, backend: str) -> None:

@@ -15,7 +15,7 @@ from ..command import LiveView
 from ..results import ShellResult, Status
 from .contract import OutputLimit, ToolContext
 from .events import JobStarted
-from .interfaces import Outputs
+from .interfaces import OutputStoreBase
 from .values import BLOCK_LIMIT, Advice, Block, Cut, Json, Omitted, ShownForm, Text, ToolResult
 
 __all__ = [
@@ -137,7 +137,9 @@ def _how_cut(text: str, limit: OutputLimit, handle: str, omitted: Omitted | None
     return Cut(head, tail, size_of(text) + omitted.count, "bytes", omitted.whole)
 
 
-async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | None, call_id: str) -> ToolResult:
+async def cut_result(
+    result: ToolResult, limit: OutputLimit, outputs: OutputStoreBase | None, call_id: str
+) -> ToolResult:
     """A result within the limit; what is left out is kept, and ``metadata["full_output"]`` is its handle."""
     if result.omitted is not None:
         return await _cut_further(result, result.omitted, limit, outputs, call_id)
@@ -159,7 +161,7 @@ async def cut_result(result: ToolResult, limit: OutputLimit, outputs: Outputs | 
 
 
 async def _cut_further(
-    result: ToolResult, omitted: Omitted, limit: OutputLimit, outputs: Outputs | None, call_id: str
+    result: ToolResult, omitted: Omitted, limit: OutputLimit, outputs: OutputStoreBase | None, call_id: str
 ) -> ToolResult:
     """A result whose text lacks something already: one notice counts both."""
     handle = await outputs.keep(call_id, result.text) if outputs is not None else ""

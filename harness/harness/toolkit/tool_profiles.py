@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from .interfaces import Redactor
 
 __all__ = [
-    "Face",
-    "FacedCall",
-    "FacedTool",
-    "Names",
-    "Profile",
-    "Shown",
+    "AdaptedCall",
+    "AdaptedTool",
+    "NameMap",
+    "RenderedResult",
+    "ToolAdapter",
+    "ToolProfile",
     "face_names",
     "load_profile",
     "profile_names",
@@ -56,7 +56,7 @@ TOLD = ("note", "notices")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameMap:
     """What a model has: our names of arguments and tools, and its own."""
 
     arguments: Mapping[str, str]
@@ -106,7 +106,7 @@ def _last(text: str, old: str, new: str) -> str:
 # -- Profiles: our tools under the names, with the arguments and the forms of results, of another set of tools.
 #
 # A model that knows another product's tools is offered those; what does the work, what the policy judges, what
-# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`Face`
+# rules, hooks, events and the audit name is always our tool with its own arguments. A profile is one :class:`ToolAdapter`
 # for each tool that it offers; of our tools nothing else is offered, and tools from elsewhere (packages,
 # declarations, the program's own sources) are offered next to it under their own names::
 #
@@ -129,7 +129,7 @@ A = TypeVar("A", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RenderedResult:
     """What a model gets of a result. ``data`` is the same as a JSON value, where the text is JSON."""
 
     text: str
@@ -138,7 +138,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Face(Generic[A]):
+class ToolAdapter(Generic[A]):
     """How a profile shows one tool.
 
     Args:
@@ -166,7 +166,7 @@ class Face(Generic[A]):
     fields: Mapping[str, str] = field(default_factory=dict)
     more: Callable[[A], JsonObject] = lambda args: {}
     told: Mapping[str, str] = field(default_factory=dict)
-    render: Callable[[A, ToolResult], Shown | None] = lambda args, result: None
+    render: Callable[[A, ToolResult], RenderedResult | None] = lambda args, result: None
     limit: OutputLimit | None = None
     stream: tuple[int, int] | None = None
     gap: str | None = None
@@ -185,11 +185,15 @@ class Face(Generic[A]):
         return {ours: theirs for theirs, ours in (*self.told.items(), *self.fields.items())}
 
 
-class FacedTool(Tool[A]):
+class AdaptedTool(Tool[A]):
     """One of our tools behind a face. ``tools`` are ours by the profile's names for them."""
 
     def __init__(
-        self, tool: Tool[Any], face: Face[A], failed: Callable[[str], str], tools: Mapping[str, str] | None = None
+        self,
+        tool: Tool[Any],
+        face: ToolAdapter[A],
+        failed: Callable[[str], str],
+        tools: Mapping[str, str] | None = None,
     ) -> None:
         names = dict.fromkeys((tool.name, *tool.traits.aliases))  # nobody else may have them beside it
         aliases = tuple(name for name in names if name != face.name)
@@ -200,7 +204,7 @@ class FacedTool(Tool[A]):
         self.face = face
         self.failed = failed
         self._tools = tools or {}
-        self._names = Names(face.names, self._tools)
+        self._names = NameMap(face.names, self._tools)
 
     @property
     def own(self) -> Tool[Any]:
@@ -210,9 +214,9 @@ class FacedTool(Tool[A]):
     def schema(self) -> JsonObject:
         return with_choices(super().schema, self.face.choices(self._own))
 
-    def with_own(self, tool: Tool[Any]) -> FacedTool[A]:
+    def with_own(self, tool: Tool[Any]) -> AdaptedTool[A]:
         """The same face before another tool."""
-        return FacedTool(tool, self.face, self.failed, self._tools)
+        return AdaptedTool(tool, self.face, self.failed, self._tools)
 
     def translated(self, args: A) -> tuple[JsonObject, Any]:
         """Our tool's arguments, as a call has them and validated.
@@ -247,7 +251,7 @@ class FacedTool(Tool[A]):
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
         return await self._own.run(self.translated(args)[1], ctx)
 
-    def shown(self, args: A | None, result: ToolResult) -> Shown:
+    def shown(self, args: A | None, result: ToolResult) -> RenderedResult:
         """A result in the profile's form. ``args`` is None when they were wrong."""
         result = self._names.told(result)
         found = self._rendered(args, result) if args is not None else None
@@ -255,14 +259,14 @@ class FacedTool(Tool[A]):
         if found is None:
             text = result.text if result.cut is None else cut_again(result.text, limit, result.cut)
             said = self.failed(_in_words_of(self.face, text)) if result.is_error else text
-            found = Shown(said, is_error=result.is_error)
+            found = RenderedResult(said, is_error=result.is_error)
             if result.cut is not None:
                 return found
         if result.cut is not None and found.text == result.text:
             return replace(found, text=cut_again(found.text, limit, result.cut))
         return found if found.data is not None else replace(found, text=cut(found.text, limit))
 
-    def _rendered(self, args: A, result: ToolResult) -> Shown | None:
+    def _rendered(self, args: A, result: ToolResult) -> RenderedResult | None:
         try:
             return self.face.render(args, result)
         except Exception:  # it has run: what it did is worth more than the form
@@ -270,7 +274,7 @@ class FacedTool(Tool[A]):
             return None
 
 
-def _restated(message: str, own: str, face: Face[Any]) -> str:
+def _restated(message: str, own: str, face: ToolAdapter[Any]) -> str:
     """A message about our arguments with the face's names. Pure."""
     names = face.names
     lines = []
@@ -282,7 +286,7 @@ def _restated(message: str, own: str, face: Face[Any]) -> str:
     return f"{face.name}: " + ";\n".join(lines)
 
 
-def _in_words_of(face: Face[Any], text: str) -> str:
+def _in_words_of(face: ToolAdapter[Any], text: str) -> str:
     """A text with the face's names of our arguments: of those that are no plain words, and no part of a path. Pure."""
     names = {ours: theirs for ours, theirs in face.names.items() if "_" in ours and ours != theirs}
     if not names:
@@ -291,10 +295,10 @@ def _in_words_of(face: Face[Any], text: str) -> str:
 
 
 @dataclass(slots=True)
-class FacedCall:
+class AdaptedCall:
     """One call of a faced tool: it is known to the model under this face, and to everybody else as our tool's."""
 
-    tool: FacedTool[Any]
+    tool: AdaptedTool[Any]
     call: ToolCall
     args: Any = None
 
@@ -338,7 +342,7 @@ def _goes_on(outcome: CallOutcome) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ToolProfile:
     """A set of faces.
 
     Args:
@@ -347,7 +351,7 @@ class Profile:
     """
 
     name: str
-    faces: tuple[Face[Any], ...]
+    faces: tuple[ToolAdapter[Any], ...]
     failed: Callable[[str], str] = lambda text: text
     max_agent_depth: int | None = None
 
@@ -364,7 +368,7 @@ class Profile:
         for face in self.faces:
             tool, source = registry.get(face.tool), registry.source_of(face.tool) or ""
             if tool is not None and tool.name == face.tool and is_builtin(source):
-                found.register(FacedTool(tool, face, self.failed, names), source)
+                found.register(AdaptedTool(tool, face, self.failed, names), source)
         for tool in registry.list():
             source = registry.source_of(tool.name) or ""
             if not is_builtin(source):
@@ -374,7 +378,7 @@ class Profile:
     def _add_custom(self, found: Registry, tool: Tool[Any], source: str) -> None:
         for name in dict.fromkeys((tool.name, *tool.traits.aliases)):
             shown = found.get(name)
-            if isinstance(shown, FacedTool):
+            if isinstance(shown, AdaptedTool):
                 raise ConfigError(
                     f"the profile {self.name!r} shows {shown.own.name} as {shown.name!r}, and {source} has the tool "
                     f"{tool.name!r}, which is called {name!r}, too",
@@ -390,7 +394,7 @@ def profile_names() -> tuple[str, ...]:
     return tuple(sorted({plugin.name for plugin in find(PROFILES)}))
 
 
-def load_profile(name: str) -> Profile:
+def load_profile(name: str) -> ToolProfile:
     """Import a profile.
 
     Raises:
@@ -410,10 +414,10 @@ def load_profile(name: str) -> Profile:
     plugin = plugins[0]
     try:
         found = imported(plugin)
-        made = found if isinstance(found, Profile) else found()
+        made = found if isinstance(found, ToolProfile) else found()
     except Exception as error:
         raise ConfigError(f"the profile {name!r} of {plugin.distribution} cannot be loaded: {error}") from error
-    if not isinstance(made, Profile):
+    if not isinstance(made, ToolProfile):
         raise ConfigError(f"the profile {name!r} of {plugin.distribution} is not a profile")
     return made
 

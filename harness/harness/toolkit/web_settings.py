@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..settings import SettingsTable
     from .web_settings_table import Provider, SearchTable, WebTable
 
-__all__ = ["Place", "SearchSettings", "WebSettings", "place_of", "web_settings_of"]
+__all__ = ["AllowedHost", "SearchSettings", "WebSettings", "place_of", "web_settings_of"]
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AllowedHost:
     """A host's name, or a network, and a port; None is any port."""
 
     name: str = ""
@@ -47,9 +47,9 @@ class SearchSettings:
 class WebSettings:
     """What the operator has set about the web."""
 
-    allow: tuple[Place, ...] = ()
+    allow: tuple[AllowedHost, ...] = ()
     """Places that are reached although they are not public."""
-    credentials: tuple[Place, ...] = ()
+    credentials: tuple[AllowedHost, ...] = ()
     """Places that get the credentials which a model gives in headers."""
     proxy: str = field(default="", repr=False)
     """The URL of a proxy. It looks names up by itself, so it has to keep private places from being reached."""
@@ -96,7 +96,7 @@ def _with(settings: WebSettings, table: WebTable, origin: str, environ: Mapping[
     )
 
 
-def _places(texts: list[str] | None, origin: str, key: str) -> Iterable[Place]:
+def _places(texts: list[str] | None, origin: str, key: str) -> Iterable[AllowedHost]:
     for text in texts or ():
         try:
             yield place_of(text)
@@ -104,7 +104,7 @@ def _places(texts: list[str] | None, origin: str, key: str) -> Iterable[Place]:
             raise ConfigError(f"{origin}: web.{key}: {error}", hint='write "10.0.0.5:9200" or "wiki.lan"') from None
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> AllowedHost:
     """A place from ``host``, ``host:port``, an address, ``[address6]:port`` or a network ``10.0.0.0/24``.
 
     Raises:
@@ -112,11 +112,11 @@ def place_of(text: str) -> Place:
     """
     host, port = _split_port(text.strip().lower())
     try:
-        return Place(network=ipaddress.ip_network(host), port=port)
+        return AllowedHost(network=ipaddress.ip_network(host), port=port)
     except ValueError:
         if not host or "/" in host or host.replace(".", "").isdecimal() or not host.isascii():
             raise ValueError(f"{text!r} is no host, address or network") from None
-    return Place(name=host.removesuffix("."), port=port)
+    return AllowedHost(name=host.removesuffix("."), port=port)
 
 
 def _split_port(text: str) -> tuple[str, int | None]:

@@ -12,15 +12,15 @@ from tests.support.agent_desk import agent_desk
 from tests.support.model_server import Answer, Asked, call, say
 
 from harness.agent.opening import HumanHandlers
-from harness.toolkit.session.questions import Asked as AskedUser
-from harness.toolkit.session.questions import Questioner, Replies, Reply
+from harness.toolkit.session.questions import Questioner, QuestionReply, Replies
+from harness.toolkit.session.questions import QuestionSet as AskedUser
 
 
 class First(Questioner):
     """Chooses the first answer."""
 
     async def ask(self, asked: AskedUser) -> Replies | None:
-        return tuple(Reply((0,)) for _ in asked.questions)
+        return tuple(QuestionReply((0,)) for _ in asked.questions)
 
 
 def last_result(asked: Asked) -> str:

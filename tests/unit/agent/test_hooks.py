@@ -19,7 +19,7 @@ from harness.agent.storage import MemoryLog
 from harness.cli.asking import GivenApproval
 from harness.errors import HarnessError
 from harness.toolkit.hooks.command import CommandHook
-from harness.toolkit.hooks.dispatch import Registered, event_named
+from harness.toolkit.hooks.dispatch import RegisteredHook, event_named
 from harness.toolkit.permissions.rules.settings import Mode
 
 pytestmark = pytest.mark.usefixtures("needs_process")
@@ -28,10 +28,10 @@ LIMIT = 60.0
 WHY = {"risk": "low", "mutation": True, "privesc": False, "why": "a test"}
 
 
-def hook(event: str, log: Path, answer: str = "", *, background: bool = False) -> Registered:
+def hook(event: str, log: Path, answer: str = "", *, background: bool = False) -> RegisteredHook:
     """A program that writes down what it is told, and answers."""
     program = f"cat >>'{log}'; echo >>'{log}'; printf %s '{answer}'"
-    return Registered(event_named(event), CommandHook(program, timeout=30.0), background=background)
+    return RegisteredHook(event_named(event), CommandHook(program, timeout=30.0), background=background)
 
 
 def told(log: Path) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ async def test_a_message_that_a_hook_denies_reaches_neither_the_model_nor_the_lo
 async def test_a_hook_before_a_message_that_fails_denies_it(
     program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = (Registered("pre_message", CommandHook(program, timeout=0.5)),)
+    hooks = (RegisteredHook("pre_message", CommandHook(program, timeout=0.5)),)
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, [], hooks=hooks) as desk:
             result = await desk.agent.turn("go")
@@ -98,7 +98,7 @@ open({str(changed)!r}, 'a').write(given['message'])
 print(json.dumps({{'decision': 'modify', 'message': given['message'] if 'token' in given['message'] else 'be brief'}}))
 """
     (tmp_path / "hook.py").write_text(program)
-    hooks = (Registered("pre_message", CommandHook(f"python3 '{tmp_path}/hook.py'", timeout=30.0)),)
+    hooks = (RegisteredHook("pre_message", CommandHook(f"python3 '{tmp_path}/hook.py'", timeout=30.0)),)
     with anyio.fail_after(LIMIT):
         async with agent_desk(tmp_path, monkeypatch, [say("yes"), say("ok")], hooks=hooks) as desk:
             await desk.agent.turn("tell me everything")
@@ -159,7 +159,7 @@ async def test_a_hook_after_a_message_in_the_background_and_one_that_fails_chang
     seen = tmp_path / "seen"
     hooks = (
         hook("post_message", seen, deny("no"), background=True),
-        Registered("post_message", CommandHook("echo broken >&2; exit 1", timeout=30.0)),
+        RegisteredHook("post_message", CommandHook("echo broken >&2; exit 1", timeout=30.0)),
     )
     with anyio.fail_after(LIMIT), caplog.at_level(logging.WARNING):
         async with agent_desk(tmp_path, monkeypatch, [say("words")], hooks=hooks) as desk:

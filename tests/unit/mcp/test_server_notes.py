@@ -16,7 +16,7 @@ from mcp import ClientSession, MCPError
 from tests.support.mcp_session import connected, subscribe, unsubscribe
 from tests.support.toolbox import toolbox
 
-from harness.toolkit.session.notebook import MemoryScope, Notebook, Place, Todo
+from harness.toolkit.session.notebook import MemoryLocation, MemoryScope, Notebook, Todo
 from harness.toolkit.session.notebook_stores import SqliteNotebook
 from harness_tools.interaction.notebook import Forget, Remember, TodoWrite
 
@@ -88,7 +88,7 @@ async def test_what_another_program_writes_down_is_told_of(place: Path, monkeypa
     heard = Heard()
     async with client_of(SqliteNotebook(place), heard) as client:
         await subscribe(client, MEMORIES)
-        await SqliteNotebook(place).remember(Place(MemoryScope.GLOBAL), "written elsewhere")
+        await SqliteNotebook(place).remember(MemoryLocation(MemoryScope.GLOBAL), "written elsewhere")
         await heard.of(MEMORIES)
         assert [one["content"] for one in (await read(client, MEMORIES))["memories"]] == ["written elsewhere"]
 

@@ -20,7 +20,7 @@ from harness.toolkit import CallStatus, ToolCall, registry
 from harness.toolkit.assembly import ToolkitSettings, load_toolkit_settings, open_executor, open_toolkit
 from harness.toolkit.catalog import ToolSettings, load_catalogue, tool_settings_of
 from harness.toolkit.events import JobExited, JobStarted, Subscription
-from harness.toolkit.hooks.dispatch import Answer as HookAnswer
+from harness.toolkit.hooks.dispatch import HookResult as HookAnswer
 from harness.toolkit.hooks.dispatch import Hooks
 from harness.toolkit.middleware import DenyList
 from harness.toolkit.permissions.approver import Approver

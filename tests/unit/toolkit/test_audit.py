@@ -17,24 +17,24 @@ from harness.errors import HarnessError, ToolError
 from harness.toolkit import Arguments, CallStatus, Executor, Services, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.audit import (
     AuditCall,
+    AuditPaths,
     Filters,
-    NullLedger,
-    Place,
-    SqliteLedger,
+    NullAuditLog,
+    SqliteAuditLog,
     audit_directory,
     calls,
-    open_ledger,
+    open_audit_log,
     open_reader,
     this_process,
 )
 from harness.toolkit.audit.writer import WAITING_LIMIT
-from harness.toolkit.interfaces import Ledger, Verdict
+from harness.toolkit.interfaces import AuditLog, Verdict
 
 SECRET = "correct-horse-battery"
 
 
 def kept(directory: Path, limit: int = 100, **filters: str) -> list[AuditCall]:
-    with open_reader(Place(directory)) as db:
+    with open_reader(AuditPaths(directory)) as db:
         return calls(db, Filters(**filters), this_process(), limit)  # type: ignore[arg-type]  # texts only
 
 
@@ -44,7 +44,7 @@ def place(tmp_path: Path) -> Path:
 
 
 async def test_a_call_is_kept_with_who_allowed_it_and_what_came_of_it(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("c1"))
         assert [call.status for call in kept(place)] == ["running"]
         await ledger.end("c1", CallStatus.ERROR, "exit code 3", "17")
@@ -58,7 +58,7 @@ async def test_a_call_is_kept_with_who_allowed_it_and_what_came_of_it(place: Pat
 
 
 async def test_the_intent_of_a_mutating_call_is_in_the_file_before_it_may_run(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("c1"))
         assert [call.call["call_id"] for call in kept(place)] == ["c1"]
         await ledger.end("c1", CallStatus.OK, "")
@@ -66,7 +66,7 @@ async def test_the_intent_of_a_mutating_call_is_in_the_file_before_it_may_run(pl
 
 
 async def test_calls_that_change_nothing_wait_for_no_disk_and_are_kept_in_their_order(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         for number in range(1000):
             await ledger.begin(entry(f"c{number}", mutating=False))
             await ledger.end(f"c{number}", CallStatus.OK, str(number))
@@ -79,7 +79,7 @@ async def test_calls_that_change_nothing_wait_for_no_disk_and_are_kept_in_their_
 
 
 async def test_a_refusal_is_kept_and_is_no_intent(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.refused(entry("c1"))
         (call,) = kept(place)
     assert (call.status, call.later, call.call["kind"]) == ("denied", (), "refused")
@@ -87,7 +87,7 @@ async def test_a_refusal_is_kept_and_is_no_intent(place: Path) -> None:
 
 
 async def test_calls_with_one_id_in_several_tasks_get_their_own_outcomes(place: Path) -> None:
-    async def run(ledger: SqliteLedger, name: str, begun: anyio.Event, go_on: anyio.Event) -> None:
+    async def run(ledger: SqliteAuditLog, name: str, begun: anyio.Event, go_on: anyio.Event) -> None:
         await ledger.begin(entry("call_1", arguments={"command": name}))
         begun.set()
         await go_on.wait()
@@ -95,7 +95,7 @@ async def test_calls_with_one_id_in_several_tasks_get_their_own_outcomes(place: 
 
     first, second = (anyio.Event(), anyio.Event()), (anyio.Event(), anyio.Event())
     with anyio.fail_after(20):
-        async with open_ledger(place) as ledger, anyio.create_task_group() as tasks:
+        async with open_audit_log(place) as ledger, anyio.create_task_group() as tasks:
             tasks.start_soon(run, ledger, "first", *first)
             await first[0].wait()
             tasks.start_soon(run, ledger, "second", *second)
@@ -106,7 +106,7 @@ async def test_calls_with_one_id_in_several_tasks_get_their_own_outcomes(place: 
 
 
 async def test_a_call_inside_a_call_with_the_same_id_ends_first(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("1", tool="task"))
         await ledger.begin(entry("1", tool="read"))
         await ledger.end("1", CallStatus.ERROR, "inner")
@@ -118,7 +118,7 @@ async def test_a_call_inside_a_call_with_the_same_id_ends_first(place: Path) -> 
 
 
 async def test_a_call_that_was_cancelled_before_it_ran_is_not_left_without_an_outcome(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await ledger.begin(entry("c1"))
@@ -130,7 +130,7 @@ async def test_a_call_that_was_cancelled_before_it_ran_is_not_left_without_an_ou
 
 async def test_an_outcome_is_kept_although_everything_around_the_ledger_is_cancelled(place: Path) -> None:
     with anyio.CancelScope() as scope:
-        async with open_ledger(place) as ledger:
+        async with open_audit_log(place) as ledger:
             await ledger.begin(entry("c1"))
             scope.cancel()
             with anyio.CancelScope(shield=True):
@@ -139,7 +139,7 @@ async def test_an_outcome_is_kept_although_everything_around_the_ledger_is_cance
 
 
 async def test_the_end_of_an_unknown_call_raises_nothing(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.end("none", CallStatus.OK, "")
     assert "no running call 'none'" in caplog.text
 
@@ -155,7 +155,7 @@ async def test_the_end_of_an_unknown_call_raises_nothing(place: Path, caplog: py
     ],
 )
 async def test_whatever_a_model_wrote_can_be_kept(place: Path, arguments: dict[str, object]) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("c\ud800", arguments=arguments, session="\udfff"))  # type: ignore[arg-type]  # any
         await ledger.end("c\ud800", CallStatus.OK, "\ud83d")
     (call,) = kept(place)
@@ -180,7 +180,7 @@ class SayTool(Tool[Say]):
         raise ValueError(f"no {args.text}")
 
 
-def executor_with(ledger: Ledger) -> Executor:
+def executor_with(ledger: AuditLog) -> Executor:
     made = toolbox([SayTool()])
     made.ledger.trace("unused")
     object.__setattr__(made.executor.services.redactor, "secret", SECRET)
@@ -190,7 +190,7 @@ def executor_with(ledger: Ledger) -> Executor:
 
 
 async def test_no_secret_of_a_call_reaches_the_files(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         executor = executor_with(ledger)
         outcome = await executor.call(ToolCall("say", {"text": f"password={SECRET}"}))
         for start in range(1_940, 2_000, 5):  # the kept part of a result ends in the middle of it
@@ -207,7 +207,7 @@ async def test_no_secret_of_a_call_reaches_the_files(place: Path) -> None:
 
 
 async def test_the_job_of_a_call_is_kept_as_soon_as_it_is_known(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("c1"))
         ledger.started("c1", "12")
         (orphan,) = await ledger.orphans()
@@ -218,7 +218,7 @@ async def test_the_job_of_a_call_is_kept_as_soon_as_it_is_known(place: Path) -> 
 
 
 async def test_the_pipeline_tells_the_job_of_a_mutating_call_at_once(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await executor_with(ledger).call(ToolCall("say", {"text": "a"}))
     (call,) = kept(place)
     assert [record["kind"] for record in call.later] == ["job", "outcome"]
@@ -226,7 +226,7 @@ async def test_the_pipeline_tells_the_job_of_a_mutating_call_at_once(place: Path
 
 
 async def test_files_and_directory_are_private(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         await ledger.begin(entry("c1"))
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
         assert set(modes) == {"audit.db", "audit.db-wal", "audit.db-shm", "head"}
@@ -239,7 +239,7 @@ async def test_a_directory_that_others_may_read_is_refused(place: Path) -> None:
     place.mkdir(parents=True)
     place.chmod(0o755)
     with pytest.raises(HarnessError, match="other users may look into it") as refused:
-        async with open_ledger(place):
+        async with open_audit_log(place):
             raise AssertionError
     assert "chmod 700" in refused.value.hint
 
@@ -249,7 +249,7 @@ async def test_a_link_in_the_place_of_the_directory_is_refused(place: Path, tmp_
     (tmp_path / "other").mkdir(mode=0o700)
     place.symlink_to(tmp_path / "other")
     with pytest.raises(HarnessError, match="no directory"):
-        async with open_ledger(place):
+        async with open_audit_log(place):
             raise AssertionError
 
 
@@ -257,13 +257,13 @@ async def test_a_file_that_is_no_audit_is_refused_and_left_as_it_is(place: Path)
     place.mkdir(parents=True, mode=0o700)
     (place / "audit.db").write_bytes(b"something else " * 100)
     with pytest.raises(HarnessError, match="damaged"):
-        async with open_ledger(place):
+        async with open_audit_log(place):
             raise AssertionError
     assert (place / "audit.db").read_bytes() == b"something else " * 100
 
 
 async def test_an_audit_of_a_newer_harness_is_refused(place: Path) -> None:
-    async with open_ledger(place):
+    async with open_audit_log(place):
         pass
     import sqlite3
     from contextlib import closing
@@ -271,7 +271,7 @@ async def test_an_audit_of_a_newer_harness_is_refused(place: Path) -> None:
     with closing(sqlite3.connect(place / "audit.db")) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(HarnessError, match="newer harness"):
-        async with open_ledger(place):
+        async with open_audit_log(place):
             raise AssertionError
 
 
@@ -288,7 +288,7 @@ def test_the_audit_is_in_the_state_directory_of_this_machine(environ: dict[str, 
 
 
 async def test_too_many_waiting_records_refuse_also_what_changes_nothing(place: Path) -> None:
-    async with open_ledger(place) as ledger:
+    async with open_audit_log(place) as ledger:
         waiting = ledger._writer._waiting
         ledger._writer._waiting = waiting * 1 + [None] * WAITING_LIMIT  # type: ignore[list-item]  # only counted
         with pytest.raises(ToolError, match="10000 records wait"):
@@ -328,7 +328,7 @@ def test_several_processes_write_one_chain(place: Path) -> None:
 
 
 async def test_a_ledger_that_keeps_nothing_takes_every_call() -> None:
-    ledger = NullLedger()
+    ledger = NullAuditLog()
     await ledger.begin(entry("c1"))
     ledger.started("c1", "1")
     await ledger.end("c1", CallStatus.OK, "")

@@ -17,19 +17,19 @@ from tests.support.audits import STARTED, checked, ended_process, entry, tamper,
 from harness.errors import HarnessError, ToolError
 from harness.toolkit import CallStatus
 from harness.toolkit.audit import (
+    AuditPaths,
+    ChainHead,
     Filters,
-    Head,
-    Place,
     calls,
-    open_ledger,
+    open_audit_log,
     open_reader,
     open_store,
     records,
     this_process,
-    verify,
+    verify_audit,
 )
 from harness.toolkit.audit.records import GENESIS, canonical, digest, intent_fields, shortened
-from harness.toolkit.audit.store import Item
+from harness.toolkit.audit.store import PendingRecord
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -73,20 +73,20 @@ def test_arguments_nested_without_end_are_kept_to_a_depth() -> None:
 
 
 @pytest.fixture
-def place(needs_process: None, tmp_path: Path) -> Place:
+def place(needs_process: None, tmp_path: Path) -> AuditPaths:
     """Five calls of a dead process with outcomes: ten records."""
-    made = Place(tmp_path / "audit")
+    made = AuditPaths(tmp_path / "audit")
     write_as(made, ended_process(), *(entry(f"c{number}") for number in range(5)), outcome=CallStatus.OK)
     return made
 
 
-def test_an_untouched_chain_is_whole(place: Place) -> None:
-    report = verify(place)
+def test_an_untouched_chain_is_whole(place: AuditPaths) -> None:
+    report = verify_audit(place)
     assert (report.records, report.first, report.unsettled, report.problems) == (10, 1, 0, [])
     assert report.head == place.heads()["head"]
 
 
-def test_each_record_holds_the_hash_of_the_one_before_it(place: Place) -> None:
+def test_each_record_holds_the_hash_of_the_one_before_it(place: AuditPaths) -> None:
     with open_reader(place) as db:
         lines = list(records(db, Filters(), this_process()))
     before = GENESIS
@@ -128,14 +128,14 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_it_finds(place: Place, attack: str) -> None:
+def test_it_finds(place: AuditPaths, attack: str) -> None:
     statements, sign = ATTACKS[attack]
     tamper(place, *statements)
-    problems = verify(place).problems
+    problems = verify_audit(place).problems
     assert any(sign in problem for problem in problems), problems
 
 
-def rewrite(place: Place, seq: int, old: str, new: str) -> None:
+def rewrite(place: AuditPaths, seq: int, old: str, new: str) -> None:
     """What somebody does who knows how the chain is made: change a record, and every hash after it."""
     with closing(sqlite3.connect(place.database)) as db:
         rows = db.execute("SELECT seq, body, hash FROM records WHERE seq >= ? ORDER BY seq", (seq,)).fetchall()
@@ -150,43 +150,45 @@ def rewrite(place: Place, seq: int, old: str, new: str) -> None:
     tamper(place, *statements, f"UPDATE chain SET hash = '{before}'")
 
 
-def test_it_finds_a_chain_that_was_made_anew_by_the_head_in_the_second_place(place: Place) -> None:
+def test_it_finds_a_chain_that_was_made_anew_by_the_head_in_the_second_place(place: AuditPaths) -> None:
     rewrite(place, 5, "echo c2", "echo x")
     what = "record 10 is another than the one that the file '{}' knows"
-    assert verify(place).problems == [what.format("head"), what.format("audit.head")]
+    assert verify_audit(place).problems == [what.format("head"), what.format("audit.head")]
 
 
-def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: Place) -> None:
-    receipt = verify(place).head
+def test_it_finds_by_a_receipt_what_was_made_anew_everywhere(place: AuditPaths) -> None:
+    receipt = verify_audit(place).head
     rewrite(place, 5, "echo c2", "echo x")
     with closing(sqlite3.connect(place.database)) as db:
         (text,) = db.execute("SELECT hash FROM chain").fetchone()
     for path in (place.head_file, place.witness):
         path.write_text(f"{10:20d} {text}\n")
-    assert verify(place).is_whole  # the same user can do that: only what is kept elsewhere shows it
-    assert "record 10 is another than the one that the receipt knows" in verify(place, receipt).problems
-    assert "99 records were written" in str(verify(place, Head(99, GENESIS)).problems)
+    assert verify_audit(place).is_whole  # the same user can do that: only what is kept elsewhere shows it
+    assert "record 10 is another than the one that the receipt knows" in verify_audit(place, receipt).problems
+    assert "99 records were written" in str(verify_audit(place, ChainHead(99, GENESIS)).problems)
 
 
-def test_it_finds_that_the_database_is_gone(place: Place) -> None:
+def test_it_finds_that_the_database_is_gone(place: AuditPaths) -> None:
     place.database.unlink()
-    assert "records were written: the head was 10:" in str(verify(place).problems)
+    assert "records were written: the head was 10:" in str(verify_audit(place).problems)
 
 
-def test_it_finds_that_the_second_place_is_gone_or_unreadable(place: Place) -> None:
+def test_it_finds_that_the_second_place_is_gone_or_unreadable(place: AuditPaths) -> None:
     place.head_file.write_text("something\n")
-    assert "no head" in str(verify(place).problems)
+    assert "no head" in str(verify_audit(place).problems)
     place.head_file.unlink()
-    assert "the file 'head' beside the database is missing" in str(verify(place).problems)
+    assert "the file 'head' beside the database is missing" in str(verify_audit(place).problems)
 
 
-def test_it_finds_a_damaged_file(place: Place) -> None:
+def test_it_finds_a_damaged_file(place: AuditPaths) -> None:
     with place.database.open("r+b") as file:
         file.write(b"x" * 200)
-    assert "damaged" in str(verify(place).problems)
+    assert "damaged" in str(verify_audit(place).problems)
 
 
-def test_an_audit_that_cannot_be_read_now_is_not_called_changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_that_cannot_be_read_now_is_not_called_changed(
+    place: AuditPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*args: object) -> sqlite3.Connection:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
@@ -194,7 +196,7 @@ def test_an_audit_that_cannot_be_read_now_is_not_called_changed(place: Place, mo
 
     monkeypatch.setattr("harness.toolkit.audit.reading.connect", full)
     with pytest.raises(HarnessError, match="disk i/o error"):
-        verify(place)
+        verify_audit(place)
 
 
 def test_no_audit_is_nothing_wrong(tmp_path: Path) -> None:
@@ -214,97 +216,99 @@ def test_no_audit_is_nothing_wrong(tmp_path: Path) -> None:
         "DELETE FROM chain",
     ],
 )
-def test_records_are_not_changed_by_mistake(place: Place, statement: str) -> None:
+def test_records_are_not_changed_by_mistake(place: AuditPaths, statement: str) -> None:
     with closing(sqlite3.connect(place.database)) as db, pytest.raises(sqlite3.IntegrityError, match="audit"):
         db.execute(statement)
 
 
 async def test_a_process_that_finds_the_tail_gone_says_so_in_the_chain(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: AuditPaths, caplog: pytest.LogCaptureFixture
 ) -> None:
     tamper(place, "DELETE FROM records WHERE seq > 8", f"UPDATE chain SET last = 8, hash = ({LAST.format(8)})")
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
     assert "is damaged: 10 records were written, as the file 'head' knows, and 8 are there" in caplog.text
-    assert verify(place).problems == [
+    assert verify_audit(place).problems == [
         "record 9 says that damage was found: 10 records were written, as the file 'head' knows, and 8 are there"
     ]
 
 
-async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place: Place) -> None:
+async def test_a_database_that_was_removed_does_not_begin_anew_in_silence(place: AuditPaths) -> None:
     place.database.unlink()
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("next"))
         await ledger.end("next", CallStatus.OK, "")
-    assert "10 records were written, as the file 'head' knows, and 0 are there" in str(verify(place).problems)
+    assert "10 records were written, as the file 'head' knows, and 0 are there" in str(verify_audit(place).problems)
 
 
 async def test_the_second_place_knows_of_records_from_the_first_on(tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
-    async with open_ledger(place.directory) as ledger:
+    place = AuditPaths(tmp_path / "audit")
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c1", mutating=False))
         await ledger.refused(entry("c2"))  # it is written after what waited before it
-        report = verify(place)  # as after a kill -9 at this moment
+        report = verify_audit(place)  # as after a kill -9 at this moment
         assert (report.records, report.problems) == (2, [])
         await ledger.end("c1", CallStatus.OK, "")
 
 
 async def test_the_second_place_knows_the_end_of_a_ledger_that_was_closed(tmp_path: Path) -> None:
-    async with open_ledger(tmp_path / "audit") as ledger:
+    async with open_audit_log(tmp_path / "audit") as ledger:
         await ledger.begin(entry("c1", mutating=False))
         await ledger.end("c1", CallStatus.OK, "")
-    head = Place(tmp_path / "audit").heads()["head"]
+    head = AuditPaths(tmp_path / "audit").heads()["head"]
     assert head == checked(tmp_path / "audit").head
     assert head is not None
     assert head.count == 2
 
 
 async def test_a_second_place_that_cannot_be_written_keeps_no_record_from_being_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: AuditPaths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Place, "open_head", lambda place: os.open(place.head_file, os.O_RDONLY))
-    async with open_ledger(place.directory) as ledger:
+    monkeypatch.setattr(AuditPaths, "open_head", lambda place: os.open(place.head_file, os.O_RDONLY))
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c6"))
         await ledger.end("c6", CallStatus.OK, "")
     assert "the head of the audit cannot be kept" in caplog.text
-    report = verify(place)
+    report = verify_audit(place)
     assert (report.records, report.unsettled, report.problems) == (12, 0, [])
 
 
-def test_damage_is_recorded_although_the_first_write_fails(place: Place) -> None:
+def test_damage_is_recorded_although_the_first_write_fails(place: AuditPaths) -> None:
     place.head_file.write_text(f"{99:20d} {GENESIS}\n")
     with open_store(place, this_process()) as store:
         with pytest.raises(KeyError):
-            store.write([Item({"kind": "nothing"})])
-        store.write([Item(intent_fields(entry("c6"), "o"), durable=True)])
-    assert "99 records were written, as the file 'head' knows, and 10 are there" in str(verify(place).problems)
+            store.write([PendingRecord({"kind": "nothing"})])
+        store.write([PendingRecord(intent_fields(entry("c6"), "o"), durable=True)])
+    assert "99 records were written, as the file 'head' knows, and 10 are there" in str(verify_audit(place).problems)
 
 
-def test_an_older_copy_of_the_whole_directory_is_found_by_the_head_beside_it(place: Place, tmp_path: Path) -> None:
+def test_an_older_copy_of_the_whole_directory_is_found_by_the_head_beside_it(place: AuditPaths, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(place.directory, copy)
     write_as(place, ended_process(), entry("later"), outcome=CallStatus.OK)
     shutil.rmtree(place.directory)
     copy.rename(place.directory)
     missing = "12 records were written, as the file 'audit.head' knows, and 10 are there"
-    assert verify(place).problems == [missing]
+    assert verify_audit(place).problems == [missing]
     write_as(place, this_process(), entry("next"), outcome=CallStatus.OK)
-    assert verify(place).problems == [f"record 11 says that damage was found: {missing}"]
+    assert verify_audit(place).problems == [f"record 11 says that damage was found: {missing}"]
     shutil.copytree(place.directory, copy)  # and with the file beside it: nothing here can tell
-    receipt, beside = verify(place).head, place.witness.read_text()
+    receipt, beside = verify_audit(place).head, place.witness.read_text()
     write_as(place, ended_process(), entry("again"), outcome=CallStatus.OK)
     shutil.rmtree(place.directory)
     copy.rename(place.directory)
     newer, _ = receipt, place.witness.write_text(beside)
-    assert len(verify(place, newer).problems) == 1
-    assert f"{newer.count + 2} records were written" in str(verify(place, Head(newer.count + 2, GENESIS)).problems)
+    assert len(verify_audit(place, newer).problems) == 1
+    assert f"{newer.count + 2} records were written" in str(
+        verify_audit(place, ChainHead(newer.count + 2, GENESIS)).problems
+    )
 
 
 async def test_nothing_is_changed_once_the_audit_was_replaced_under_a_ledger_that_is_open(
-    place: Place, tmp_path: Path
+    place: AuditPaths, tmp_path: Path
 ) -> None:
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c6"))
         await ledger.end("c6", CallStatus.OK, "")
         aside = place.directory.rename(tmp_path / "aside")
@@ -319,14 +323,14 @@ async def test_nothing_is_changed_once_the_audit_was_replaced_under_a_ledger_tha
         await ledger.begin(entry("c9"))  # the very files are back
         await ledger.end("c9", CallStatus.OK, "")
         await ledger.end("c8", CallStatus.OK, "")
-    report = verify(place)
+    report = verify_audit(place)
     assert (report.records, report.problems) == (16, [])
 
 
-def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_say(place: Place) -> None:
+def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_say(place: AuditPaths) -> None:
     before = place.head_file.read_text()
     with open_store(place, this_process()) as store:
-        store.write([Item(intent_fields(entry("c6"), "o"), durable=True)])
+        store.write([PendingRecord(intent_fields(entry("c6"), "o"), durable=True)])
         tamper(
             place,
             "DELETE FROM unsettled",
@@ -335,9 +339,9 @@ def test_a_process_notices_that_the_chain_went_back_under_it_whatever_the_files_
         )
         for path in (place.head_file, place.witness):
             path.write_text(before)
-        assert verify(place).is_whole
-        store.write([Item(intent_fields(entry("c7"), "o"), durable=True)])
-    assert "11 records were written, as this process knows, and 10 are there" in str(verify(place).problems)
+        assert verify_audit(place).is_whole
+        store.write([PendingRecord(intent_fields(entry("c7"), "o"), durable=True)])
+    assert "11 records were written, as this process knows, and 10 are there" in str(verify_audit(place).problems)
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
@@ -348,7 +352,7 @@ async def test_a_head_beside_the_directory_that_cannot_be_written_keeps_nothing_
     {"link": lambda: beside.symlink_to("/dev/null"), "fifo": lambda: os.mkfifo(beside), "directory": beside.mkdir}[
         kind
     ]()
-    async with open_ledger(tmp_path / "audit") as ledger:
+    async with open_audit_log(tmp_path / "audit") as ledger:
         await ledger.begin(entry("c1"))
         await ledger.end("c1", CallStatus.OK, "")
     assert "audit.head" in caplog.text
@@ -356,9 +360,9 @@ async def test_a_head_beside_the_directory_that_cannot_be_written_keeps_nothing_
 
 
 async def test_a_clock_that_goes_back_leaves_the_chain_whole_and_the_calls_in_their_order(tmp_path: Path) -> None:
-    place = Place(tmp_path / "audit")
+    place = AuditPaths(tmp_path / "audit")
     hours = (0, -20, 5, -9000, 1)
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         for number, hour in enumerate(hours):
             await ledger.begin(entry(f"c{number}", started=STARTED + 3600 * hour))
             await ledger.end(f"c{number}", CallStatus.OK, "")
@@ -367,14 +371,14 @@ async def test_a_clock_that_goes_back_leaves_the_chain_whole_and_the_calls_in_th
         recent = calls(db, Filters(since=STARTED - 3600), this_process(), 10)
     assert [call.call["call_id"] for call in found] == ["c0", "c1", "c2", "c3", "c4"]
     assert [call.call["call_id"] for call in recent] == ["c0", "c2", "c4"]
-    assert verify(place).problems == []
+    assert verify_audit(place).problems == []
 
 
 @pytest.mark.parametrize("text", ["", "12", "x:" + GENESIS, "1:abc", f"-1:{GENESIS}"])
 def test_what_is_no_receipt_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="COUNT:HASH"):
-        Head.parse(text)
+        ChainHead.parse(text)
 
 
 def test_a_receipt_is_read_as_it_is_printed() -> None:
-    assert Head.parse(str(Head(7, "a" * 64))) == Head(7, "a" * 64)
+    assert ChainHead.parse(str(ChainHead(7, "a" * 64))) == ChainHead(7, "a" * 64)

@@ -20,27 +20,27 @@ from harness.system.process_identity import ProcessId, life_of
 from harness.testing.memory import MemoryBackend, memory_context
 from harness.toolkit import CallStatus
 from harness.toolkit.audit import (
+    AuditPaths,
     Filters,
     Life,
-    Place,
-    Unsettled,
+    UnresolvedRow,
     calls,
-    open_ledger,
+    open_audit_log,
     open_reader,
     open_store,
     this_process,
 )
 from harness.toolkit.audit.records import intent_fields, outcome_fields
-from harness.toolkit.audit.settlement import Finding, find, verdict_of
-from harness.toolkit.audit.store import Item
+from harness.toolkit.audit.settlement import JobVerdict, find, verdict_of
+from harness.toolkit.audit.store import PendingRecord
 
 DEAD = replace(this_process(), user="ann", host="desk", pid=4711)
 OWNER = "ann@desk:4711"
 
 
-def call(call_id: str = "c1", job_id: str = "", **more: object) -> Unsettled:
+def call(call_id: str = "c1", job_id: str = "", **more: object) -> UnresolvedRow:
     record = intent_fields(entry(call_id, **more), DEAD.owner)  # type: ignore[arg-type]  # of the test
-    return Unsettled(1, "running", True, DEAD, job_id, record)
+    return UnresolvedRow(1, "running", True, DEAD, job_id, record)
 
 
 def job(job_id: str = "7", command: str = "echo c1", **more: object) -> Job:
@@ -66,13 +66,13 @@ def same(text: str) -> str:
     ],
 )
 def test_a_jobs_end_is_the_calls(changes: dict[str, object], status: CallStatus | None, summary: str) -> None:
-    assert verdict_of(job(**changes)) == Finding(status, summary, "7")
+    assert verdict_of(job(**changes)) == JobVerdict(status, summary, "7")
 
 
 def test_a_call_is_found_by_the_job_that_it_noted() -> None:
     jobs = [job("6"), job("7", "something else", exit_code=4)]
     assert find(call(job_id="7"), jobs, [], same).status is CallStatus.ERROR
-    assert find(call(job_id="8"), jobs, [], same) == Finding(
+    assert find(call(job_id="8"), jobs, [], same) == JobVerdict(
         CallStatus.UNKNOWN, "the target keeps no job 8 of it any more"
     )
 
@@ -100,12 +100,12 @@ def test_a_call_is_found_by_its_command_and_its_process(owner: str) -> None:
     ],
 )
 def test_what_is_not_certainly_its_job_says_nothing(other: dict[str, object]) -> None:
-    assert find(call(), [job(**other)], [], same) == Finding(CallStatus.UNKNOWN, "the target keeps no job of it")
+    assert find(call(), [job(**other)], [], same) == JobVerdict(CallStatus.UNKNOWN, "the target keeps no job of it")
 
 
 def test_two_jobs_that_fit_say_nothing() -> None:
     found = find(call(), [job("7"), job("8")], [], same)
-    assert found == Finding(CallStatus.UNKNOWN, "it cannot be told which job is this call's: 7, 8")
+    assert found == JobVerdict(CallStatus.UNKNOWN, "it cannot be told which job is this call's: 7, 8")
 
 
 def test_another_call_that_could_be_meant_keeps_it_unknown_unless_its_job_is_known() -> None:
@@ -156,11 +156,11 @@ def test_a_killed_process_that_nobody_waited_for_is_dead() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "audit")
+def place(tmp_path: Path) -> AuditPaths:
+    return AuditPaths(tmp_path / "audit")
 
 
-def status_of(place: Place, call_id: str) -> str:
+def status_of(place: AuditPaths, call_id: str) -> str:
     with open_reader(place) as db:
         return next(one.status for one in calls(db, Filters(), this_process(), 100) if one.call["call_id"] == call_id)
 
@@ -174,7 +174,7 @@ async def test_orphans_that_change_nothing_may_be_run_again_and_others_wait_for_
     dead = ended_process()
     write_as(place, dead, entry("look", mutating=False), entry("change"))
     assert status_of(place, "change") == "unknown"
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         found = await ledger.reconcile(memory())
         assert [one.record["call_id"] for one in found.retryable] == ["look"]
         assert [one.record["call_id"] for one in found.unclear] == ["change"]
@@ -191,7 +191,7 @@ async def test_orphans_that_change_nothing_may_be_run_again_and_others_wait_for_
     ("status", "exit_code", "group"), [(Status.RUNNING, None, "running"), (Status.COMPLETED, 3, "settled")]
 )
 async def test_a_call_that_only_reads_is_settled_from_its_jobs_record_too(
-    place: Place, status: Status, exit_code: int | None, group: str
+    place: AuditPaths, status: Status, exit_code: int | None, group: str
 ) -> None:
     dead = ended_process()
     write_as(place, dead, entry("look", mutating=False, arguments={"command": "sleep 60; uptime"}))
@@ -203,7 +203,7 @@ async def test_a_call_that_only_reads_is_settled_from_its_jobs_record_too(
         return [kept]
 
     execution.jobs = jobs  # type: ignore[method-assign]  # what another harness left on the target
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         found = await ledger.reconcile(execution)
         assert {name: len(getattr(found, name)) for name in ("settled", "running", "unclear", "retryable")} == {
             **dict.fromkeys(("settled", "running", "unclear", "retryable"), 0),
@@ -216,10 +216,10 @@ async def test_a_call_that_only_reads_is_settled_from_its_jobs_record_too(
 
 
 @pytest.mark.usefixtures("needs_process")
-async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(place: Place) -> None:
+async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(place: AuditPaths) -> None:
     write_as(place, this_process(), entry("mine"))
     write_as(place, replace(ended_process(), host="elsewhere"), entry("theirs"))
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         found = await ledger.reconcile(memory())
         assert (found.settled, found.unclear, found.running, found.retryable) == ((), (), (), ())
         lives = {one.call.record["call_id"]: one.life for one in await ledger.orphans()}
@@ -227,16 +227,16 @@ async def test_calls_of_a_living_process_and_of_another_machine_are_not_touched(
 
 
 @pytest.mark.usefixtures("needs_process")
-async def test_orphans_on_other_targets_are_left_for_those(place: Place) -> None:
+async def test_orphans_on_other_targets_are_left_for_those(place: AuditPaths) -> None:
     write_as(place, ended_process(), entry("c1", backend="ssh://web1"))
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         assert (await ledger.reconcile(memory())).unclear == ()
         assert await ledger.orphans("memory://here") == []
         assert len(await ledger.orphans("ssh://web1")) == 1
 
 
-async def test_a_call_whose_link_was_lost_is_asked_for_at_the_next_start(place: Place) -> None:
-    async with open_ledger(place.directory) as ledger:
+async def test_a_call_whose_link_was_lost_is_asked_for_at_the_next_start(place: AuditPaths) -> None:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c1"))
         await ledger.end("c1", CallStatus.UNKNOWN, "the link was lost", "9")
         (orphan,) = await ledger.orphans()
@@ -248,7 +248,7 @@ async def test_a_call_whose_link_was_lost_is_asked_for_at_the_next_start(place: 
 
 @pytest.mark.usefixtures("needs_process")
 async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_target(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: AuditPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     gate, commands = tmp_path / "gate", ["true #1", "exit 3 #2", f"until [ -e {tmp_path}/gate ]; do sleep 0.02; done"]
@@ -261,7 +261,7 @@ async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_tar
         write_as(place, dead, *entries, entry("c9", backend=ctx.identity))
         for text in commands:
             await ctx.run_shell(text, wait=text is not commands[2])
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             found = await ledger.reconcile(ctx)
             names = [
                 [one.record["call_id"] for one in group] for group in (found.settled, found.running, found.unclear)
@@ -277,7 +277,7 @@ async def test_a_call_of_a_dead_process_gets_its_outcome_from_the_job_on_the_tar
 
 @pytest.mark.usefixtures("needs_process")
 async def test_the_job_of_another_tools_call_with_the_same_text_is_not_taken_for_the_calls(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: AuditPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with connect("local:") as ctx:
@@ -285,18 +285,20 @@ async def test_the_job_of_another_tools_call_with_the_same_text_is_not_taken_for
         dead = replace(ended_process(), pid=this_process().pid, started="1")
         ran = intent_fields(entry("c1", arguments={"command": "true"}, backend=ctx.identity), dead.owner)
         with open_store(place, dead) as store:
-            item = Item(ran, durable=True)
-            store.write([item, Item(outcome_fields(STARTED, CallStatus.OK, "", done.job_id or ""), about=item)])
+            item = PendingRecord(ran, durable=True)
+            store.write(
+                [item, PendingRecord(outcome_fields(STARTED, CallStatus.OK, "", done.job_id or ""), about=item)]
+            )
         write_as(place, dead, entry("c2", tool="send_keys", arguments={"literal_text": "true"}, backend=ctx.identity))
-        async with open_ledger(place.directory) as ledger:
+        async with open_audit_log(place.directory) as ledger:
             found = await ledger.reconcile(ctx)
     assert ([one.record["call_id"] for one in found.unclear], found.settled) == (["c2"], ())
 
 
 @pytest.mark.usefixtures("needs_process")
-async def test_a_person_decides_what_came_of_a_call(place: Place) -> None:
+async def test_a_person_decides_what_came_of_a_call(place: AuditPaths) -> None:
     write_as(place, ended_process(), entry("c1"), entry("c2"), entry("c3"))
-    async with open_ledger(place.directory) as ledger:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.resolve(1, "failed", "", "ann")
         with pytest.raises(ValueError, match="note"):
             await ledger.resolve(2, "succeeded", " ", "ann")
@@ -312,8 +314,8 @@ async def test_a_person_decides_what_came_of_a_call(place: Place) -> None:
     assert checked(place.directory).is_whole
 
 
-async def test_nobody_decides_about_a_call_that_runs(place: Place) -> None:
-    async with open_ledger(place.directory) as ledger:
+async def test_nobody_decides_about_a_call_that_runs(place: AuditPaths) -> None:
+    async with open_audit_log(place.directory) as ledger:
         await ledger.begin(entry("c1"))
         with pytest.raises(HarnessError, match="still runs"):
             await ledger.resolve(1, "failed", "", "ann")
@@ -321,9 +323,9 @@ async def test_nobody_decides_about_a_call_that_runs(place: Place) -> None:
 
 
 @pytest.mark.usefixtures("needs_process")
-async def test_two_that_settle_one_call_leave_one_outcome(place: Place) -> None:
+async def test_two_that_settle_one_call_leave_one_outcome(place: AuditPaths) -> None:
     write_as(place, ended_process(), entry("c1"))
-    both = open_ledger(place.directory), open_ledger(place.directory)
+    both = open_audit_log(place.directory), open_audit_log(place.directory)
     async with both[0] as one, both[1] as other, anyio.create_task_group() as tasks:
         tasks.start_soon(one.reconcile, memory())
         tasks.start_soon(other.reconcile, memory())

@@ -16,7 +16,7 @@ from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolki
 from harness.toolkit.catalog import ToolSettings, load_catalogue
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
 from harness.toolkit.registry import FixedSource, ToolSource
-from harness.toolkit.tool_profiles import FacedTool, profile_names
+from harness.toolkit.tool_profiles import AdaptedTool, profile_names
 
 PACKAGE = """
 from harness.toolkit import Arguments, Category, ToolResult, Traits, tool
@@ -105,7 +105,7 @@ async def test_tools_from_elsewhere_are_called_under_their_own_names_in_every_pr
 def test_the_settings_choose_among_tools_from_elsewhere_as_without_a_profile() -> None:
     def offered(**settings: Any) -> set[str]:
         found = load_catalogue(ToolSettings(**settings), sources=[FixedSource("program", (Own(),))])
-        return {tool.name for tool in found.registry.list() if not isinstance(tool, FacedTool)}
+        return {tool.name for tool in found.registry.list() if not isinstance(tool, AdaptedTool)}
 
     cases: list[tuple[dict[str, Any], set[str]]] = [
         ({}, {"weather", "greet", "own"}),

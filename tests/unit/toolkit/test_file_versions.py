@@ -19,7 +19,7 @@ from harness.toolkit.events import EventBus
 from harness.toolkit.session.file_versions import (
     FILES_KEPT,
     ReadTracker,
-    Written,
+    WriteOutcome,
     guarded_edit,
     guarded_write,
     read_seen,
@@ -51,14 +51,14 @@ def ctx(execution: ExecutionContext) -> ToolContext:
     return context(execution, ReadTracker())
 
 
-def code(answer: Written | ToolResult) -> str:
-    return "written" if isinstance(answer, Written) else answer.error_code
+def code(answer: WriteOutcome | ToolResult) -> str:
+    return "written" if isinstance(answer, WriteOutcome) else answer.error_code
 
 
 async def test_a_new_file_is_written_and_may_be_written_again(ctx: ToolContext, tmp_path: Path) -> None:
     file = tmp_path / "deep" / "new"
     first = await guarded_write(ctx, str(file), b"one\n")
-    assert isinstance(first, Written)
+    assert isinstance(first, WriteOutcome)
     assert (first.result.created, first.path) == (True, str(file))
     assert code(await guarded_write(ctx, str(file), b"two\n")) == "written"
     assert code(await guarded_edit(ctx, str(file), lambda old: old.data + b"three\n")) == "written"
@@ -96,7 +96,7 @@ async def test_a_change_by_another_program_is_noticed_though_size_and_times_are_
     file = tmp_path / "file"
     file.write_bytes(b"listen 80")
 
-    async def change() -> Written | ToolResult:
+    async def change() -> WriteOutcome | ToolResult:
         if how == "edit":
             return await guarded_edit(ctx, str(file), lambda old: old.data.replace(b"listen", b"bind"))
         return await guarded_write(ctx, str(file), b"bind 80", mode="append" if how == "append" else "overwrite")
@@ -221,7 +221,7 @@ async def test_a_new_file_through_a_link_is_known_by_its_real_path(ctx: ToolCont
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "real")
     made = await guarded_write(ctx, f"{tmp_path}/alias/file", b"one")
-    assert isinstance(made, Written)
+    assert isinstance(made, WriteOutcome)
     assert made.path == f"{tmp_path}/real/file"
     assert code(await guarded_write(ctx, f"{tmp_path}/real/file", b"two")) == "written"
 

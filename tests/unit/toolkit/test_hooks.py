@@ -17,16 +17,16 @@ from tests.support.toolbox import Toolbox, toolbox
 
 from harness.errors import ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
-from harness.toolkit.events import Failure
+from harness.toolkit.events import InternalFailure
 from harness.toolkit.hooks.command import CommandHook, answer_of
 from harness.toolkit.hooks.dispatch import (
     EVENTS,
     IN_BACKGROUND,
-    Answer,
+    HookInvocation,
+    HookResult,
     Hooks,
     Matcher,
-    Occasion,
-    Registered,
+    RegisteredHook,
     event_named,
 )
 from harness.toolkit.hooks_process import HookExit, run_hook
@@ -80,28 +80,28 @@ def says(tmp_path: Path, answer: object, **options: Any) -> CommandHook:
 
 
 def before(*hooks: CommandHook, matcher: Matcher | None = None) -> Box:
-    return Box(Hooks(Registered("pre_tool", hook, matcher or Matcher()) for hook in hooks))
+    return Box(Hooks(RegisteredHook("pre_tool", hook, matcher or Matcher()) for hook in hooks))
 
 
 def after(*hooks: CommandHook) -> Box:
-    return Box(Hooks(Registered("post_tool", hook) for hook in hooks))
+    return Box(Hooks(RegisteredHook("post_tool", hook) for hook in hooks))
 
 
 # -- functions
 
 
 async def test_functions_allow_change_and_deny() -> None:
-    seen: list[Occasion] = []
+    seen: list[HookInvocation] = []
     hooks = Hooks()
     hooks.on("pre_tool", seen.append)
 
-    async def change(occasion: Occasion) -> Answer:
+    async def change(occasion: HookInvocation) -> HookResult:
         assert occasion.call is not None
         assert not isinstance(occasion.call.arguments, str)
-        return Answer("modify", arguments={**occasion.call.arguments, "text": "changed"})
+        return HookResult("modify", arguments={**occasion.call.arguments, "text": "changed"})
 
     hooks.on("PreToolUse", change)
-    hooks.on("pre_tool", lambda occasion: Answer("deny", "not there"), Matcher(paths=("/etc/**",)))
+    hooks.on("pre_tool", lambda occasion: HookResult("deny", "not there"), Matcher(paths=("/etc/**",)))
     hooks.on("pre_tool", seen.append)
     box = Box(hooks)
     outcome = await box.call(path="/tmp/y")
@@ -116,18 +116,20 @@ async def test_changes_add_up_and_are_validated_again() -> None:
     for letter in "ab":
         hooks.on(
             "pre_tool",
-            lambda one, letter=letter: Answer("modify", arguments={"text": f"{one.call.arguments['text']}{letter}"}),
+            lambda one, letter=letter: HookResult(
+                "modify", arguments={"text": f"{one.call.arguments['text']}{letter}"}
+            ),
         )  # type: ignore[misc]  # a lambda with a default
     box = Box(hooks)
     assert (await box.call(text="x")).result.text == "wrote xab"
-    hooks.on("pre_tool", lambda one: Answer("modify", arguments={"txet": "x"}))
+    hooks.on("pre_tool", lambda one: HookResult("modify", arguments={"txet": "x"}))
     outcome = await box.call(text="x")
     assert "did you mean 'text'" in outcome.result.text
     assert len(box.tool.written) == 1
 
 
 async def test_a_function_that_fails_denies_before_and_changes_nothing_after() -> None:
-    def broken(occasion: Occasion) -> None:
+    def broken(occasion: HookInvocation) -> None:
         raise KeyError("oops")
 
     hooks = Hooks()
@@ -135,7 +137,7 @@ async def test_a_function_that_fails_denies_before_and_changes_nothing_after() -
     box = Box(hooks)
     with box.box.events.subscribe() as events:
         assert (await box.call()).result.text == "wrote hello"
-        assert [event.message for event in events.drain() if isinstance(event, Failure)] == [
+        assert [event.message for event in events.drain() if isinstance(event, InternalFailure)] == [
             "a hook failed: a hook failed: KeyError: 'oops'"
         ]
     hooks.on("pre_tool", broken)
@@ -145,11 +147,11 @@ async def test_a_function_that_fails_denies_before_and_changes_nothing_after() -
 
 async def test_a_result_can_be_replaced_or_withheld() -> None:
     hooks = Hooks()
-    hooks.on("post_tool", lambda one: Answer("modify", result=f"{one.result.text}!"))  # type: ignore[union-attr]  # it has one
+    hooks.on("post_tool", lambda one: HookResult("modify", result=f"{one.result.text}!"))  # type: ignore[union-attr]  # it has one
     box = Box(hooks)
     outcome = await box.call()
     assert (outcome.result.text, outcome.result.data, outcome.status) == ("wrote hello!", None, CallStatus.OK)
-    hooks.on("post_tool", lambda one: Answer("deny", "private"))
+    hooks.on("post_tool", lambda one: HookResult("deny", "private"))
     outcome = await box.call()
     assert outcome.result.text == "it ran, and its result is withheld: private"
     assert outcome.result.is_error
@@ -157,14 +159,14 @@ async def test_a_result_can_be_replaced_or_withheld() -> None:
 
 async def test_messages_and_turns_of_a_session_have_hooks_too() -> None:
     hooks = Hooks()
-    hooks.on("UserPromptSubmit", lambda one: Answer("modify", message=one.message.upper()))
-    hooks.on("pre_message", lambda one: Answer("modify", message=one.message + "!"))
-    hooks.on("session_start", lambda one: Answer("deny", "closed") if one.data["source"] == "resume" else None)
-    answer = await hooks.fire(Occasion("pre_message", message="hi"), REDACTOR)
+    hooks.on("UserPromptSubmit", lambda one: HookResult("modify", message=one.message.upper()))
+    hooks.on("pre_message", lambda one: HookResult("modify", message=one.message + "!"))
+    hooks.on("session_start", lambda one: HookResult("deny", "closed") if one.data["source"] == "resume" else None)
+    answer = await hooks.fire(HookInvocation("pre_message", message="hi"), REDACTOR)
     assert (answer.decision, answer.message) == ("modify", "HI!")
-    assert (await hooks.fire(Occasion("session_start", data={"source": "new"}), REDACTOR)).decision == "allow"
-    assert (await hooks.fire(Occasion("session_start", data={"source": "resume"}), REDACTOR)).reason == "closed"
-    assert (await hooks.fire(Occasion("stop"), REDACTOR)) == Answer()
+    assert (await hooks.fire(HookInvocation("session_start", data={"source": "new"}), REDACTOR)).decision == "allow"
+    assert (await hooks.fire(HookInvocation("session_start", data={"source": "resume"}), REDACTOR)).reason == "closed"
+    assert (await hooks.fire(HookInvocation("stop"), REDACTOR)) == HookResult()
 
 
 @pytest.mark.parametrize(
@@ -214,13 +216,13 @@ MATCHES = [
 @pytest.mark.parametrize(("matcher", "tool", "path", "runs"), MATCHES)
 async def test_a_hook_runs_for_what_its_patterns_match(matcher: Matcher, tool: str, path: str, runs: bool) -> None:
     hooks = Hooks()
-    hooks.on("pre_tool", lambda one: Answer("deny", one.target), matcher)
+    hooks.on("pre_tool", lambda one: HookResult("deny", one.target), matcher)
     outcome = await Box(hooks).call(tool, path=path)
     assert (outcome.status is CallStatus.DENIED) is runs, outcome.result.text
 
 
 async def test_a_relative_path_and_one_of_home_are_made_absolute() -> None:
-    seen: list[Occasion] = []
+    seen: list[HookInvocation] = []
     hooks = Hooks()
     hooks.on("pre_tool", seen.append)
     box = Box(hooks)
@@ -444,7 +446,7 @@ async def test_a_hook_in_the_background_is_not_waited_for_and_ends_with_the_sess
     started, go = anyio.Event(), anyio.Event()
     done: list[str] = []
 
-    async def slow(occasion: Occasion) -> None:
+    async def slow(occasion: HookInvocation) -> None:
         started.set()
         await go.wait()
         done.append(occasion.event)
@@ -461,9 +463,9 @@ async def test_a_hook_in_the_background_is_not_waited_for_and_ends_with_the_sess
 
 
 async def test_there_is_a_bound_to_hooks_in_the_background(caplog: pytest.LogCaptureFixture) -> None:
-    running: list[Occasion] = []
+    running: list[HookInvocation] = []
 
-    async def forever(occasion: Occasion) -> None:
+    async def forever(occasion: HookInvocation) -> None:
         running.append(occasion)
         await anyio.sleep_forever()
 
@@ -472,7 +474,7 @@ async def test_there_is_a_bound_to_hooks_in_the_background(caplog: pytest.LogCap
     with anyio.fail_after(20), anyio.CancelScope() as scope:
         async with hooks:
             for _ in range(IN_BACKGROUND + 3):
-                await hooks.fire(Occasion("post_message"), REDACTOR)
+                await hooks.fire(HookInvocation("post_message"), REDACTOR)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
     assert len(running) == IN_BACKGROUND
@@ -480,13 +482,13 @@ async def test_there_is_a_bound_to_hooks_in_the_background(caplog: pytest.LogCap
 
 
 async def test_a_hook_in_the_background_that_fails_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(occasion: Occasion) -> None:
+    def broken(occasion: HookInvocation) -> None:
         raise ToolError("password=hunter2 was wrong")
 
     hooks = Hooks()
     hooks.on("post_tool", broken, background=True)
     async with hooks:
-        await hooks.fire(Occasion("post_tool"), REDACTOR)
+        await hooks.fire(HookInvocation("post_tool"), REDACTOR)
     assert "password=[redacted] was wrong" in caplog.text
 
 
@@ -516,6 +518,6 @@ def test_what_is_no_answer_is_refused(stdout: bytes, message: str) -> None:
 
 @pytest.mark.usefixtures("needs_process")
 async def test_an_answer_after_a_call_that_is_none_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with Hooks([Registered("post_tool", command(tmp_path, "print('yes')"))]) as hooks:
-        await hooks.fire(Occasion("post_tool"), REDACTOR)
+    async with Hooks([RegisteredHook("post_tool", command(tmp_path, "print('yes')"))]) as hooks:
+        await hooks.fire(HookInvocation("post_tool"), REDACTOR)
     assert "gave no answer that can be understood" in caplog.text

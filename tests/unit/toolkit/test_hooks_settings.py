@@ -15,10 +15,10 @@ from harness.errors import ConfigError
 from harness.settings import load_tables
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.hooks.command import CommandHook, hooks_of
-from harness.toolkit.hooks.dispatch import Hooks, Matcher, Registered
+from harness.toolkit.hooks.dispatch import Hooks, Matcher, RegisteredHook
 
 
-def loaded(tmp_path: Path, user: str = "", project: str = "") -> tuple[Registered, ...]:
+def loaded(tmp_path: Path, user: str = "", project: str = "") -> tuple[RegisteredHook, ...]:
     """The hooks of a user's file and of a project's."""
     home, here = tmp_path / "home", tmp_path / "project"
     (home / ".config/harness").mkdir(parents=True)
@@ -48,12 +48,12 @@ malformed = "deny"
 
 def test_every_key_arrives(tmp_path: Path) -> None:
     assert loaded(tmp_path, ENTRY) == (
-        Registered(
+        RegisteredHook(
             "pre_tool",
             CommandHook(("/usr/local/bin/check", "--strict"), 2.5, None, {"LEVEL": "1"}),
             Matcher(("run_shell", "write_*"), ("ssh://prod*",), ("/etc/**",)),
         ),
-        Registered("post_tool", CommandHook("logger -t harness", 5.0, "deny", {}), background=True),
+        RegisteredHook("post_tool", CommandHook("logger -t harness", 5.0, "deny", {}), background=True),
     )
 
 

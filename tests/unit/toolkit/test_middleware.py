@@ -33,13 +33,13 @@ from harness.toolkit.middleware import (
     CostBudget,
     DenyList,
     Logging,
-    NoMarks,
+    LoopDetector,
     RateLimit,
     Redaction,
-    StuckLoop,
+    RejectRedactedText,
     Timeout,
     Truncation,
-    circles,
+    find_repetition,
 )
 from harness.toolkit.redaction.redactor import PatternRedactor
 
@@ -172,7 +172,7 @@ async def test_the_mark_of_a_secret_is_never_written_and_may_be_read() -> None:
     work = Work()
     reading, writing = SayTool(work), SayTool(work, "write")
     writing.traits = replace(writing.traits, mutating=True)
-    inside = toolbox([reading, writing], middleware=(NoMarks(),))
+    inside = toolbox([reading, writing], middleware=(RejectRedactedText(),))
     refused = await inside.executor.call(say("password=[redacted]\n", "write"))
     assert (refused.status, refused.result.error_code, work.count) == (CallStatus.DENIED, "redacted", 0)
     assert "a secret that you were not shown" in refused.result.text
@@ -278,7 +278,7 @@ def test_a_budget_never_has_less_than_nothing_left(amounts: list[float], limit: 
         assert 0 <= budget.left <= limit
 
 
-@pytest.mark.parametrize("make", [lambda: RateLimit(0, 1), lambda: RateLimit(1, 0), lambda: StuckLoop(1)])
+@pytest.mark.parametrize("make", [lambda: RateLimit(0, 1), lambda: RateLimit(1, 0), lambda: LoopDetector(1)])
 def test_limits_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"rate|circle"):
         make()
@@ -289,7 +289,7 @@ def test_limits_that_mean_nothing_are_refused(make: Callable[[], object]) -> Non
 
 async def test_the_same_call_with_the_same_result_is_refused_until_something_changes() -> None:
     work = Work()
-    inside = box(StuckLoop(3), work=work)
+    inside = box(LoopDetector(3), work=work)
     statuses = [(await inside.executor.call(say())).status for _ in range(5)]
     assert statuses == [CallStatus.OK] * 3 + [CallStatus.DENIED] * 2
     refused = await inside.executor.call(say())
@@ -315,13 +315,13 @@ async def test_the_same_call_with_the_same_result_is_refused_until_something_cha
     ],
 )
 async def test_the_calls_of_a_circle_stay_refused_until_another_one(asked: str, refused: str) -> None:
-    inside = box(StuckLoop(3))
+    inside = box(LoopDetector(3))
     outcomes = [await inside.executor.call(say(text)) for text in asked]
     assert "".join("x" if outcome.status is CallStatus.DENIED else "." for outcome in outcomes) == refused
 
 
 async def test_a_refused_call_is_told_of_the_circle_that_it_is_one_of() -> None:
-    inside = box(StuckLoop(2))
+    inside = box(LoopDetector(2))
     *_, last = [await inside.executor.call(say(text)) for text in "ababb"]
     assert last.result.text == (
         "not run: the same 2 calls, of which this is one, were made 2 times in turn with the same results; "
@@ -331,17 +331,17 @@ async def test_a_refused_call_is_told_of_the_circle_that_it_is_one_of() -> None:
 
 async def test_a_call_that_gets_on_is_no_circle_with_one_that_does_not() -> None:
     work = Work(lambda text, count: f"{text} {count}" if text == "poll" else text)
-    inside = box(StuckLoop(2), work=work)
+    inside = box(LoopDetector(2), work=work)
     assert {(await inside.executor.call(say(text))).status for text in ["poll", "wait"] * 6} == {CallStatus.OK}
 
 
 async def test_another_result_is_no_circle() -> None:
-    inside = box(StuckLoop(2), work=Work(lambda text, count: f"{text} {count}"))
+    inside = box(LoopDetector(2), work=Work(lambda text, count: f"{text} {count}"))
     assert {(await inside.executor.call(say())).status for _ in range(6)} == {CallStatus.OK}
 
 
 async def test_agents_do_not_count_for_one_another() -> None:
-    inside = box(StuckLoop(2))
+    inside = box(LoopDetector(2))
     statuses = [(await inside.executor.call(replace(say(), agent_id=agent))).status for agent in "abab"]
     assert statuses == [CallStatus.OK] * 4
 
@@ -367,4 +367,4 @@ async def test_agents_do_not_count_for_one_another() -> None:
     ],
 )
 def test_circles(steps: str, call: str, length: int) -> None:
-    assert circles([(step, "same") for step in steps], call, 3) == length
+    assert find_repetition([(step, "same") for step in steps], call, 3) == length

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from harness.errors import HarnessError
 from harness.toolkit.session.notebook import (
     MEMORY_LIMIT,
+    MemoryLocation,
     MemoryScope,
     NotebookFull,
-    Place,
     Todo,
     TodoStatus,
     memory_number,
@@ -30,10 +30,10 @@ from harness.toolkit.session.notebook import (
 )
 from harness.toolkit.session.notebook_stores import PLACE_LIMIT, SqliteNotebook, notebook_directory
 
-GLOBAL = Place(MemoryScope.GLOBAL)
-WEB1 = Place(MemoryScope.HOST, target="ssh://web1")
-SRV = Place(MemoryScope.PROJECT, target="ssh://web1", cwd="/srv")
-MINE = Place(MemoryScope.SESSION, session_id="s1")
+GLOBAL = MemoryLocation(MemoryScope.GLOBAL)
+WEB1 = MemoryLocation(MemoryScope.HOST, target="ssh://web1")
+SRV = MemoryLocation(MemoryScope.PROJECT, target="ssh://web1", cwd="/srv")
+MINE = MemoryLocation(MemoryScope.SESSION, session_id="s1")
 TODOS = (
     Todo("look", TodoStatus.COMPLETED),
     Todo("repair", TodoStatus.IN_PROGRESS, "Repairing", "high"),
@@ -92,10 +92,10 @@ async def test_a_memory_is_found_in_its_place_and_nowhere_else(place: Path) -> N
     for memory in kept:
         assert await book.memories([memory.place]) == (memory,)
     elsewhere = (
-        Place(MemoryScope.HOST, target="ssh://web2"),
-        Place(MemoryScope.PROJECT, target="ssh://web1", cwd="/srv/app"),
-        Place(MemoryScope.PROJECT, target="ssh://web2", cwd="/srv"),
-        Place(MemoryScope.SESSION, session_id="s2"),
+        MemoryLocation(MemoryScope.HOST, target="ssh://web2"),
+        MemoryLocation(MemoryScope.PROJECT, target="ssh://web1", cwd="/srv/app"),
+        MemoryLocation(MemoryScope.PROJECT, target="ssh://web2", cwd="/srv"),
+        MemoryLocation(MemoryScope.SESSION, session_id="s2"),
     )
     assert await book.memories(elsewhere) == ()
     assert await book.memories([]) == ()
@@ -138,7 +138,7 @@ async def test_memories_of_old_sessions_go_and_no_others(place: Path, monkeypatc
     book = SqliteNotebook(place)
     await book.remember(WEB1, "stays")
     for number in range(4):
-        await book.remember(Place(MemoryScope.SESSION, session_id=f"s{number}"), "x")
+        await book.remember(MemoryLocation(MemoryScope.SESSION, session_id=f"s{number}"), "x")
     assert [memory.place.session_id for memory in await book.memories()] == ["", "s2", "s3"]
 
 
@@ -154,7 +154,7 @@ async def test_memories_of_old_sessions_go_and_no_others(place: Path, monkeypatc
     ],
 )
 def test_a_project_is_a_directory_of_a_target_however_it_is_written(cwd: str | None, found: str) -> None:
-    assert place_at(MemoryScope.PROJECT, "ssh://web1", "/home/u", cwd) == Place(
+    assert place_at(MemoryScope.PROJECT, "ssh://web1", "/home/u", cwd) == MemoryLocation(
         MemoryScope.PROJECT, target="ssh://web1", cwd=found
     )
     assert place_at(MemoryScope.HOST, "ssh://web1", "/home/u", cwd) == WEB1
@@ -377,7 +377,7 @@ async def test_nothing_that_was_acknowledged_is_lost_when_the_writer_is_killed(p
             process.kill()
             acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
         book = SqliteNotebook(place)
-        kept = await book.memories([Place(MemoryScope.HOST, target=f"host{round_}")])
+        kept = await book.memories([MemoryLocation(MemoryScope.HOST, target=f"host{round_}")])
         assert {memory.number for memory in kept} >= set(acknowledged)
         assert [memory.content for memory in kept] == [f"host{round_} {number}" for number in range(len(kept))]
         (todo,) = await book.todos(f"host{round_}")
@@ -392,6 +392,6 @@ async def test_two_processes_write_at_once_and_both_keep_everything(place: Path)
     assert len({*numbers[0], *numbers[1]}) == 50
     book = SqliteNotebook(place)
     for name, own in zip(("a", "b"), numbers, strict=True):
-        kept = await book.memories([Place(MemoryScope.HOST, target=name)])
+        kept = await book.memories([MemoryLocation(MemoryScope.HOST, target=name)])
         assert [memory.number for memory in kept] == own
         assert await book.todos(name) == (Todo("24"),)

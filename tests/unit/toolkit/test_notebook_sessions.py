@@ -12,8 +12,8 @@ from harness import ExecutionContext, connect
 from harness.toolkit import CallStatus, ToolCall
 from harness.toolkit.assembly import ToolkitSettings, open_executor, open_toolkit
 from harness.toolkit.compaction import Compaction, Compactor
-from harness.toolkit.session.notebook import MemoryScope, Place, Todo, TodoStatus
-from harness.toolkit.session.questions import GivenAnswers
+from harness.toolkit.session.notebook import MemoryLocation, MemoryScope, Todo, TodoStatus
+from harness.toolkit.session.questions import PresetAnswers
 
 pytestmark = pytest.mark.usefixtures("needs_process")
 
@@ -45,9 +45,9 @@ async def test_a_session_that_goes_on_after_a_restart_has_its_list_and_its_memor
     async with open_toolkit() as toolkit:
         assert toolkit.notebook is not None
         assert await toolkit.notebook.todos("s1") == (Todo("look", TodoStatus.IN_PROGRESS),)
-        assert [one.content for one in await toolkit.notebook.memories([Place(MemoryScope.SESSION, "s1")])] == [
-            "a fact"
-        ]
+        assert [
+            one.content for one in await toolkit.notebook.memories([MemoryLocation(MemoryScope.SESSION, "s1")])
+        ] == ["a fact"]
         async with toolkit.executor(execution, session_id="s1") as same, toolkit.executor(execution) as other:
             assert (await same.call(ToolCall("recall"))).result.text == "m1 (session): a fact"
             assert (await other.call(ToolCall("recall"))).result.text == "Nothing is written down"
@@ -56,7 +56,7 @@ async def test_a_session_that_goes_on_after_a_restart_has_its_list_and_its_memor
 async def test_there_is_somebody_to_ask_where_the_program_says_so(execution: ExecutionContext) -> None:
     async with open_executor(execution) as alone:
         assert (await alone.call(ToolCall("ask_user_question", QUESTION))).result.error_code == "no_user"
-    async with open_executor(execution, questioner=GivenAnswers({"Which?": "b"})) as asking:
+    async with open_executor(execution, questioner=PresetAnswers({"Which?": "b"})) as asking:
         assert (await asking.call(ToolCall("question", QUESTION))).result.text == "Which?: b"
 
 

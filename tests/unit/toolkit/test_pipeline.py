@@ -12,7 +12,7 @@ from tests.support.toolbox import ALLOWED, Toolbox, Trace, toolbox
 from harness.errors import ConnectError, ConnectionLost, FileNotFound, ToolError
 from harness.toolkit import Arguments, CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.contract import OutputLimit
-from harness.toolkit.events import Event, Failure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
+from harness.toolkit.events import Event, InternalFailure, ToolCallCompleted, ToolCallProgress, ToolCallRequested
 from harness.toolkit.interfaces import Hook, Middleware, Next, PermissionRequest, Verdict
 from harness.toolkit.values import JsonObject, Subject
 
@@ -117,8 +117,8 @@ async def test_what_is_no_call_gets_no_further_and_has_one_completion(call: Tool
     outcome, events = await collect(made, call)
     assert (outcome.status, outcome.result.error_code) == (CallStatus.ERROR, code)
     assert made.trace.steps == ["redact"] * (code == "invalid_args")
-    assert [type(event) for event in events if not isinstance(event, Failure)] == [ToolCallCompleted]
-    assert (code == "invalid_args") == any(isinstance(event, Failure) for event in events)
+    assert [type(event) for event in events if not isinstance(event, InternalFailure)] == [ToolCallCompleted]
+    assert (code == "invalid_args") == any(isinstance(event, InternalFailure) for event in events)
 
 
 async def test_an_alias_and_arguments_as_text_reach_the_tool_under_its_own_name() -> None:
@@ -200,7 +200,7 @@ async def test_each_failure_is_on_its_axis(error: Exception, status: CallStatus,
     outcome, events = await collect(made, ToolCall("say"))
     assert (outcome.status, outcome.result.error_code, outcome.error is not None) == (status, code, is_failure)
     assert made.ledger.ended[0][1] is status
-    assert any(isinstance(event, Failure) for event in events) is is_failure
+    assert any(isinstance(event, InternalFailure) for event in events) is is_failure
     assert sum(isinstance(event, ToolCallCompleted) for event in events) == 1
     assert "hunter2" not in str(events) + outcome.result.text
 

@@ -12,14 +12,14 @@ from tests.support.toolbox import toolbox
 from harness.toolkit import Arguments, Executor, FunctionTool, ToolCall, ToolContext, ToolResult, Traits
 from harness.toolkit.events import Event, EventBus, QuestionAnswered, QuestionAsked
 from harness.toolkit.session.questions import (
-    Answered,
-    Asked,
     EventQuestioner,
-    GivenAnswers,
     Option,
+    PresetAnswers,
     Questioner,
+    QuestionReply,
+    QuestionResult,
+    QuestionSet,
     Replies,
-    Reply,
     UserQuestion,
     ask_user,
     check_replies,
@@ -35,7 +35,7 @@ class Asker:
 
     questions: tuple[UserQuestion, ...] = (ONE,)
     limit: float = 60.0
-    answered: list[Answered] = field(default_factory=list)
+    answered: list[QuestionResult] = field(default_factory=list)
 
     async def run(self, args: Arguments, ctx: ToolContext) -> ToolResult:
         self.answered.append(await ask_user(ctx, self.questions, limit=self.limit))
@@ -57,20 +57,20 @@ def questions_of(events: list[Event]) -> list[QuestionAsked | QuestionAnswered]:
 @pytest.mark.parametrize(
     ("question", "reply", "problem"),
     [
-        (ONE, Reply((1,)), ""),
-        (ONE, Reply(other="MySQL"), ""),
-        (MANY, Reply((0, 2), "and web9"), ""),
-        (ONE, Reply(), "it is empty"),
-        (ONE, Reply(other="  "), "it is empty"),
-        (ONE, Reply((2,)), "an option that is not there; there are 2"),
-        (ONE, Reply((-1,)), "an option that is not there; there are 2"),
-        (ONE, Reply((0, 1)), "only one answer"),
-        (ONE, Reply((0,), "and more"), "only one answer"),
-        (MANY, Reply((1, 1)), "twice"),
-        (ONE, Reply(other="x" * 10_001), "longer than 10000 characters"),
+        (ONE, QuestionReply((1,)), ""),
+        (ONE, QuestionReply(other="MySQL"), ""),
+        (MANY, QuestionReply((0, 2), "and web9"), ""),
+        (ONE, QuestionReply(), "it is empty"),
+        (ONE, QuestionReply(other="  "), "it is empty"),
+        (ONE, QuestionReply((2,)), "an option that is not there; there are 2"),
+        (ONE, QuestionReply((-1,)), "an option that is not there; there are 2"),
+        (ONE, QuestionReply((0, 1)), "only one answer"),
+        (ONE, QuestionReply((0,), "and more"), "only one answer"),
+        (MANY, QuestionReply((1, 1)), "twice"),
+        (ONE, QuestionReply(other="x" * 10_001), "longer than 10000 characters"),
     ],
 )
-def test_a_reply_fits_its_question_or_says_why_not(question: UserQuestion, reply: Reply, problem: str) -> None:
+def test_a_reply_fits_its_question_or_says_why_not(question: UserQuestion, reply: QuestionReply, problem: str) -> None:
     if not problem:
         check_replies([question], [reply])
         return
@@ -80,7 +80,7 @@ def test_a_reply_fits_its_question_or_says_why_not(question: UserQuestion, reply
 
 def test_every_question_needs_its_reply() -> None:
     with pytest.raises(ValueError, match="1 answers to 2 questions"):
-        check_replies([ONE, MANY], [Reply((0,))])
+        check_replies([ONE, MANY], [QuestionReply((0,))])
 
 
 # -- asking
@@ -97,7 +97,7 @@ async def test_nobody_there_is_said_and_shown() -> None:
         with bus.subscribe() as events:
             await executor.call(ToolCall("ask"))
             asked, answered = questions_of(events.drain())
-        assert asker.answered == [Answered(failure="no_user")]
+        assert asker.answered == [QuestionResult(failure="no_user")]
         assert isinstance(asked, QuestionAsked)
         assert isinstance(answered, QuestionAnswered)
         assert (asked.request_id, answered.answers) == (answered.request_id, None)
@@ -106,7 +106,7 @@ async def test_nobody_there_is_said_and_shown() -> None:
 async def test_who_answers_the_event_itself_does_not_come_too_early() -> None:
     asker, questioner = Asker((ONE, MANY)), EventQuestioner()
     executor, bus = asking(asker, questioner)
-    replies = (Reply((1,)), Reply((0, 1), "web9"))
+    replies = (QuestionReply((1,)), QuestionReply((0, 1), "web9"))
 
     def answer(event: Event) -> None:
         if isinstance(event, QuestionAsked):
@@ -115,7 +115,7 @@ async def test_who_answers_the_event_itself_does_not_come_too_early() -> None:
     with bus.listening(answer), bus.subscribe() as events, anyio.fail_after(30):
         await executor.call(ToolCall("ask"))
         _, answered = questions_of(events.drain())
-    assert asker.answered == [Answered(replies)]
+    assert asker.answered == [QuestionResult(replies)]
     assert isinstance(answered, QuestionAnswered)
     assert answered.answers == [
         {"question": "Which database?", "header": "Database", "chosen": ["SQLite"], "other": ""},
@@ -132,17 +132,17 @@ async def test_the_first_answer_of_a_person_counts_and_no_agent_answers() -> Non
     def answer(event: Event) -> None:
         if isinstance(event, QuestionAsked):
             assert [asked.request_id for asked in questioner.pending] == [event.request_id]
-            seen.append(questioner.answer(event.request_id, (Reply((0,)),), agent_id="agent"))
+            seen.append(questioner.answer(event.request_id, (QuestionReply((0,)),), agent_id="agent"))
             with pytest.raises(ValueError, match="not there"):
-                questioner.answer(event.request_id, (Reply((7,)),))
-            seen.append(questioner.answer(event.request_id, (Reply((0,)),)))
-            seen.append(questioner.answer(event.request_id, (Reply((1,)),)))
-            seen.append(questioner.answer("another", (Reply((1,)),)))
+                questioner.answer(event.request_id, (QuestionReply((7,)),))
+            seen.append(questioner.answer(event.request_id, (QuestionReply((0,)),)))
+            seen.append(questioner.answer(event.request_id, (QuestionReply((1,)),)))
+            seen.append(questioner.answer("another", (QuestionReply((1,)),)))
 
     with bus.listening(answer), anyio.fail_after(30):
         await executor.call(ToolCall("ask"))
     assert seen == [False, True, False, False]
-    assert asker.answered == [Answered((Reply((0,)),))]
+    assert asker.answered == [QuestionResult((QuestionReply((0,)),))]
 
 
 async def test_to_decline_is_no_answer() -> None:
@@ -155,7 +155,7 @@ async def test_to_decline_is_no_answer() -> None:
 
     with bus.listening(decline), anyio.fail_after(30):
         await executor.call(ToolCall("ask"))
-    assert asker.answered == [Answered(failure="cancelled")]
+    assert asker.answered == [QuestionResult(failure="cancelled")]
 
 
 async def test_a_question_that_nobody_answers_ends() -> None:
@@ -163,7 +163,7 @@ async def test_a_question_that_nobody_answers_ends() -> None:
     executor, _ = asking(asker, questioner)
     with anyio.fail_after(30):
         await executor.call(ToolCall("ask"))
-    assert asker.answered == [Answered(failure="timeout")]
+    assert asker.answered == [QuestionResult(failure="timeout")]
     assert questioner.pending == ()
 
 
@@ -183,10 +183,10 @@ async def test_a_call_that_is_cancelled_takes_its_question_back() -> None:
     assert questioner.pending == ()
 
 
-@pytest.mark.parametrize("replies", [(), (Reply((5,)),), (Reply((0,)), Reply((0,)))])
+@pytest.mark.parametrize("replies", [(), (QuestionReply((5,)),), (QuestionReply((0,)), QuestionReply((0,)))])
 async def test_a_front_end_that_answers_what_was_not_asked_is_not_believed(replies: Replies) -> None:
     class Broken(Questioner):
-        async def ask(self, asked: Asked) -> Replies | None:
+        async def ask(self, asked: QuestionSet) -> Replies | None:
             return replies
 
     asker = Asker()
@@ -201,7 +201,7 @@ async def test_a_front_end_that_answers_what_was_not_asked_is_not_believed(repli
 
 async def test_a_front_end_that_fails_is_named_and_the_question_is_over() -> None:
     class Broken(Questioner):
-        async def ask(self, asked: Asked) -> Replies | None:
+        async def ask(self, asked: QuestionSet) -> Replies | None:
             raise OSError("the terminal is gone")
 
     executor, bus = asking(Asker(), Broken())
@@ -214,12 +214,12 @@ async def test_a_front_end_that_fails_is_named_and_the_question_is_over() -> Non
 
 async def test_no_secret_is_in_a_question_or_in_what_is_shown_of_its_answer() -> None:
     asker = Asker((UserQuestion("Is hunter2 right?", (Option("hunter2"), Option("no")), "hunter2"),))
-    executor, bus = asking(asker, GivenAnswers({"[redacted]": "it is hunter2"}))
+    executor, bus = asking(asker, PresetAnswers({"[redacted]": "it is hunter2"}))
     with bus.subscribe() as events:
         await executor.call(ToolCall("ask"))
         seen = repr(events.drain())
     assert "hunter2" not in seen
-    assert asker.answered == [Answered((Reply(other="it is hunter2"),))]
+    assert asker.answered == [QuestionResult((QuestionReply(other="it is hunter2"),))]
 
 
 # -- answers that are there already
@@ -228,17 +228,17 @@ async def test_no_secret_is_in_a_question_or_in_what_is_shown_of_its_answer() ->
 @pytest.mark.parametrize(
     ("answer", "reply"),
     [
-        ("SQLite", Reply((1,))),
-        (["PostgreSQL"], Reply((0,))),
-        ("Other: MySQL", Reply(other="MySQL")),
-        ("MySQL", Reply(other="MySQL")),
+        ("SQLite", QuestionReply((1,))),
+        (["PostgreSQL"], QuestionReply((0,))),
+        ("Other: MySQL", QuestionReply(other="MySQL")),
+        ("MySQL", QuestionReply(other="MySQL")),
     ],
 )
-async def test_answers_that_a_front_end_has_collected_go_by_header(answer: Any, reply: Reply) -> None:
-    assert await GivenAnswers({"Database": answer}).ask(Asked("r", (ONE,))) == (reply,)
+async def test_answers_that_a_front_end_has_collected_go_by_header(answer: Any, reply: QuestionReply) -> None:
+    assert await PresetAnswers({"Database": answer}).ask(QuestionSet("r", (ONE,))) == (reply,)
 
 
 async def test_collected_answers_go_by_the_question_where_there_is_no_header_and_need_all() -> None:
-    given = GivenAnswers({"Which hosts?": ["web3", "web1", "Other: web9"]})
-    assert await given.ask(Asked("r", (MANY,))) == (Reply((2, 0), "web9"),)
-    assert await given.ask(Asked("r", (MANY, ONE))) is None
+    given = PresetAnswers({"Which hosts?": ["web3", "web1", "Other: web9"]})
+    assert await given.ask(QuestionSet("r", (MANY,))) == (QuestionReply((2, 0), "web9"),)
+    assert await given.ask(QuestionSet("r", (MANY, ONE))) is None

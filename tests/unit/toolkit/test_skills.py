@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.toolkit.session.skills import (
-    Front,
+    FrontMatter,
     SkillError,
     SkillFile,
     SkillLibrary,
@@ -48,19 +48,19 @@ def library(*roots: Path) -> SkillLibrary:
 @pytest.mark.parametrize(
     ("text", "front", "body"),
     [
-        (TEXT, Front("deploy", "How we deploy"), "First, look."),
-        ("---\r\nname: a\r\ndescription: b\r\n---\r\nc\r\nd", Front("a", "b"), "c\nd"),
-        ("\ufeff---\nname: a\ndescription: b\n---", Front("a", "b"), ""),
-        ('---\nname: "a"\ndescription: >\n  long\n  text: here\n---\n', Front("a", "long text: here"), ""),
+        (TEXT, FrontMatter("deploy", "How we deploy"), "First, look."),
+        ("---\r\nname: a\r\ndescription: b\r\n---\r\nc\r\nd", FrontMatter("a", "b"), "c\nd"),
+        ("\ufeff---\nname: a\ndescription: b\n---", FrontMatter("a", "b"), ""),
+        ('---\nname: "a"\ndescription: >\n  long\n  text: here\n---\n', FrontMatter("a", "long text: here"), ""),
         (
             "---\nname: a\ndescription: \U0001f469\u200d\U0001f4bb é\n---\n",
-            Front("a", "\U0001f469\u200d\U0001f4bb é"),
+            FrontMatter("a", "\U0001f469\u200d\U0001f4bb é"),
             "",
         ),
-        ("---\nname: a\ndescription: b\nmetadata:\n  x: [1, {y: z}]\n---\n---\n", Front("a", "b"), "---"),
+        ("---\nname: a\ndescription: b\nmetadata:\n  x: [1, {y: z}]\n---\n---\n", FrontMatter("a", "b"), "---"),
     ],
 )
-def test_what_people_write_is_read(text: str, front: Front, body: str) -> None:
+def test_what_people_write_is_read(text: str, front: FrontMatter, body: str) -> None:
     assert split_front(text.encode()) == (front, body)
 
 

@@ -15,7 +15,7 @@ from tests.support.toolbox import toolbox
 from harness.toolkit import CallOutcome, CallStatus, Tool, ToolCall, ToolContext, ToolResult
 from harness.toolkit.events import ToolCallRequested
 from harness.toolkit.hooks.command import CommandHook
-from harness.toolkit.hooks.dispatch import Answer, Hooks, Occasion, Registered
+from harness.toolkit.hooks.dispatch import HookInvocation, HookResult, Hooks, RegisteredHook
 from harness.toolkit.interfaces import Next, PermissionRequest, Policy, Verdict
 from harness.toolkit.pipeline import refused
 from harness.toolkit.redaction.redactor import MARK, PatternRedactor
@@ -38,11 +38,11 @@ class Types(SendKeys):
         return ToolResult.of("typed")
 
 
-def denies(occasion: Occasion) -> Answer:
+def denies(occasion: HookInvocation) -> HookResult:
     """A function hook: it sees the call as it is."""
     assert occasion.call is not None
     assert occasion.call.arguments == CALL.arguments
-    return Answer("deny", "no")
+    return HookResult("deny", "no")
 
 
 async def refuses(call: ToolCall, ctx: ToolContext, step: Next) -> CallOutcome:
@@ -78,7 +78,7 @@ async def test_a_command_hook_does_not_get_what_is_typed_and_may_send_it_back(tm
         "print(json.dumps(before if given['event'] == 'pre_tool' else {'decision': 'allow'}))"
     )
     hook, tool = CommandHook((sys.executable, "-c", program, str(tmp_path / "seen")), timeout=20.0), Types()
-    made = toolbox([tool], hooks=(Hooks([Registered("pre_tool", hook), Registered("post_tool", hook)]),))
+    made = toolbox([tool], hooks=(Hooks([RegisteredHook("pre_tool", hook), RegisteredHook("post_tool", hook)]),))
     assert (await made.executor.call(CALL)).status is CallStatus.OK
     assert tool.typed == ["s3same"]
     seen = [json.loads(line)["call"]["arguments"] for line in (tmp_path / "seen").read_text().splitlines()]
@@ -167,7 +167,7 @@ async def test_a_command_hook_gets_no_input_and_may_send_the_call_back(tmp_path:
         "print(json.dumps({'decision': 'modify', 'arguments': {**given['call']['arguments'], 'why': 'x'}}))"
     )
     hook, tool = CommandHook((sys.executable, "-c", program, str(tmp_path / "seen")), timeout=20.0), Reads()
-    made = toolbox([tool], hooks=(Hooks([Registered("pre_tool", hook)]),))
+    made = toolbox([tool], hooks=(Hooks([RegisteredHook("pre_tool", hook)]),))
     call = ToolCall("run_shell", {"command": "sudo -S id", "stdin": "s3same"})
     assert (await made.executor.call(call)).status is CallStatus.OK
     assert "s3same" not in (tmp_path / "seen").read_text()

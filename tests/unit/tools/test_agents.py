@@ -29,7 +29,7 @@ from harness.toolkit.events import (
     SubagentStarted,
     ToolCallCompleted,
 )
-from harness.toolkit.hooks.dispatch import Hooks, Occasion
+from harness.toolkit.hooks.dispatch import HookInvocation, Hooks
 from harness.toolkit.interfaces import PermissionRequest, Verdict
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
@@ -419,7 +419,7 @@ class _Person(Approver):
 async def test_with_everything_real_its_questions_say_who_asks(here: ExecutionContext, tmp_path: Path) -> None:
     spawner = ScriptedSpawner([ToolCall("run_shell", {"command": f"echo hi > {tmp_path}/made"})])
     person, told, seen = _Person(), Hooks(), list[Event]()
-    occasions: list[Occasion] = []
+    occasions: list[HookInvocation] = []
     told.on("subagent_stop", occasions.append)
     settings = ToolkitSettings(tools=ToolSettings(extra_packs=("agents",)))
     async with open_toolkit(settings) as toolkit:

@@ -20,7 +20,7 @@ from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequ
 from harness.toolkit.permissions.rules.rule import Action, Match, Rule
 from harness.toolkit.permissions.rules.settings import PermissionSettings
 from harness.toolkit.redaction.redactor import PatternRedactor
-from harness.toolkit.session.notebook import MemoryScope, Place, Todo, TodoStatus
+from harness.toolkit.session.notebook import MemoryLocation, MemoryScope, Todo, TodoStatus
 from harness.toolkit.session.notebook_stores import SqliteNotebook
 from harness_tools.interaction import tools
 
@@ -210,9 +210,9 @@ async def test_no_scope_keeps_a_secret(place: Path, scope: str) -> None:
 async def test_a_memory_of_another_place_cannot_be_seen_or_forgotten(place: Path) -> None:
     book = SqliteNotebook(place)
     others = (
-        Place(MemoryScope.SESSION, session_id="s2"),
-        Place(MemoryScope.HOST, target="ssh://other"),
-        Place(MemoryScope.PROJECT, target=HERE, cwd="/srv/other"),
+        MemoryLocation(MemoryScope.SESSION, session_id="s2"),
+        MemoryLocation(MemoryScope.HOST, target="ssh://other"),
+        MemoryLocation(MemoryScope.PROJECT, target=HERE, cwd="/srv/other"),
     )
     for number, other in enumerate(others, 1):
         await book.remember(other, "private")
@@ -234,7 +234,7 @@ async def test_recall_chooses_counts_and_never_cuts_a_memory(place: Path) -> Non
     one = desk(place)
     book = SqliteNotebook(place)
     for number in range(15):
-        await book.remember(Place(MemoryScope.GLOBAL), f"{number}: {'x' * 1_900}\nm99 (global): not one")
+        await book.remember(MemoryLocation(MemoryScope.GLOBAL), f"{number}: {'x' * 1_900}\nm99 (global): not one")
     await one.call("remember", content="Nginx")
     outcome = await one.call("recall")
     data = outcome.result.data

@@ -27,7 +27,14 @@ from harness.toolkit.events import ToolCallCompleted, ToolCallRequested
 from harness.toolkit.interfaces import Hook, Verdict
 from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
-from harness.toolkit.tool_profiles import Face, FacedTool, Profile, Shown, load_profile, profile_names
+from harness.toolkit.tool_profiles import (
+    AdaptedTool,
+    RenderedResult,
+    ToolAdapter,
+    ToolProfile,
+    load_profile,
+    profile_names,
+)
 from harness.toolkit.values import Category, Json, Subject, Text
 
 # -- a tool, and a face for it
@@ -69,13 +76,13 @@ class Save(Arguments):
     twice: bool = False
 
 
-def shown(args: Save, result: ToolResult) -> Shown | None:
+def shown(args: Save, result: ToolResult) -> RenderedResult | None:
     if result.is_error or not isinstance(result.data, dict):
         return None
-    return Shown(f"Saved {args.body} to {result.data['place']}")
+    return RenderedResult(f"Saved {args.body} to {result.data['place']}")
 
 
-FACE = Face(
+FACE = ToolAdapter(
     tool="put",
     name="Save",
     description="Save a text.",
@@ -90,8 +97,8 @@ def failed(text: str) -> str:
     return f"Error: {text}"
 
 
-def box(tool: PutTool | None = None, face: Face[Any] = FACE, **options: Any) -> Toolbox:
-    registry = Profile("other", (face,), failed).over(Registry([tool or PutTool()]))
+def box(tool: PutTool | None = None, face: ToolAdapter[Any] = FACE, **options: Any) -> Toolbox:
+    registry = ToolProfile("other", (face,), failed).over(Registry([tool or PutTool()]))
     made = toolbox([], **options)
     made.executor = replace(made.executor, registry=registry)
     return made
@@ -201,7 +208,7 @@ async def test_what_is_refused_has_the_form_of_the_profile_and_is_recorded_as_ou
 
 
 async def test_a_form_that_cannot_be_made_leaves_the_result(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(args: Save, result: ToolResult) -> Shown:
+    def broken(args: Save, result: ToolResult) -> RenderedResult:
         raise KeyError("lines")
 
     outcome = await save(box(face=replace(FACE, render=broken)), filePath="/a", body="x")
@@ -211,7 +218,7 @@ async def test_a_form_that_cannot_be_made_leaves_the_result(caplog: pytest.LogCa
 
 async def test_a_form_holds_no_secret_also_where_it_joins_what_was_apart() -> None:
     parts: Json = {"place": ["hun", "ter2"]}
-    face = replace(FACE, render=lambda args, result: Shown("".join(result.data["place"])))
+    face = replace(FACE, render=lambda args, result: RenderedResult("".join(result.data["place"])))
     outcome = await save(box(PutTool(ToolResult.of("x", data=parts)), face), filePath="/a")
     assert outcome.result.text == "[redacted]"
 
@@ -219,7 +226,7 @@ async def test_a_form_holds_no_secret_also_where_it_joins_what_was_apart() -> No
 async def test_the_face_decides_how_much_the_model_gets() -> None:
     long = ToolResult.of("0123456789" * 1_000)
     traits = Traits(limit=OutputLimit(100, 50))
-    face = replace(FACE, render=lambda args, result: Shown(result.text))
+    face = replace(FACE, render=lambda args, result: RenderedResult(result.text))
     whole = await save(box(PutTool(long, traits), replace(face, limit=OutputLimit(20_000, 0))), filePath="/a")
     assert whole.result.text == long.text, "the tool's own limit is for our form"
     ours = await save(box(PutTool(long, traits), face), filePath="/a")
@@ -241,12 +248,14 @@ async def test_what_is_remembered_is_remembered_once_for_all_forms() -> None:
 
 async def test_a_command_that_goes_on_keeps_the_data_by_which_it_is_followed() -> None:
     running = ToolResult.of("job j1 goes on", data={"status": "running", "job_id": "j1"})
-    outcome = await save(box(PutTool(running), replace(FACE, render=lambda args, result: Shown("on"))), filePath="/a")
+    outcome = await save(
+        box(PutTool(running), replace(FACE, render=lambda args, result: RenderedResult("on"))), filePath="/a"
+    )
     assert (outcome.result.text, outcome.result.data) == ("on", running.data)
 
 
 async def test_json_of_a_form_is_data_too() -> None:
-    face = replace(FACE, render=lambda args, result: Shown('{"ok":true}', data={"ok": True}))
+    face = replace(FACE, render=lambda args, result: RenderedResult('{"ok":true}', data={"ok": True}))
     outcome = await save(box(face=face), filePath="/a")
     assert (outcome.result.text, outcome.result.data) == ('{"ok":true}', {"ok": True})
 
@@ -266,14 +275,14 @@ def test_a_profile_offers_its_own_tools_over_ours_alone_and_others_as_they_are()
     other = Registry()
     other.register(PutTool(), "plugin:acme:put")
     missing = replace(FACE, tool="gone", name="Gone")
-    assert [tool.name for tool in Profile("p", (FACE, missing)).over(registry).list()] == ["Save"]
-    [as_it_is] = Profile("p", (FACE,)).over(other).list()
+    assert [tool.name for tool in ToolProfile("p", (FACE, missing)).over(registry).list()] == ["Save"]
+    [as_it_is] = ToolProfile("p", (FACE,)).over(other).list()
     assert (as_it_is.name, as_it_is.own) == ("put", as_it_is)
-    assert Profile("p", (replace(FACE, tool="store"),)).over(registry).list() == [], "a tool has one name"
+    assert ToolProfile("p", (replace(FACE, tool="store"),)).over(registry).list() == [], "a tool has one name"
 
 
 async def test_that_a_text_was_cut_is_told_once_however_long_it_is() -> None:
-    face = replace(FACE, render=lambda args, result: Shown(result.text) if result.data else None)
+    face = replace(FACE, render=lambda args, result: RenderedResult(result.text) if result.data else None)
     for size in (20_000, 300_000):
         for result in (
             ToolResult.of("0" * size, data=True),
@@ -289,7 +298,7 @@ async def test_that_a_text_was_cut_is_told_once_however_long_it_is() -> None:
 
 
 def test_nobody_else_can_take_a_name_that_stands_behind_a_face() -> None:
-    found = Profile("p", (FACE,)).over(Registry([PutTool()]))
+    found = ToolProfile("p", (FACE,)).over(Registry([PutTool()]))
     for name in ("put", "store", "Save"):
         with pytest.raises(ValueError, match="already called"):
             found.register(replace_name(PutTool(), name), "mcp:other")
@@ -315,19 +324,19 @@ def replace_name(tool: PutTool, name: str) -> PutTool:
 def test_a_registry_without_faces_is_its_own() -> None:
     registry = Registry([PutTool()])
     assert registry.own is registry
-    faced = Profile("p", (FACE,)).over(registry)
+    faced = ToolProfile("p", (FACE,)).over(registry)
     assert faced.own.aliases == {"store": "put"}
     assert [tool.own.name for tool in faced.list()] == ["put"]
     assert faced.own.lookup("put") is registry.lookup("put")
 
 
 def test_choices_go_by_what_our_tool_says() -> None:
-    faced = Profile("p", (FACE,)).over(Registry([PutTool()]))
+    faced = ToolProfile("p", (FACE,)).over(Registry([PutTool()]))
     assert faced.read_only().list() == []
     assert [tool.name for tool in faced.packs("core").list()] == ["Save"]
     assert [tool.name for tool in faced.include("put").list()] == ["Save"]
     tool = faced.lookup("Save")
-    assert isinstance(tool, FacedTool)
+    assert isinstance(tool, AdaptedTool)
     args = tool.parse({"filePath": "/a", "body": "x"})
     assert (tool.subjects(args), tool.paths(args), tool.preview(args)) == ((Subject("write", "/a"),), ("/a",), "x")
     assert (tool.requires_approval(args), tool.traits_of(args).mutating) == (True, True)

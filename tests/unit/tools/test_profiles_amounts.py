@@ -11,7 +11,7 @@ from tests.support.profile_steps import open_unasking
 
 from harness import connect
 from harness.toolkit import Executor, Json, ToolCall, ToolResult
-from harness.toolkit.tool_profiles import FacedTool, profile_names
+from harness.toolkit.tool_profiles import AdaptedTool, profile_names
 
 AMOUNTS = re.compile(r"(\d+) of (\d+) (?:characters|bytes|bytes of output) left out")
 HEADLINES = 100
@@ -35,7 +35,7 @@ def shell_of(executor: Executor) -> tuple[str, str]:
     """The names of the tool for commands, and of its argument."""
     for tool in executor.registry.list():
         if tool.own.name == "run_shell":
-            names = tool.face.names if isinstance(tool, FacedTool) else {}
+            names = tool.face.names if isinstance(tool, AdaptedTool) else {}
             return tool.name, names.get("command", "command")
     raise AssertionError
 
@@ -116,7 +116,7 @@ async def test_what_a_search_leaves_out_is_told_once_as_items_of_all(
                 for tool in executor.registry.list():
                     if tool.own.name not in SEARCHES:
                         continue
-                    names = tool.face.names if isinstance(tool, FacedTool) else {}
+                    names = tool.face.names if isinstance(tool, AdaptedTool) else {}
                     given = {names.get(name, name): value for name, value in SEARCHES[tool.own.name].items()}
                     known = dict(tool.schema)["properties"]
                     assert isinstance(known, dict)

@@ -19,7 +19,7 @@ from harness.toolkit.providers import PROVIDERS
 from harness.toolkit.providers import provider as provider_of
 from harness.toolkit.registry import schema_gaps
 from harness.toolkit.results import cut
-from harness.toolkit.tool_profiles import FacedTool, load_profile
+from harness.toolkit.tool_profiles import AdaptedTool, load_profile
 from harness.toolkit.values import Json
 from harness_tools.agents import TYPES
 from harness_tools.dev.clean_diff_report import Change, Differences, report
@@ -29,7 +29,9 @@ from harness_tools.profiles.forms import LIMIT, as_json, head, searched, tail
 KNOWN = load_catalogue().known
 PROFILES = {name: load_profile(name) for name in ("buddy", "gofastr", "hex", "hygge", "terse")}
 OFFERED = {name: profile.over(KNOWN) for name, profile in PROFILES.items()}
-FACES = [(name, tool) for name, registry in OFFERED.items() for tool in registry.list() if isinstance(tool, FacedTool)]
+FACES = [
+    (name, tool) for name, registry in OFFERED.items() for tool in registry.list() if isinstance(tool, AdaptedTool)
+]
 NAMES = {
     "buddy": "run_shell read_file write_file fetch_url web_search capture-pane send-keys time",
     "gofastr": "Read Write Edit Bash Grep Glob Ls WebFetch TaskList Agent ToolSearch",
@@ -219,7 +221,7 @@ TRANSLATED: list[tuple[str, str, dict[str, Json], dict[str, Json]]] = [
 def test_arguments_come_to_ours() -> None:
     for profile, name, said, expected in TRANSLATED:
         tool = OFFERED[profile].lookup(name)
-        assert isinstance(tool, FacedTool)
+        assert isinstance(tool, AdaptedTool)
         values, _ = tool.translated(tool.parse(said))
         assert {key: values[key] for key in expected} == expected
 
@@ -228,7 +230,7 @@ def test_an_answer_that_a_model_gives_itself_is_no_answer() -> None:
     tool = OFFERED["hex"].lookup("ask_user_question")
     option = [{"label": "a"}, {"label": "b"}]
     asked = {"questions": [{"question": "q", "header": "h", "options": option}], "answers": {"h": "a"}}
-    assert isinstance(tool, FacedTool)
+    assert isinstance(tool, AdaptedTool)
     values, _ = tool.translated(tool.parse(asked))
     assert "answers" not in json.dumps(values)
 
@@ -268,7 +270,7 @@ def test_no_result_is_lost_in_a_form(data: st.DataObject) -> None:
     assert tool.shown(tool.parse(values), failure).is_error or tool.own.name == "run_shell"
 
 
-def least(tool: FacedTool[Any]) -> dict[str, Json]:
+def least(tool: AdaptedTool[Any]) -> dict[str, Json]:
     """Arguments that are taken."""
     texts = {"string": "x1", "array": [], "integer": 1}
     found = dict(tool.schema)
@@ -305,7 +307,7 @@ def test_mistakes_are_told_of_the_arguments_that_a_profile_has(
     profile: str, tool: str, arguments: dict[str, Any], mistake: str
 ) -> None:
     faced = OFFERED[profile].lookup(tool)
-    assert isinstance(faced, FacedTool)
+    assert isinstance(faced, AdaptedTool)
     with pytest.raises(ToolError) as caught:
         faced.translated(faced.parse(arguments))
     assert caught.value.message == mistake
@@ -323,7 +325,7 @@ def test_a_model_reads_which_agents_there_are() -> None:
 
 def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:
     edit = OFFERED["hygge"].lookup("edit")
-    assert isinstance(edit, FacedTool)
+    assert isinstance(edit, AdaptedTool)
     args = edit.parse({"path": "f", "oldString": "a", "newString": "a"})
     with pytest.raises(ToolError, match="oldString and newString are the same"):
         edit.translated(args)
@@ -333,7 +335,7 @@ def test_mistakes_of_ours_name_the_arguments_of_the_profile() -> None:
 
 def test_a_difference_that_was_not_read_to_its_end_is_no_whole_one() -> None:
     diff = OFFERED["terse"].lookup("cleanDiff")
-    assert isinstance(diff, FacedTool)
+    assert isinstance(diff, AdaptedTool)
     cut = Change("f", "f", "modified", "100644", "100644", 1, 1, whole=False)
     for complete in (True, False):
         found = report(Differences("/r", [replace(cut, whole=complete)], complete=complete))

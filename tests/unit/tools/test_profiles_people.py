@@ -22,7 +22,7 @@ from harness.toolkit.interfaces import Spawner
 from harness.toolkit.permissions.approver import Approver
 from harness.toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from harness.toolkit.permissions.rules.settings import Mode, PermissionSettings
-from harness.toolkit.session.questions import Asked, Questioner, Replies, Reply
+from harness.toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies
 from harness.toolkit.values import Json
 from harness.toolkit.web_settings import SearchSettings, WebSettings, place_of
 
@@ -43,18 +43,19 @@ PAGES = {
 class First(Questioner):
     """Chooses the first answer, and the last one where several may be chosen."""
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         return tuple(
-            Reply((0, len(question.options) - 1) if question.multi_select else (0,)) for question in asked.questions
+            QuestionReply((0, len(question.options) - 1) if question.multi_select else (0,))
+            for question in asked.questions
         )
 
 
 class OwnWords(Questioner):
     """Answers in words of their own, and chooses the last answer too where several may be chosen."""
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         return tuple(
-            Reply((len(question.options) - 1,) if question.multi_select else (), " green ")
+            QuestionReply((len(question.options) - 1,) if question.multi_select else (), " green ")
             for question in asked.questions
         )
 

@@ -13,7 +13,7 @@ from tests.support.profile_steps import open_unasking
 
 from harness import connect
 from harness.toolkit import Executor, Json, ToolCall, ToolResult
-from harness.toolkit.tool_profiles import FacedTool, profile_names
+from harness.toolkit.tool_profiles import AdaptedTool, profile_names
 
 MAX_READS = 80
 NOTE = re.compile(
@@ -44,7 +44,7 @@ class Files:
         """The name of a tool of ours here, and its arguments by our names."""
         for tool in self.executor.registry.list():
             if tool.own.name == own:
-                return tool.name, (tool.face.names if isinstance(tool, FacedTool) else {})
+                return tool.name, (tool.face.names if isinstance(tool, AdaptedTool) else {})
         return None
 
     async def call(self, own: str, **arguments: Json) -> ToolResult | None:

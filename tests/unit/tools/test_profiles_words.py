@@ -19,19 +19,19 @@ import harness_tools
 from harness.errors import ToolError
 from harness.toolkit import ToolResult
 from harness.toolkit.catalog import load_catalogue
-from harness.toolkit.tool_profiles import FacedTool, load_profile
+from harness.toolkit.tool_profiles import AdaptedTool, load_profile
 from harness.toolkit.values import Advice
 
 KNOWN = load_catalogue().known
 OFFERED = {name: load_profile(name).over(KNOWN) for name in ("buddy", "gofastr", "hex", "hygge", "terse")}
-FACES = [tool for registry in OFFERED.values() for tool in registry.list() if isinstance(tool, FacedTool)]
+FACES = [tool for registry in OFFERED.values() for tool in registry.list() if isinstance(tool, AdaptedTool)]
 
 
-def own_arguments(tool: FacedTool[Any]) -> set[str]:
+def own_arguments(tool: AdaptedTool[Any]) -> set[str]:
     return set(dict(tool.own.schema)["properties"])  # type: ignore[call-overload]  # any JSON
 
 
-def theirs(tool: FacedTool[Any]) -> set[str]:
+def theirs(tool: AdaptedTool[Any]) -> set[str]:
     return set(dict(tool.schema)["properties"])  # type: ignore[call-overload]  # any JSON
 
 
@@ -93,7 +93,7 @@ def test_every_message_that_names_what_a_profile_lacks_is_advice() -> None:
 # -- mistakes in arguments
 
 
-def mistakes(tool: FacedTool[Any], arguments: dict[str, Any]) -> list[str]:
+def mistakes(tool: AdaptedTool[Any], arguments: dict[str, Any]) -> list[str]:
     try:
         tool.translated(tool.parse(arguments))
     except ToolError as error:
@@ -102,7 +102,7 @@ def mistakes(tool: FacedTool[Any], arguments: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", FACES, ids=lambda tool: f"{tool.name}-{tool.own.name}")
-def test_a_mistake_is_told_of_an_argument_that_the_model_has(tool: FacedTool[Any]) -> None:
+def test_a_mistake_is_told_of_an_argument_that_the_model_has(tool: AdaptedTool[Any]) -> None:
     absent = own_arguments(tool) - theirs(tool)
 
     @few_examples()
@@ -122,9 +122,9 @@ def test_a_mistake_is_told_of_an_argument_that_the_model_has(tool: FacedTool[Any
 # -- results
 
 
-def faced(profile: str, name: str) -> FacedTool[Any]:
+def faced(profile: str, name: str) -> AdaptedTool[Any]:
     tool = OFFERED[profile].lookup(name)
-    assert isinstance(tool, FacedTool)
+    assert isinstance(tool, AdaptedTool)
     return tool
 
 

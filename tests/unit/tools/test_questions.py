@@ -16,7 +16,15 @@ from harness.cli.asking import TerminalQuestioner, parse_reply, question_text
 from harness.login import LoginQuestion, TerminalPrompter
 from harness.mcp.server.elicitation import ClientApprover, ClientQuestioner, question_form, question_message, replies_of
 from harness.toolkit import CallOutcome, CallStatus, Executor, ToolCall
-from harness.toolkit.session.questions import Asked, GivenAnswers, Option, Questioner, Replies, Reply, UserQuestion
+from harness.toolkit.session.questions import (
+    Option,
+    PresetAnswers,
+    Questioner,
+    QuestionReply,
+    QuestionSet,
+    Replies,
+    UserQuestion,
+)
 from harness_tools.interaction.questions import AskUserQuestion
 
 FULL = {
@@ -56,14 +64,14 @@ async def ask(questioner: Questioner | None = None, /, **arguments: Any) -> Call
     ],
 )
 async def test_every_way_to_write_a_question_is_understood(arguments: dict[str, Any]) -> None:
-    outcome = await ask(GivenAnswers({"Database": "SQLite"}), **arguments)
+    outcome = await ask(PresetAnswers({"Database": "SQLite"}), **arguments)
     assert (outcome.status, outcome.result.text) == (CallStatus.OK, "Database: SQLite")
     assert outcome.result.data is not None
 
 
 async def test_several_answers_and_own_words_come_back_in_order() -> None:
     second = {"question": "Which hosts?", "options": ["web1", "web2", "web3"], "multi_select": True}
-    given_ = GivenAnswers({"Database": "Other: MySQL", "Which hosts?": ["web1", "web3", "and web9"]})
+    given_ = PresetAnswers({"Database": "Other: MySQL", "Which hosts?": ["web1", "web3", "and web9"]})
     outcome = await ask(given_, questions=[FULL, second])
     assert outcome.result.text.splitlines() == [
         "Database: in the user's own words: MySQL",
@@ -79,8 +87,8 @@ async def test_several_answers_and_own_words_come_back_in_order() -> None:
 
 async def test_two_questions_of_one_name_have_their_own_answers() -> None:
     class Both(Questioner):
-        async def ask(self, asked: Asked) -> Replies | None:
-            return Reply((0,)), Reply((1,))
+        async def ask(self, asked: QuestionSet) -> Replies | None:
+            return QuestionReply((0,)), QuestionReply((1,))
 
     outcome = await ask(Both(), questions=[FULL, FULL])
     assert outcome.result.text == "Database: PostgreSQL\nDatabase: SQLite"
@@ -112,7 +120,7 @@ async def test_two_questions_of_one_name_have_their_own_answers() -> None:
 )
 async def test_a_mistake_is_told_and_nobody_is_asked(arguments: dict[str, Any], problem: str) -> None:
     class Never(Questioner):
-        async def ask(self, asked: Asked) -> Replies | None:
+        async def ask(self, asked: QuestionSet) -> Replies | None:
             raise AssertionError
 
     outcome = await ask(Never(), **arguments)
@@ -127,7 +135,7 @@ async def test_without_a_user_the_model_is_told_what_to_do() -> None:
 
 
 async def test_a_user_who_does_not_answer_is_an_error_result() -> None:
-    outcome = await ask(GivenAnswers({}), questions=[FULL])
+    outcome = await ask(PresetAnswers({}), questions=[FULL])
     assert (outcome.status, outcome.result.error_code, outcome.error) == (CallStatus.CANCELLED, "cancelled", None)
 
 
@@ -160,26 +168,26 @@ def test_the_terminal_shows_the_question_and_obeys_none_of_it() -> None:
 @pytest.mark.parametrize(
     ("line", "question", "meaning"),
     [
-        ("1", ONE, Reply((0,))),
-        (" 2 ", ONE, Reply((1,))),
-        ("MySQL", ONE, Reply(other="MySQL")),
-        ("version 3", ONE, Reply(other="version 3")),
-        ("= 2", ONE, Reply(other="2")),
-        ("1, 3", MANY, Reply((0, 2))),
-        ("3 1 3", MANY, Reply((2, 0))),
+        ("1", ONE, QuestionReply((0,))),
+        (" 2 ", ONE, QuestionReply((1,))),
+        ("MySQL", ONE, QuestionReply(other="MySQL")),
+        ("version 3", ONE, QuestionReply(other="version 3")),
+        ("= 2", ONE, QuestionReply(other="2")),
+        ("1, 3", MANY, QuestionReply((0, 2))),
+        ("3 1 3", MANY, QuestionReply((2, 0))),
         ("0", ONE, "an option that is not there; there are 2"),
         ("3", ONE, "an option that is not there; there are 2"),
-        ("99999999999999999999", ONE, Reply(other="99999999999999999999")),
+        ("99999999999999999999", ONE, QuestionReply(other="99999999999999999999")),
         ("1 2", ONE, "only one answer is possible"),
         ("", ONE, "it is empty"),
-        (" , ", ONE, Reply(other=",")),
+        (" , ", ONE, QuestionReply(other=",")),
         ("=", ONE, "it is empty"),
-        ("\u0661", ONE, Reply(other="\u0661")),
+        ("\u0661", ONE, QuestionReply(other="\u0661")),
     ],
 )
-def test_a_line_means_numbers_or_own_words(line: str, question: UserQuestion, meaning: Reply | str) -> None:
+def test_a_line_means_numbers_or_own_words(line: str, question: UserQuestion, meaning: QuestionReply | str) -> None:
     found = parse_reply(line, question)
-    assert found == meaning if isinstance(meaning, Reply) else meaning in str(found)
+    assert found == meaning if isinstance(meaning, QuestionReply) else meaning in str(found)
 
 
 class Typed(TerminalPrompter):
@@ -200,14 +208,17 @@ class Typed(TerminalPrompter):
 
 async def test_the_operator_answers_one_question_after_the_other_and_may_mistype() -> None:
     terminal = Typed("5", "2", "caf\udce9")
-    assert await TerminalQuestioner(terminal).ask(Asked("r", (ONE, MANY))) == (Reply((1,)), Reply(other="caf\ufffd"))
+    assert await TerminalQuestioner(terminal).ask(QuestionSet("r", (ONE, MANY))) == (
+        QuestionReply((1,)),
+        QuestionReply(other="caf\ufffd"),
+    )
     assert "there are 2" in terminal.shown[1]
     assert terminal.lines == []
 
 
 @pytest.mark.parametrize("lines", [(None,), ("1", None), ("", "", "")])
 async def test_an_end_of_file_and_nothing_three_times_decline(lines: tuple[str | None, ...]) -> None:
-    assert await TerminalQuestioner(Typed(*lines)).ask(Asked("r", (ONE, MANY))) is None
+    assert await TerminalQuestioner(Typed(*lines)).ask(QuestionSet("r", (ONE, MANY))) is None
 
 
 # -- at the client of a server
@@ -238,9 +249,15 @@ def test_a_form_has_plain_fields_only() -> None:
 @pytest.mark.parametrize(
     ("content", "replies"),
     [
-        ({"answer_1": "2. SQLite", "answer_2_1": True}, (Reply((1,)), Reply((0,)))),
-        ({"answer_1": "2. SQLite", "other_1": " ", "other_2": "all"}, (Reply((1,)), Reply(other="all"))),
-        ({"answer_1": "2. SQLite", "other_1": "MySQL", "answer_2_3": True}, (Reply(other="MySQL"), Reply((2,)))),
+        ({"answer_1": "2. SQLite", "answer_2_1": True}, (QuestionReply((1,)), QuestionReply((0,)))),
+        (
+            {"answer_1": "2. SQLite", "other_1": " ", "other_2": "all"},
+            (QuestionReply((1,)), QuestionReply(other="all")),
+        ),
+        (
+            {"answer_1": "2. SQLite", "other_1": "MySQL", "answer_2_3": True},
+            (QuestionReply(other="MySQL"), QuestionReply((2,))),
+        ),
         ({"answer_1": "2. SQLite"}, None),
         ({"answer_1": "SQLite", "answer_2_1": True}, None),
         ({"answer_1": "2. SQLite", "answer_2_1": "true"}, None),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.results import ShellResult, Status
 from harness.settings import SettingsTable
-from harness.toolkit.web_settings import Place, WebSettings, place_of, web_settings_of
+from harness.toolkit.web_settings import AllowedHost, WebSettings, place_of, web_settings_of
 from harness_tools.web import pages
 from harness_tools.web.getter import ROOM, command_for, headers_for, read_answer
 from harness_tools.web.html_worker import title_of
@@ -302,7 +302,7 @@ def test_settings_add_up_and_keep_their_key_to_themselves() -> None:
             "search": {"provider": "brave", "key_variable": "KEY"},
         },
     )
-    assert made.allow == (place_of("10.0.0.5:9200"), Place("wiki.lan"))
+    assert made.allow == (place_of("10.0.0.5:9200"), AllowedHost("wiki.lan"))
     assert (made.timeout, made.search.key, made.secrets) == (
         5.0,
         "from the environment",

@@ -19,7 +19,7 @@ from harness.results import FileContent
 from harness.toolkit import Arguments, Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
 from harness.toolkit.pipeline import failure_of
 from harness.toolkit.result_cache import depends_on
-from harness.toolkit.session.file_versions import Written, guarded_edit, guarded_write, target_path
+from harness.toolkit.session.file_versions import WriteOutcome, guarded_edit, guarded_write, target_path
 
 from ..file_lines import FILE, LIMIT, counted, line_start, no_text, whole_file, whole_text
 from ..text_changes import Endings
@@ -98,7 +98,7 @@ class NoTab(Tool[_NoTabArguments]):
     async def run(self, args: _NoTabArguments, ctx: ToolContext) -> ToolResult:
         made: list[Respaced] = []
         done = await guarded_edit(ctx, args.file, partial(_without_tabs, args, made), most=LIMIT)
-        if isinstance(done, Written):
+        if isinstance(done, WriteOutcome):
             return _notab_result(args, done.path, made[0])
         return done if done.error_code else _notab_result(args, done.text, made[0])
 
@@ -208,7 +208,7 @@ class Splice(Tool[_SpliceArguments]):
             done = await guarded_write(ctx, args.target, source.data)
         else:
             done = await guarded_edit(ctx, args.target, partial(_spliced_file, args, source.data), most=LIMIT)
-        return _splice_result(args, source, done) if isinstance(done, Written) else done
+        return _splice_result(args, source, done) if isinstance(done, WriteOutcome) else done
 
 
 async def _same(ctx: ToolContext, source: FileContent, target: str) -> bool:
@@ -231,7 +231,7 @@ def _spliced_file(args: _SpliceArguments, source: bytes, target: FileContent) ->
     return made
 
 
-def _splice_result(args: _SpliceArguments, source: FileContent, done: Written) -> ToolResult:
+def _splice_result(args: _SpliceArguments, source: FileContent, done: WriteOutcome) -> ToolResult:
     lines = source.data.count(b"\n") + (not source.data.endswith(b"\n") and source.data != b"")
     facts: Json = {
         "source": source.path,

@@ -12,7 +12,7 @@ from pydantic import Field
 from harness.errors import FileError, FileExists
 from harness.results import FileContent
 from harness.toolkit import Category, Json, MutatingArguments, Subject, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.session.file_versions import Expected, Written, expectation, guarded_edit, target_path
+from harness.toolkit.session.file_versions import Expected, WriteOutcome, expectation, guarded_edit, target_path
 from harness.toolkit.values import Advice
 
 from ..file_lines import FILE, LIMIT, WIDE, EncodingOrMixed, whole_file
@@ -223,7 +223,7 @@ async def _convert(args: _Arguments, ctx: ToolContext, expected: Expected, done:
     except FileError:
         await _drop(ctx, backup)
         raise
-    if not isinstance(written, Written):
+    if not isinstance(written, WriteOutcome):
         await _drop(ctx, backup)
         return written
     return _result(_Converted(done.before, done.made, backup))

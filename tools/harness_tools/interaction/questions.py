@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from harness.toolkit import Arguments, Tool, ToolContext, ToolResult, Traits
-from harness.toolkit.session.questions import Answered, Option, Reply, UserQuestion, ask_user, replies_json
+from harness.toolkit.session.questions import (
+    Option,
+    QuestionReply,
+    QuestionResult,
+    UserQuestion,
+    ask_user,
+    replies_json,
+)
 
 from ..texts import Header, Label, Note, Short
 
@@ -84,7 +91,7 @@ class AskUserQuestion(Tool[_Arguments]):
         return _result(questions, await ask_user(ctx, questions))
 
 
-def _result(questions: Sequence[UserQuestion], answered: Answered) -> ToolResult:
+def _result(questions: Sequence[UserQuestion], answered: QuestionResult) -> ToolResult:
     if answered.failure:
         return ToolResult.failure(answered.failure, FAILURES[answered.failure])
     text = "\n".join(
@@ -94,6 +101,6 @@ def _result(questions: Sequence[UserQuestion], answered: Answered) -> ToolResult
     return ToolResult.of(text, data={"answers": replies_json(questions, answered.replies)})
 
 
-def _answer(question: UserQuestion, reply: Reply) -> str:
+def _answer(question: UserQuestion, reply: QuestionReply) -> str:
     own = [f"in the user's own words: {reply.other.strip()}"] if reply.other.strip() else []
     return "; ".join([*(question.options[number].label for number in reply.chosen), *own])

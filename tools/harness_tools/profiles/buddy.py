@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.toolkit import Arguments, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.tool_profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
 from .forms import Ran, denied_by_user, facts, file_text, head, ran, tail, text_of
 
@@ -44,16 +44,16 @@ class _Shell(Arguments):
     )
 
 
-def _shell_result(args: _Shell, result: ToolResult) -> Shown | None:
+def _shell_result(args: _Shell, result: ToolResult) -> RenderedResult | None:
     done = ran(result)
     if done is None:
         return denied_by_user(result, "Command execution denied by user.")
     if done.ended:
-        return Shown(_output(f"exit code: {done.exit_code}", done))
+        return RenderedResult(_output(f"exit code: {done.exit_code}", done))
     if done.status == "running" and args.wait in (False, "false"):
-        return Shown(_dispatched(done))
+        return RenderedResult(_dispatched(done))
     first = result.text.partition("\n")[0]
-    return Shown(_failed(_output(first, done)), is_error=True)
+    return RenderedResult(_failed(_output(first, done)), is_error=True)
 
 
 def _dispatched(done: Ran) -> str:
@@ -67,7 +67,7 @@ def _output(first: str, done: Ran) -> str:
     return f"{first}\nstdout:\n{out}\nstderr:\n{err}" + "".join(f"\nnotice: {notice}" for notice in done.notices)
 
 
-RUN_SHELL = Face(
+RUN_SHELL = ToolAdapter(
     tool="run_shell",
     name="run_shell",
     description="Run a shell command on the target and return its exit code, stdout and stderr.",
@@ -93,14 +93,14 @@ def _part(args: _Read) -> JsonObject:
     return {"byte_offset": args.offset, "byte_limit": BODY}
 
 
-def _file(args: _Read, result: ToolResult) -> Shown | None:
+def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     (text, note), found = file_text(result), facts(result)
-    return Shown(text if found.get("to_byte") == found.get("size") else f"{text}{MORE}\n{note}")
+    return RenderedResult(text if found.get("to_byte") == found.get("size") else f"{text}{MORE}\n{note}")
 
 
-READ_FILE = Face(
+READ_FILE = ToolAdapter(
     tool="read_file",
     name="read_file",
     description=f"Read a text file of the target. At most {BODY} bytes are returned; offset reads on.",
@@ -117,13 +117,13 @@ class _Write(Arguments):
     content: str = Field(description="What it is to hold")
 
 
-def _written(args: _Write, result: ToolResult) -> Shown | None:
+def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
-    return Shown(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
+    return RenderedResult(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
 
 
-WRITE_FILE = Face(
+WRITE_FILE = ToolAdapter(
     tool="write_file",
     name="write_file",
     description="Write a file of the target: a new one, or in the place of one that was read before.",
@@ -140,15 +140,15 @@ class _Fetch(Arguments):
     url: str = Field(description="The URL to fetch")
 
 
-def _page(args: _Fetch, result: ToolResult) -> Shown | None:
+def _page(args: _Fetch, result: ToolResult) -> RenderedResult | None:
     """The page; the mark that ends what strangers have written stays."""
     if result.is_error:
         return None
     text, mark, source = result.text.rpartition(CLOSING)
-    return Shown(head(text, BODY, MORE) + mark + source if mark else head(source, BODY, MORE))
+    return RenderedResult(head(text, BODY, MORE) + mark + source if mark else head(source, BODY, MORE))
 
 
-FETCH_URL = Face(
+FETCH_URL = ToolAdapter(
     tool="fetch_url",
     name="fetch_url",
     description=f"Perform an HTTP GET and return the body, {BODY} characters at most.",
@@ -162,7 +162,7 @@ class _Search(Arguments):
     query: str = Field(description="What to search for")
 
 
-WEB_SEARCH = Face(
+WEB_SEARCH = ToolAdapter(
     tool="web_search",
     name="web_search",
     description=f"Search the web. Up to {SEARCH_RESULTS} results, each with title, URL and snippet.",
@@ -188,17 +188,17 @@ class _Capture(Arguments):
     delay_ms: int | None = Field(None, description="The same in milliseconds")
 
 
-def _screen(args: _Capture, result: ToolResult) -> Shown | None:
+def _screen(args: _Capture, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     screen, notice = (text_of(facts(result), name) for name in ("screen", "notice"))
     shown = result.text
     if len(screen) > BODY:  # of a long result's text, something was left out already
         shown = f"{screen.rstrip()}\n{notice}" if notice else screen
-    return Shown(tail(shown, BODY, "[truncated {} chars from start]\n"))
+    return RenderedResult(tail(shown, BODY, "[truncated {} chars from start]\n"))
 
 
-CAPTURE_PANE = Face(
+CAPTURE_PANE = ToolAdapter(
     tool="capture_pane",
     name="capture-pane",
     description="Capture what a tmux pane shows, now or after a delay: to look at a command that still runs.",
@@ -218,13 +218,15 @@ class _Keys(Arguments):
     delay_ms: int | None = Field(None, description="The same in milliseconds")
 
 
-SEND_KEYS = Face(
+SEND_KEYS = ToolAdapter(
     tool="send_keys",
     name="send-keys",
     description="Type into a tmux pane: literal text first, then named keys, then Enter.",
     arguments=_Keys,
     fields={"target": "pane"} | {name: name for name in _Keys.model_fields if name != "target"},
-    render=lambda args, result: None if result.is_error else Shown("Keys sent; capture-pane shows what came of them."),
+    render=lambda args, result: (
+        None if result.is_error else RenderedResult("Keys sent; capture-pane shows what came of them.")
+    ),
 )
 
 
@@ -237,7 +239,7 @@ class _Time(Arguments):
     )
 
 
-TIME = Face(
+TIME = ToolAdapter(
     tool="time",
     name="time",
     description="Return the current time of the machine that harness runs on, not the target's.",
@@ -246,7 +248,7 @@ TIME = Face(
 )
 
 
-def profile() -> Profile:
+def profile() -> ToolProfile:
     """The profile."""
     faces = (RUN_SHELL, READ_FILE, WRITE_FILE, FETCH_URL, WEB_SEARCH, CAPTURE_PANE, SEND_KEYS, TIME)
-    return Profile("buddy", faces, _failed)
+    return ToolProfile("buddy", faces, _failed)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from harness.toolkit import Json, JsonObject, Tool, ToolResult
-from harness.toolkit.tool_profiles import Shown
+from harness.toolkit.tool_profiles import RenderedResult
 
 from ..interaction.skills import Skill
 
@@ -57,10 +57,10 @@ def _says_something(value: Json) -> bool:
     return any(map(_says_something, value.values())) if isinstance(value, dict) else bool(value)
 
 
-def as_json(value: Json, *, indent: int | None = None) -> Shown:
+def as_json(value: Json, *, indent: int | None = None) -> RenderedResult:
     """The value as text, and as data. Pure."""
     fitted = _fitted(value, indent)
-    return Shown(json_text(fitted, indent), data=fitted)
+    return RenderedResult(json_text(fitted, indent), data=fitted)
 
 
 def json_text(value: Json, indent: int | None = None) -> str:
@@ -199,7 +199,7 @@ def file_text(result: ToolResult) -> tuple[str, str]:
     return (text.removesuffix(note), note) if note else (text, "")
 
 
-def searched(result: ToolResult, nothing: str) -> Shown | None:
+def searched(result: ToolResult, nothing: str) -> RenderedResult | None:
     """What a search has found: without the arguments that a profile does not have, and ``nothing`` for no match."""
     if result.is_error:
         return None
@@ -207,16 +207,16 @@ def searched(result: ToolResult, nothing: str) -> Shown | None:
     first = next((number for number in range(len(lines), 0, -1) if not lines[number - 1].startswith("[")), 0)
     notes = [_WIDER.sub("", line) for line in lines[first:]]
     if facts(result).get("count") != 0:
-        return Shown("\n".join([*lines[:first], *notes]))
-    return Shown(joined(nothing, *(note for note in notes if not note.startswith(_NO_NEWS))))
+        return RenderedResult("\n".join([*lines[:first], *notes]))
+    return RenderedResult(joined(nothing, *(note for note in notes if not note.startswith(_NO_NEWS))))
 
 
-def denied_by_user(result: ToolResult, words: str) -> Shown | None:
+def denied_by_user(result: ToolResult, words: str) -> RenderedResult | None:
     """That a person, and no rule, has refused the call: in the profile's words, and the person's own."""
     if result.error_code != "denied" or not str(result.metadata.get("decided_by", "")).startswith("operator"):
         return None
     reason = result.text.removeprefix("not allowed: ")
-    return Shown(words if reason == _NO_REASON else f"{words} {reason}", is_error=True)
+    return RenderedResult(words if reason == _NO_REASON else f"{words} {reason}", is_error=True)
 
 
 def skills_there_are(tool: Tool[Any]) -> str:

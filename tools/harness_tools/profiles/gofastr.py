@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.toolkit import Arguments, Json, JsonObject, ToolResult
-from harness.toolkit.tool_profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
 from ..texts import readable_name
 from .forms import ALONE, facts, file_text, items, joined, ran, searched, text_of
@@ -44,21 +44,21 @@ def _part(args: _Read) -> JsonObject:
     return {"byte_offset": args.offset, "byte_limit": SLICE, **lines}
 
 
-def _file(args: _Read, result: ToolResult) -> Shown | None:
+def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     text, note = file_text(result)
     if not note:
-        return Shown(text)
+        return RenderedResult(text)
     # lines were asked for, so only what is missing of them is news; the byte that follows is the next offset
     end, size = facts(result).get("to_byte"), facts(result).get("size")
     if not isinstance(end, int) or not isinstance(size, int):
-        return Shown(joined(text, note))
+        return RenderedResult(joined(text, note))
     rest = f"[bytes {args.offset} to {end} of {size}; go on with offset={end}]" if end < size else ""
-    return Shown(joined(text, rest) if rest else text or note)
+    return RenderedResult(joined(text, rest) if rest else text or note)
 
 
-READ = Face(
+READ = ToolAdapter(
     tool="read_file",
     name="Read",
     description="Read a text file, from a byte on, up to a number of lines.",
@@ -78,13 +78,13 @@ class _Write(Arguments):
     )
 
 
-def _written(args: _Write, result: ToolResult) -> Shown | None:
+def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
-    return Shown(f"wrote {facts(result)['bytes_written']} bytes to {args.path}")
+    return RenderedResult(f"wrote {facts(result)['bytes_written']} bytes to {args.path}")
 
 
-WRITE = Face(
+WRITE = ToolAdapter(
     tool="write_file",
     name="Write",
     description="Write a file with the directories above it. One that exists must have been read.",
@@ -103,7 +103,7 @@ class _Edit(Arguments):
     replace_all: bool = Field(False, description="Replace every occurrence")
 
 
-EDIT = Face(
+EDIT = ToolAdapter(
     tool="edit",
     name="Edit",
     description="Replace text in a file, exactly.",
@@ -116,7 +116,7 @@ class _Ls(Arguments):
     path: str = Field(".", description="Directory to list")
 
 
-def _names(args: _Ls, result: ToolResult) -> Shown | None:
+def _names(args: _Ls, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -124,10 +124,10 @@ def _names(args: _Ls, result: ToolResult) -> Shown | None:
         readable_name(text_of(one, "name")) + ("/" if one.get("type") == "d" else "") for one in items(found, "entries")
     )
     more = f"[{found['dropped']} more of {found['count']} names are not shown]" if found.get("dropped") else ""
-    return Shown(joined("\n".join(named), more) or "(empty directory)")
+    return RenderedResult(joined("\n".join(named), more) or "(empty directory)")
 
 
-LS = Face(
+LS = ToolAdapter(
     tool="ls",
     name="Ls",
     description="List a directory; directories end with a slash.",
@@ -153,18 +153,18 @@ def _command(args: _Bash) -> JsonObject:
     return {"timeout": seconds, "on_timeout": "kill", "env": dict(args.env), **ALONE}
 
 
-def _output(args: _Bash, result: ToolResult) -> Shown | None:
+def _output(args: _Bash, result: ToolResult) -> RenderedResult | None:
     done = ran(result)
     if done is None:
         return None
     output = joined(done.stdout, done.stderr)
     if done.ended and done.exit_code == 0:
-        return Shown(joined(output, *done.notices))
+        return RenderedResult(joined(output, *done.notices))
     why = f"exit code {done.exit_code}" if done.ended else result.text.partition("\n")[0]
-    return Shown(joined(output, *done.notices, f"[{why}]"), is_error=result.is_error)
+    return RenderedResult(joined(output, *done.notices, f"[{why}]"), is_error=result.is_error)
 
 
-BASH = Face(
+BASH = ToolAdapter(
     tool="run_shell",
     name="Bash",
     description="Run a command with /bin/sh -c and return its output.",
@@ -185,7 +185,7 @@ class _Grep(Arguments):
     glob: str | None = Field(None, description="Only files whose names match")
 
 
-GREP = Face(
+GREP = ToolAdapter(
     tool="grep",
     name="Grep",
     description="Search files with a regular expression; each match is path:line:text.",
@@ -201,7 +201,7 @@ class _Glob(Arguments):
     root: str | None = Field(None, description="Directory to start from")
 
 
-GLOB = Face(
+GLOB = ToolAdapter(
     tool="glob",
     name="Glob",
     description="Find files by a pattern, by name.",
@@ -220,7 +220,7 @@ class _Fetch(Arguments):
     headers: dict[str, str] = Field({}, description="More request headers")
 
 
-FETCH = Face(
+FETCH = ToolAdapter(
     tool="fetch_url",
     name="WebFetch",
     description="Fetch a page from the web.",
@@ -247,7 +247,7 @@ def _renamed(task: dict[str, Json]) -> Json:
     return {"active_form" if name == "activeForm" else name: value or None for name, value in task.items()}
 
 
-TASKS = Face(
+TASKS = ToolAdapter(
     tool="todo_write",
     name="TaskList",
     description="Write the list of things to do, all of it each time.",
@@ -264,7 +264,7 @@ class _Agent(Arguments):
     system: str | None = Field(None, description="What the agent is to focus on")
 
 
-AGENT = Face(
+AGENT = ToolAdapter(
     tool="task",
     name="Agent",
     description="Start an agent with a task of its own, and return its last words.",
@@ -278,7 +278,7 @@ class _Find(Arguments):
     limit: int = Field(8, ge=1, le=50, description="How many tools at most")
 
 
-TOOLS = Face(
+TOOLS = ToolAdapter(
     tool="tool_search",
     name="ToolSearch",
     description="Find tools by what they are called and what they do.",
@@ -287,6 +287,6 @@ TOOLS = Face(
 )
 
 
-def profile() -> Profile:
+def profile() -> ToolProfile:
     """The profile."""
-    return Profile("gofastr", (READ, WRITE, EDIT, LS, BASH, GREP, GLOB, FETCH, TASKS, AGENT, TOOLS))
+    return ToolProfile("gofastr", (READ, WRITE, EDIT, LS, BASH, GREP, GLOB, FETCH, TASKS, AGENT, TOOLS))

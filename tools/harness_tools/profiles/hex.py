@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.tool_profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
 from ..agents import type_choices, type_lines
 from ..texts import SomeContent
@@ -62,12 +62,12 @@ def _with_own_names(question: dict[str, Json]) -> Json:
     return {"multi_select" if name == "multiSelect" else name: value for name, value in question.items()}
 
 
-def _responses(args: _Ask, result: ToolResult) -> Shown | None:
+def _responses(args: _Ask, result: ToolResult) -> RenderedResult | None:
     """What the user answered, in the form of Hex: each question with its answers, and ``Other:`` before own words."""
     if result.is_error:
         return None
     lines = [f"{text_of(one, 'question')}: {', '.join(_answers(one))}" for one in items(facts(result), "answers")]
-    return Shown("\n".join(["User responses:", "", *lines]))
+    return RenderedResult("\n".join(["User responses:", "", *lines]))
 
 
 def _answers(answered: Mapping[str, Json]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _answers(answered: Mapping[str, Json]) -> Iterator[str]:
         yield f"Other: {other}"
 
 
-ASK = Face(
+ASK = ToolAdapter(
     tool="ask_user_question",
     name="ask_user_question",
     description="Ask the user one to four questions with answers to choose from, and wait.",
@@ -107,10 +107,10 @@ def _listed(args: _Todos) -> JsonObject:
     }
 
 
-def _icons(args: _Todos, result: ToolResult) -> Shown | None:
+def _icons(args: _Todos, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
-    return Shown("\n".join(_line(text_of(one, "status"), one) for one in items(facts(result), "todos")))
+    return RenderedResult("\n".join(_line(text_of(one, "status"), one) for one in items(facts(result), "todos")))
 
 
 def _line(status: str, todo: Any) -> str:
@@ -118,7 +118,7 @@ def _line(status: str, todo: Any) -> str:
     return f"{ICONS[status]} {text_of(todo, name) or text_of(todo, 'content')}"
 
 
-TODO = Face(
+TODO = ToolAdapter(
     tool="todo_write",
     name="todo_write",
     description="Write the list of things to do, all of it each time.",
@@ -133,7 +133,7 @@ class _Skill(Arguments):
     command: str = Field(description="The skill's name")
 
 
-SKILL = Face(
+SKILL = ToolAdapter(
     tool="skill",
     name="Skill",
     description="Load the instructions of a skill.",
@@ -151,7 +151,7 @@ class _Fetch(Arguments):
     prompt: str = Field(description="What you want to know of it")
 
 
-FETCH = Face(
+FETCH = ToolAdapter(
     tool="fetch_url",
     name="web_fetch",
     description="Fetch a page from the web as Markdown.",
@@ -167,7 +167,7 @@ class _Search(Arguments):
     blocked_domains: list[str] = Field([], description="No results of these domains")
 
 
-SEARCH = Face(
+SEARCH = ToolAdapter(
     tool="web_search",
     name="web_search",
     description="Search the web.",
@@ -189,7 +189,7 @@ class _Task(Arguments):
 
 
 TYPE_NAMES = {"general": "general-purpose", "explore": "Explore", "plan": "Plan", "reviewer": "code-reviewer"}
-TASK = Face(
+TASK = ToolAdapter(
     tool="task",
     name="task",
     description="Give a task to an agent of its own, and return its last words.",
@@ -201,7 +201,7 @@ TASK = Face(
     choices=lambda tool: type_choices(tool, TYPE_NAMES),
 )
 
-FACES: tuple[Face[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)
+FACES: tuple[ToolAdapter[Any], ...] = (ASK, TODO, SKILL, FETCH, SEARCH, TASK)
 
 
 # -- Files, commands and search, and the whole profile.
@@ -240,26 +240,26 @@ def _part(args: _Read) -> JsonObject:
     return {"byte_offset": max(0, args.offset), "byte_limit": min(max(1, limit), SLICE)}
 
 
-def _file(args: _Read, result: ToolResult) -> Shown | None:
+def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     if args.limit is not None and args.limit <= 0:
-        return Shown(NOTHING)
+        return RenderedResult(NOTHING)
     text, note = file_text(result)
     found = facts(result)
     start, end, size = (found.get(name) for name in ("from_byte", "to_byte", "size"))
     if not text and note and end != size:
-        return Shown(note)
+        return RenderedResult(note)
     all_of_it = end == size or (args.limit is not None and end == _wanted(args))
     rest = f"[bytes {start} to {end} of {size}; go on with offset={end}]" if note and not all_of_it else ""
-    return Shown((joined(text, rest) if rest else text) or NOTHING)
+    return RenderedResult((joined(text, rest) if rest else text) or NOTHING)
 
 
 def _wanted(args: _Read) -> int:
     return max(0, args.offset) + (args.limit or 0)
 
 
-READ = Face(
+READ = ToolAdapter(
     tool="read_file",
     name="read_file",
     description="Read a text file, or a part of it by bytes.",
@@ -279,15 +279,15 @@ class _Write(Arguments):
     )
 
 
-def _written(args: _Write, result: ToolResult) -> Shown | None:
+def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
     if result.error_code == "file_exists":
-        return Shown(_failed(f"file already exists: {args.path}; use mode 'overwrite'"), is_error=True)
+        return RenderedResult(_failed(f"file already exists: {args.path}; use mode 'overwrite'"), is_error=True)
     if result.is_error:
         return None
-    return Shown(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
+    return RenderedResult(f"Wrote {facts(result)['bytes_written']} bytes to {args.path}")
 
 
-WRITE = Face(
+WRITE = ToolAdapter(
     tool="write_file",
     name="write_file",
     description="Write a file with the directories above it.",
@@ -304,7 +304,7 @@ class _Edit(Arguments):
     replace_all: bool = Field(False, description="Replace every occurrence")
 
 
-EDIT = Face(
+EDIT = ToolAdapter(
     tool="edit",
     name="edit",
     description="Replace text in a file, exactly.",
@@ -330,17 +330,19 @@ def _command(args: _Bash) -> JsonObject:
     return {"timeout": min(args.timeout, LONGEST), "on_timeout": "kill", **ALONE}
 
 
-def _output(args: _Bash, result: ToolResult) -> Shown | None:
+def _output(args: _Bash, result: ToolResult) -> RenderedResult | None:
     done = ran(result)
     if done is None:
         return denied_by_user(result, _failed("user denied permission"))
     if done.ended and done.exit_code == 0:
-        return Shown(joined(_streams(done) or NOTHING, *done.notices))
+        return RenderedResult(joined(_streams(done) or NOTHING, *done.notices))
     if done.status == "running":
         started = "Started in the background" if args.run_in_background else result.text.partition("\n")[0]
-        return Shown(joined(f"{started}\nbash_id: {done.job_id}\nstatus: running", _streams(done), *done.notices))
+        return RenderedResult(
+            joined(f"{started}\nbash_id: {done.job_id}\nstatus: running", _streams(done), *done.notices)
+        )
     why = f"command exited with code {done.exit_code}" if done.ended else result.text.partition("\n")[0]
-    return Shown(joined(_failed(why), _streams(done), *done.notices), is_error=True)
+    return RenderedResult(joined(_failed(why), _streams(done), *done.notices), is_error=True)
 
 
 def _streams(done: Ran) -> str:
@@ -352,7 +354,7 @@ def _sections(stdout: str, stderr: str) -> str:
     return "\n\n".join(f"{name}:\n{text.removesuffix(chr(10))}" for name, text in named if text)
 
 
-BASH = Face(
+BASH = ToolAdapter(
     tool="run_shell",
     name="bash",
     description="Run a command with sh -c in a fresh shell and return its output.",
@@ -370,13 +372,13 @@ class _BashOutput(Arguments):
     filter: str | None = Field(None, description="Only lines that match this regular expression")
 
 
-def _new_output(args: _BashOutput, result: ToolResult) -> Shown | None:
+def _new_output(args: _BashOutput, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
     streams = _sections(text_of(found, "stdout"), text_of(found, "stderr")) or NOTHING
     code = f"exit_code: {found['exit_code']}" if found.get("exit_code") is not None else ""
-    return Shown(joined(f"status: {found['status']}", code, streams, *_left(found)))
+    return RenderedResult(joined(f"status: {found['status']}", code, streams, *_left(found)))
 
 
 def _left(found: Mapping[str, Json]) -> Iterator[str]:
@@ -387,7 +389,7 @@ def _left(found: Mapping[str, Json]) -> Iterator[str]:
             yield f"[{found[name]} bytes {what}]"
 
 
-BASH_OUTPUT = Face(
+BASH_OUTPUT = ToolAdapter(
     tool="bash_output",
     name="bash_output",
     description="Show what a command in the background has put out since it was looked at last. The error about a "
@@ -402,7 +404,7 @@ class _KillShell(Arguments):
     shell_id: str = Field(description="The bash_id that bash has named")
 
 
-KILL_SHELL = Face(
+KILL_SHELL = ToolAdapter(
     tool="kill_shell",
     name="kill_shell",
     description="End a command in the background, with all that it has started.",
@@ -438,11 +440,11 @@ GREP_FIELDS = {
 }
 
 
-def _no_output(args: Arguments, result: ToolResult) -> Shown | None:
+def _no_output(args: Arguments, result: ToolResult) -> RenderedResult | None:
     return searched(result, NOTHING)
 
 
-GREP = Face(
+GREP = ToolAdapter(
     tool="grep",
     name="grep",
     description="Search files with a regular expression. Hidden files, .git, node_modules and the like, and what "
@@ -460,7 +462,7 @@ class _Glob(Arguments):
     path: str = Field(".", description="Directory to start from")
 
 
-GLOB = Face(
+GLOB = ToolAdapter(
     tool="glob",
     name="glob",
     description="Find files by a pattern, the newest first.",
@@ -472,7 +474,7 @@ GLOB = Face(
 )
 
 
-def profile() -> Profile:
+def profile() -> ToolProfile:
     """The profile."""
     own = (READ, WRITE, EDIT, BASH, BASH_OUTPUT, KILL_SHELL, GREP, GLOB)
-    return Profile("hex", (*own, *FACES), _failed, AGENT_DEPTH)
+    return ToolProfile("hex", (*own, *FACES), _failed, AGENT_DEPTH)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from harness.toolkit import Arguments, Json, JsonObject, OutputLimit, ToolResult
-from harness.toolkit.tool_profiles import Face, Profile, Shown
+from harness.toolkit.tool_profiles import RenderedResult, ToolAdapter, ToolProfile
 
 from .forms import ALONE, LIMIT, as_json, facts, file_text, items, joined, json_text, picked, ran
 
@@ -28,7 +28,7 @@ class _Sig(Arguments):
     all: bool = Field(False, description="Also what is private.")
 
 
-def _shape(args: _Sig, result: ToolResult) -> Shown | None:
+def _shape(args: _Sig, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -56,7 +56,7 @@ def _function(found: Mapping[str, Json]) -> dict[str, Json]:
     return picked(found, ("name", "signature", "line"), ("receiver",))
 
 
-SIG = Face(
+SIG = ToolAdapter(
     tool="sig",
     name="sig",
     description="List what a source file declares, without the bodies.",
@@ -74,13 +74,13 @@ class _Errs(Arguments):
     format: str | None = Field(None, description="go, eslint, tsc, rust, gcc, dotnet; found out when it is left out.")
 
 
-def _errors(args: _Errs, result: ToolResult) -> Shown | None:
+def _errors(args: _Errs, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     return as_json(picked(facts(result), ("errors", "format", "count", "files", "summary"), ("left_out",)))
 
 
-ERRS = Face(
+ERRS = ToolAdapter(
     tool="errs",
     name="errs",
     description="Find the errors in the output of a compiler or a linter.",
@@ -99,14 +99,14 @@ class _Imports(Arguments):
     recursive: bool = Field(False, description="Also in the directories below.")
 
 
-def _imported(args: _Imports, result: ToolResult) -> Shown | None:
+def _imported(args: _Imports, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     left = ("files_left_out", "packages_left_out", "files_not_looked_at", "skipped", "errors")
     return as_json(picked(facts(result), ("dir", "files", "packages", "total_files"), left))
 
 
-IMPORTS = Face(
+IMPORTS = ToolAdapter(
     tool="imports",
     name="imports",
     description="Map what the source files of a directory import.",
@@ -124,7 +124,7 @@ class _Conflicts(Arguments):
     context_lines: int = Field(1, description="Lines above and below each conflict.")
 
 
-def _conflicts(args: _Conflicts, result: ToolResult) -> Shown | None:
+def _conflicts(args: _Conflicts, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -145,7 +145,7 @@ def _conflicted(found: Mapping[str, Json]) -> Json:
     return {**picked(found, ("file",)), "conflicts": conflicts, **picked(found, ("count",), ("unterminated", "error"))}
 
 
-CONFLICTS = Face(
+CONFLICTS = ToolAdapter(
     tool="conflicts",
     name="conflicts",
     description="Find the conflicts of a merge in files.",
@@ -167,7 +167,7 @@ class _Diff(Arguments):
     file_filter: list[str] = Field([], description="Only these files.")
 
 
-def _diff(args: _Diff, result: ToolResult) -> Shown | None:
+def _diff(args: _Diff, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -190,7 +190,7 @@ def _changed(found: Mapping[str, Json]) -> Json:
     return {**shown, **({"hunks": hunks} if hunks else {}), **_incomplete(found)}
 
 
-CLEAN_DIFF = Face(
+CLEAN_DIFF = ToolAdapter(
     tool="clean_diff",
     name="cleanDiff",
     description="Show the differences of a git repository, without the lines around them.",
@@ -219,17 +219,17 @@ def _one_source(args: _Transform) -> JsonObject:
     return {"exec": args.exec} if args.exec else {"file": args.file} if args.file else {}
 
 
-def _transformed(args: _Transform, result: ToolResult) -> Shown | None:
+def _transformed(args: _Transform, result: ToolResult) -> RenderedResult | None:
     found = facts(result)
     if result.is_error or "result" not in found:
         return None
     value = found["result"]
     if isinstance(value, str):
-        return Shown(value)
+        return RenderedResult(value)
     return as_json({"result": value, "left_out": found["left_out"]} if found.get("left_out") else value, indent=2)
 
 
-TRANSFORM = Face(
+TRANSFORM = ToolAdapter(
     tool="transform",
     name="transform",
     description="Run a JSON array through steps: group_by, sort_by, filter, count, flatten, format.",
@@ -247,11 +247,11 @@ class _Tabcount(Arguments):
     end_line: int = Field(0, description="Last line; 0 is the last.")
 
 
-def _tabs(args: _Tabcount, result: ToolResult) -> Shown | None:
+def _tabs(args: _Tabcount, result: ToolResult) -> RenderedResult | None:
     return None if result.is_error else as_json(picked(facts(result), ("file", "lines", "total_lines"), ("left_out",)))
 
 
-TABCOUNT = Face(
+TABCOUNT = ToolAdapter(
     tool="tabcount",
     name="tabcount",
     description="Count the tabs that each line begins with.",
@@ -260,17 +260,17 @@ TABCOUNT = Face(
     render=_tabs,
 )
 
-CODE_FACES: tuple[Face[Any], ...] = (SIG, ERRS, IMPORTS, CONFLICTS, CLEAN_DIFF, TRANSFORM, TABCOUNT)
+CODE_FACES: tuple[ToolAdapter[Any], ...] = (SIG, ERRS, IMPORTS, CONFLICTS, CLEAN_DIFF, TRANSFORM, TABCOUNT)
 
 
 # -- The profile ``terse``: the tools that change files.
 
 
-def _form(always: Iterable[str], others: Iterable[str] = ()) -> Callable[[Any, ToolResult], Shown | None]:
+def _form(always: Iterable[str], others: Iterable[str] = ()) -> Callable[[Any, ToolResult], RenderedResult | None]:
     """These members of the data as JSON."""
     names, more = tuple(always), tuple(others)
 
-    def render(args: Any, result: ToolResult) -> Shown | None:
+    def render(args: Any, result: ToolResult) -> RenderedResult | None:
         return None if result.is_error else as_json(picked(facts(result), names, more))
 
     return render
@@ -289,7 +289,7 @@ class _Repfor(Arguments):
     exclude: list[str] = Field([], description="Leave lines alone that hold one of these texts.")
 
 
-REPFOR = Face(
+REPFOR = ToolAdapter(
     tool="repfor",
     name="repfor",
     description="Replace a text in files, exactly.",
@@ -304,7 +304,7 @@ class _Split(Arguments):
     lines: list[int] = Field(description="The last line of each part.")
 
 
-SPLIT = Face(
+SPLIT = ToolAdapter(
     tool="split",
     name="split",
     description="Write the parts of a file into files of their own.",
@@ -321,7 +321,7 @@ class _Splice(Arguments):
     line: int | None = Field(None, description="With insert: after this line.")
 
 
-SPLICE = Face(
+SPLICE = ToolAdapter(
     tool="splice",
     name="splice",
     description="Put the content of one file into another.",
@@ -337,7 +337,7 @@ class _Notab(Arguments):
     tabs: bool = Field(False, description="The other way: leading spaces become tabs.")
 
 
-NOTAB = Face(
+NOTAB = ToolAdapter(
     tool="notab",
     name="notab",
     description="Write spaces for tabs, or tabs for leading spaces.",
@@ -352,7 +352,7 @@ class _Utf8(Arguments):
     backup: bool = Field(True, description="Keep the old content beside it.")
 
 
-UTF8 = Face(
+UTF8 = ToolAdapter(
     tool="utf8",
     name="utf8",
     description="Convert a file in UTF-16, or a damaged one, to UTF-8.",
@@ -366,7 +366,7 @@ class _Delete(Arguments):
     path: str = Field(description="File or directory to put into the trash.")
 
 
-DELETE = Face(
+DELETE = ToolAdapter(
     tool="delete",
     name="delete",
     description="Put a file or a directory into the trash of the target.",
@@ -375,7 +375,7 @@ DELETE = Face(
     render=_form(("path", "trash_path", "restore"), ("type",)),
 )
 
-REWRITING_FACES: tuple[Face[Any], ...] = (REPFOR, SPLIT, SPLICE, NOTAB, UTF8, DELETE)
+REWRITING_FACES: tuple[ToolAdapter[Any], ...] = (REPFOR, SPLIT, SPLICE, NOTAB, UTF8, DELETE)
 
 
 # -- The profile ``terse``: the tools with the names and arguments of terse-tools, which answer in JSON.
@@ -414,7 +414,7 @@ def _part(args: _Read) -> JsonObject:
     return {"offset": max(1, args.offset or 1), "limit": limit, "line_numbers": True}
 
 
-def _file(args: _Read, result: ToolResult) -> Shown | None:
+def _file(args: _Read, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found, (text, note) = facts(result), file_text(result)
@@ -423,7 +423,7 @@ def _file(args: _Read, result: ToolResult) -> Shown | None:
     return as_json(shown | ({"note": note} if note else {}))
 
 
-READ = Face(
+READ = ToolAdapter(
     tool="read_file",
     name="read",
     description="Read a file by lines; each begins with its number.",
@@ -442,7 +442,7 @@ class _Write(Arguments):
     content: str = Field(description="What it is to hold.")
 
 
-def _written(args: _Write, result: ToolResult) -> Shown | None:
+def _written(args: _Write, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -450,7 +450,7 @@ def _written(args: _Write, result: ToolResult) -> Shown | None:
     return as_json({"file": args.file_path, "bytes_written": found["bytes_written"], "status": status})
 
 
-WRITE = Face(
+WRITE = ToolAdapter(
     tool="write_file",
     name="write",
     description="Write a file with the directories above it. One that exists must have been read.",
@@ -470,7 +470,7 @@ def _patience(args: _Bash) -> JsonObject:
     return {"timeout": min(wanted, TIMEOUT), "on_timeout": "kill", **ALONE}
 
 
-def _output(args: _Bash, result: ToolResult) -> Shown | None:
+def _output(args: _Bash, result: ToolResult) -> RenderedResult | None:
     done = ran(result)
     if done is None:
         return None
@@ -479,10 +479,10 @@ def _output(args: _Bash, result: ToolResult) -> Shown | None:
         value: dict[str, Json] = {"stdout": done.stdout, "stderr": done.stderr, "exit_code": 0}
         return as_json(value | ({"notices": notices} if notices else {}))
     why = f"exit code {done.exit_code}" if done.ended else result.text.partition("\n")[0]
-    return Shown(joined(why, done.stderr, done.stdout, *done.notices), is_error=result.is_error)
+    return RenderedResult(joined(why, done.stderr, done.stdout, *done.notices), is_error=result.is_error)
 
 
-BASH = Face(
+BASH = ToolAdapter(
     tool="run_shell",
     name="bash",
     description="Run a shell command in a fresh shell and return its output.",
@@ -510,13 +510,13 @@ class _Checkfor(Arguments):
     exclude: list[str] = Field([], description="Leave out lines that hold one of these texts.")
 
 
-def _matches(args: Arguments, result: ToolResult) -> Shown | None:
+def _matches(args: Arguments, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     return as_json(picked(facts(result), ("directories",), ("dropped", "not_searched")))
 
 
-CHECKFOR = Face(
+CHECKFOR = ToolAdapter(
     tool="checkfor",
     name="checkfor",
     description="Find a text in the files that are directly in some directories.",
@@ -537,7 +537,7 @@ class _Stump(Arguments):
     show_hidden: bool | None = Field(None, description="Also names that begin with a dot.")
 
 
-def _tree(args: _Stump, result: ToolResult) -> Shown | None:
+def _tree(args: _Stump, result: ToolResult) -> RenderedResult | None:
     if result.is_error:
         return None
     found = facts(result)
@@ -548,7 +548,7 @@ def _tree(args: _Stump, result: ToolResult) -> Shown | None:
     return as_json(shown)
 
 
-STUMP = Face(
+STUMP = ToolAdapter(
     tool="stump",
     name="stump",
     description="Show the tree below a directory.",
@@ -559,6 +559,6 @@ STUMP = Face(
 )
 
 
-def profile() -> Profile:
+def profile() -> ToolProfile:
     """The profile."""
-    return Profile("terse", (READ, WRITE, BASH, CHECKFOR, STUMP, *REWRITING_FACES, *CODE_FACES))
+    return ToolProfile("terse", (READ, WRITE, BASH, CHECKFOR, STUMP, *REWRITING_FACES, *CODE_FACES))

@@ -14,7 +14,7 @@ import anyio
 from harness.context import ExecutionContext
 from harness.results import ShellResult, Status
 from harness.toolkit import Subject
-from harness.toolkit.web_settings import Place
+from harness.toolkit.web_settings import AllowedHost
 
 from .pages import Answer, Inflater, Page, WebFailure
 from .urls import WebUrl
@@ -85,14 +85,14 @@ class Sent:
         return replace(self, headers=kept)
 
 
-def headers_for(url: WebUrl, given: Mapping[str, str], trusted: Iterable[Place]) -> Sent:
+def headers_for(url: WebUrl, given: Mapping[str, str], trusted: Iterable[AllowedHost]) -> Sent:
     """What is sent to the first server. Credentials go to the places only that the operator has named."""
     unwanted = OURS if any(_names(place, url) for place in trusted) else OURS | CREDENTIALS
     sent = {name: value for name, value in given.items() if name not in unwanted}
     return Sent(DEFAULTS | sent, url.origin, tuple(sorted(set(given) & unwanted)))
 
 
-def _names(place: Place, url: WebUrl) -> bool:
+def _names(place: AllowedHost, url: WebUrl) -> bool:
     if place.port not in (None, url.port):
         return False
     if place.network is None:

@@ -13,7 +13,7 @@ import httpx
 from anyio import to_thread
 
 from harness.toolkit.values import Advice
-from harness.toolkit.web_settings import Place, WebSettings
+from harness.toolkit.web_settings import AllowedHost, WebSettings
 
 from .getter import Getter, Sent
 from .pages import Answer, Inflater, WebFailure, wants_body
@@ -105,7 +105,7 @@ def forbidden(address: Address) -> str:
     return "" if inner or address.is_global else "not public"
 
 
-def may_connect(host: str, port: int, address: Address, allowed: Iterable[Place]) -> str:
+def may_connect(host: str, port: int, address: Address, allowed: Iterable[AllowedHost]) -> str:
     """Why a connection to this address, which was found for ``host``, is not made; empty when it is.
 
     A place that names an address allows that address. One that names a host allows whatever private address the name
@@ -117,7 +117,7 @@ def may_connect(host: str, port: int, address: Address, allowed: Iterable[Place]
     return why
 
 
-def _covers(place: Place, host: str, port: int, address: Address) -> bool:
+def _covers(place: AllowedHost, host: str, port: int, address: Address) -> bool:
     if place.port not in (None, port):
         return False
     if place.network is not None:
@@ -157,7 +157,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
     A name with one address that is not public is refused: which of them is used is not for its owner to choose.
     """
 
-    def __init__(self, allowed: Iterable[Place] = (), resolve: Resolve = look_up) -> None:
+    def __init__(self, allowed: Iterable[AllowedHost] = (), resolve: Resolve = look_up) -> None:
         self._allowed = tuple(allowed)
         self._resolve = resolve
         self._inner = httpcore.AnyIOBackend()

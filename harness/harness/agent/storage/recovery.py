@@ -11,7 +11,7 @@ from typing import Any
 
 from ...context import ExecutionContext
 from ...results import Job, Status
-from ...toolkit.audit import AuditCall, NoRoomLedger, SqliteLedger
+from ...toolkit.audit import AuditCall, DiskFullAuditLog, SqliteAuditLog
 from ...toolkit.events import EventBus, JobStarted
 from ...toolkit.values import Json, JsonObject
 from .log import JOB_ENDED, JOB_LEFT, ConversationLog
@@ -138,7 +138,7 @@ class InterruptedWork:
 
 async def in_flight(
     stored: StoredConversation,
-    ledger: SqliteLedger | NoRoomLedger,
+    ledger: SqliteAuditLog | DiskFullAuditLog,
     execution: ExecutionContext,
     agents: Mapping[str, str] = NO_AGENTS,
     *,
@@ -173,22 +173,22 @@ async def in_flight(
     return replace(told, running=running, ended=tuple(sorted(ended)))
 
 
-async def _calls(stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger) -> list[AuditCall] | None:
+async def _calls(stored: StoredConversation, ledger: SqliteAuditLog | DiskFullAuditLog) -> list[AuditCall] | None:
     """The calls that were going on; None when nobody here can know them."""
     turn = stored.unfinished
     if turn is None:
         return []
-    if not isinstance(ledger, SqliteLedger) or len(stored.turns) <= _imported(stored, "turns"):
+    if not isinstance(ledger, SqliteAuditLog) or len(stored.turns) <= _imported(stored, "turns"):
         return None
     session = stored.session
     return of_the_kill(await ledger.calls_of(session.session_id, limit=READ), turn.turn_id, session.changed)
 
 
 async def _calls_of_agents(
-    stored: StoredConversation, ledger: SqliteLedger | NoRoomLedger, agents: Mapping[str, str]
+    stored: StoredConversation, ledger: SqliteAuditLog | DiskFullAuditLog, agents: Mapping[str, str]
 ) -> list[AuditCall]:
     found: list[AuditCall] = []
-    if not isinstance(ledger, SqliteLedger):
+    if not isinstance(ledger, SqliteAuditLog):
         return found
     for session_id, turn_id in agents.items():
         calls = await ledger.calls_of(session_id, limit=READ)

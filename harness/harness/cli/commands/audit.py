@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...toolkit.assembly import ToolkitSettings
-    from ...toolkit.audit import AuditCall, Filters, Head, Orphan, Report
+    from ...toolkit.audit import AuditCall, ChainHead, Filters, Report, UnresolvedCall
     from ...toolkit.interfaces import Redactor
 
 __all__ = ["audit"]
@@ -56,11 +56,11 @@ class Receipt(click.ParamType["Head"]):
 
     name = "head"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Head:
-        from ...toolkit.audit import Head
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ChainHead:
+        from ...toolkit.audit import ChainHead
 
         try:
-            return Head.parse(str(value))
+            return ChainHead.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -100,11 +100,11 @@ def show(ctx: click.Context, /, number: int | None, last: int, **options: Any) -
 
     The target options choose the calls of that target.
     """
-    from ...toolkit.audit import Place, audit_directory, calls, one_call, open_reader, this_process
+    from ...toolkit.audit import AuditPaths, audit_directory, calls, one_call, open_reader, this_process
 
     session = session_of(ctx)
     try:
-        with open_reader(Place(audit_directory())) as db:
+        with open_reader(AuditPaths(audit_directory())) as db:
             if number is not None:
                 call = one_call(db, number, this_process())
             else:
@@ -172,11 +172,11 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 
     Each line is a record as it was hashed, with its hash.
     """
-    from ...toolkit.audit import Place, audit_directory, open_reader, records, this_process
+    from ...toolkit.audit import AuditPaths, audit_directory, open_reader, records, this_process
 
     session = session_of(ctx)
     try:
-        with open_reader(Place(audit_directory())) as db:
+        with open_reader(AuditPaths(audit_directory())) as db:
             for body, digest in records(db, _chosen(session, options), this_process()):
                 sys.stdout.write(f'{body[:-1]},"hash":"{digest}"}}\n')
     except FileNotFoundError:
@@ -187,15 +187,15 @@ def export(ctx: click.Context, /, **options: Any) -> int:
 @command("verify")
 @click.option("--head", type=Receipt(), metavar="COUNT:HASH", help="What an earlier check printed must still hold.")
 @click.pass_context
-def verify(ctx: click.Context, head: Head | None) -> int:
+def verify(ctx: click.Context, head: ChainHead | None) -> int:
     """Check that no record was changed, moved or removed. Prints the head, to be kept elsewhere.
 
     The exit code is 1 when one was, and when other users may look into the audit.
     """
-    from ...toolkit.audit import Place, audit_directory
-    from ...toolkit.audit import verify as check
+    from ...toolkit.audit import AuditPaths, audit_directory
+    from ...toolkit.audit import verify_audit as check
 
-    report = check(Place(audit_directory()), head)
+    report = check(AuditPaths(audit_directory()), head)
     if invocation_of(ctx).json:
         facts = {"first": report.first, "records": report.records, "unsettled": report.unsettled}
         found = {"problems": report.problems, "wrong_rights": report.wrong_rights}
@@ -239,10 +239,10 @@ def orphans(ctx: click.Context) -> int:
     return 0
 
 
-def _orphans() -> list[Orphan]:
-    from ...toolkit.audit import Place, audit_directory, open_store, orphans_of, this_process
+def _orphans() -> list[UnresolvedCall]:
+    from ...toolkit.audit import AuditPaths, audit_directory, open_store, orphans_of, this_process
 
-    place = Place(audit_directory())
+    place = AuditPaths(audit_directory())
     if not place.database.exists():
         note(NONE)
         return []
@@ -250,7 +250,7 @@ def _orphans() -> list[Orphan]:
         return orphans_of(store)
 
 
-def _orphan_row(orphan: Orphan) -> tuple[str, ...]:
+def _orphan_row(orphan: UnresolvedCall) -> tuple[str, ...]:
     call = orphan.call
     target, tool = (str(call.record.get(name, "")) for name in ("backend", "tool"))
     life = f"on {call.process.host}" if orphan.life.value == "elsewhere" else orphan.life.value
@@ -266,9 +266,9 @@ def _orphan_row(orphan: Orphan) -> tuple[str, ...]:
 def resolve(ctx: click.Context, number: int, decision: str, text: str) -> int:
     """Decide what came of a call that 'harness audit orphans' lists; 'abort' gives it up without knowing."""
     from ...toolkit.assembly import load_toolkit_settings
-    from ...toolkit.audit import Decision, Place, audit_directory, open_store, resolution, this_process
+    from ...toolkit.audit import AuditPaths, Decision, audit_directory, open_store, resolution, this_process
 
-    place, process = Place(audit_directory()), this_process()
+    place, process = AuditPaths(audit_directory()), this_process()
     if not place.database.exists():
         raise HarnessError(NONE)
     text = _redactor(load_toolkit_settings(invocation_of(ctx).choices)).text(text)
@@ -298,10 +298,10 @@ def reconcile(ctx: click.Context) -> int:
 
     async def work(target: ExecutionContext, interruption: Interruption) -> None:
         from ...toolkit.assembly import load_toolkit_settings
-        from ...toolkit.audit import open_ledger
+        from ...toolkit.audit import open_audit_log
 
         settings = load_toolkit_settings(session.invocation.choices)
-        async with open_ledger(retention=settings.retention) as ledger:
+        async with open_audit_log(retention=settings.retention) as ledger:
             found = await ledger.reconcile(target, _redactor(settings).text)
         groups = {name: getattr(found, name) for name in ("settled", "running", "unclear", "retryable")}
         if session.json:

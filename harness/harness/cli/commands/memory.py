@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...toolkit.interfaces import Redactor
-    from ...toolkit.session.notebook import Memory, Place
+    from ...toolkit.session.notebook import Memory, MemoryLocation
 
 __all__ = ["memory"]
 
@@ -93,7 +93,7 @@ def _row(memory: Memory) -> tuple[str, ...]:
 @click.pass_context
 def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
     """Write TEXT down, for agents to know. A text that holds what looks like a secret is refused."""
-    from ...toolkit.session.notebook import MemoryScope, Place, place_at
+    from ...toolkit.session.notebook import MemoryLocation, MemoryScope, place_at
 
     if cwd is not None and scope != "project":
         ctx.fail("--cwd goes with --scope project")
@@ -104,7 +104,7 @@ def add(ctx: click.Context, scope: str, cwd: str | None, text: str) -> int:
         await _add(session, place_at(MemoryScope(scope), target.identity, target.capabilities.home, cwd), content)
 
     async def anywhere(interruption: Interruption) -> int:
-        await _add(session, Place(MemoryScope.GLOBAL), content)
+        await _add(session, MemoryLocation(MemoryScope.GLOBAL), content)
         return 0
 
     return run_async(anywhere) if scope == "global" else on_target(session, on_it, PLAIN)
@@ -137,7 +137,7 @@ def _redactor(session: Session) -> Redactor:
     return PatternRedactor.with_environment(variables, patterns=settings.secrets)
 
 
-async def _add(session: Session, place: Place, content: str) -> None:
+async def _add(session: Session, place: MemoryLocation, content: str) -> None:
     from ...toolkit.session.notebook import memory_json
     from ...toolkit.session.notebook_stores import SqliteNotebook
 

@@ -296,7 +296,7 @@ refused. Ctrl-C cancels the call.
 def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | None, name: str, arguments: str) -> int:
     from ...toolkit import ToolCall
     from ...toolkit.assembly import open_toolkit
-    from ...toolkit.events import Failure
+    from ...toolkit.events import InternalFailure
 
     session = session_of(ctx)
     session.invocation.passes_codes = True
@@ -326,7 +326,7 @@ def call(ctx: click.Context, yes: bool, seen: tuple[str, ...], profile: str | No
                 executor.reads.record_read(known.path, known.version, whole=True)
             with executor.events.subscribe() as events:
                 outcome = await executor.call(ToolCall(tool.name, text))
-                failures = [event.message for event in events.drain() if isinstance(event, Failure)]
+                failures = [event.message for event in events.drain() if isinstance(event, InternalFailure)]
         if outcome.error is None:  # that one is told as the outcome
             note(*failures)
         return _finish(session, outcome, str(target.target), interruption)

@@ -17,7 +17,7 @@ from anyio import to_thread
 from ...agent.events import AgentPaused, AgentResumed, ConversationCompacted, ModelRetry, Notice
 from ...agent.models import ModelFailure
 from ...agent.storage.values import is_session_id
-from ...toolkit.events import Event, Failure, SubagentStarted, ToolCallCompleted, ToolCallRequested
+from ...toolkit.events import Event, InternalFailure, SubagentStarted, ToolCallCompleted, ToolCallRequested
 from ...toolkit.values import CallOutcome, CallStatus, Image, Text, ToolCall
 from ..exits import FAILED, HARNESS_FAILED, INTERRUPTED, REFUSED, SIGNALLED, TIMED_OUT
 from ..output import as_json
@@ -117,7 +117,7 @@ def news_line(event: Event) -> str:
             text = f"the model is asked again in {event.seconds:.0f} s: {event.reason}"
         case Notice():
             text = event.text
-        case Failure():
+        case InternalFailure():
             text = event.message
         case AgentPaused():
             text = f"paused by {event.by}{f': {event.reason}' if event.reason else ''}"

@@ -9,7 +9,7 @@ from typing import Final
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
 from ...toolkit.redaction.redactor import MARK
-from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion
+from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion
 from ...toolkit.values import Json, ToolCall
 from ..asking import NARROWEST, claims_of, fitted, parse_reply, previewed, question_text, quoted, wrapped
 from ..output import readable
@@ -38,7 +38,7 @@ class PromptQuestioner(Questioner):
         self._surface = surface
         self._catch_up = catch_up
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """One question after the other; Ctrl-C or Ctrl-D declines all of them."""
         self._catch_up()
         replies = []
@@ -50,14 +50,14 @@ class PromptQuestioner(Questioner):
             replies.append(reply)
         return tuple(replies)
 
-    async def _reply(self, question: UserQuestion, lines: tuple[Line, ...], *, follows: bool) -> Reply | None:
+    async def _reply(self, question: UserQuestion, lines: tuple[Line, ...], *, follows: bool) -> QuestionReply | None:
         def complaint(text: str) -> str:
             reply = parse_reply(text, question)
-            return "" if isinstance(reply, Reply) else reply
+            return "" if isinstance(reply, QuestionReply) else reply
 
         text = await self._surface.ask(Asking(lines, "answer:", check=complaint, follows=follows))
         reply = parse_reply(text, question) if text is not None else None
-        return reply if isinstance(reply, Reply) else None
+        return reply if isinstance(reply, QuestionReply) else None
 
 
 def _lines(question: UserQuestion, number: int, count: int) -> tuple[Line, ...]:

@@ -27,7 +27,7 @@ from ...agent.events import (
 )
 from ...toolkit.events import (
     Event,
-    Failure,
+    InternalFailure,
     JobExited,
     JobStarted,
     PermissionAsked,
@@ -333,7 +333,7 @@ class View:
             AgentPaused: self._paused,
             AgentResumed: lambda event: self.note(f"resumed by {event.by}"),
             Notice: lambda event: self.note(event.text, "warn"),
-            Failure: self._failed,
+            InternalFailure: self._failed,
         }
 
     # -- what it is told
@@ -566,6 +566,6 @@ class View:
     def _paused(self, event: AgentPaused) -> None:
         self.note(f"paused by {event.by}{f': {event.reason}' if event.reason else ''}; /resume goes on", "warn")
 
-    def _failed(self, event: Failure) -> None:
+    def _failed(self, event: InternalFailure) -> None:
         if not event.call_id:  # else the end of the call says it
             self.note(event.message, "error")

@@ -18,7 +18,7 @@ from ...system.background_tasks import background_tasks
 from ...toolkit.permissions.approver import Approver
 from ...toolkit.permissions.asking import no_approver
 from ...toolkit.permissions.questions import ApprovalDecision, ApprovalRequest, ApprovalScope
-from ...toolkit.session.questions import Asked, Questioner, Replies, Reply, UserQuestion, check_replies
+from ...toolkit.session.questions import Questioner, QuestionReply, QuestionSet, Replies, UserQuestion, check_replies
 from .requests import unheard_of
 from .values import plain
 
@@ -240,7 +240,7 @@ class ClientQuestioner(Questioner):
         ctx = CURRENT.get()
         return ctx is not None and can_ask(ctx.session.client_capabilities)
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """The user's answers; None when the form was declined, dismissed, or came back without them."""
         ctx = CURRENT.get()
         if ctx is None:
@@ -317,13 +317,15 @@ def replies_of(questions: Sequence[UserQuestion], content: Mapping[str, object] 
     return replies
 
 
-def _reply(number: int, question: UserQuestion, filled: Mapping[str, object]) -> Reply:
+def _reply(number: int, question: UserQuestion, filled: Mapping[str, object]) -> QuestionReply:
     own = filled.get(f"other_{number}")
     other = own.strip() if isinstance(own, str) else ""
     places = range(len(question.options))
     if question.multi_select:
-        return Reply(tuple(place for place in places if filled.get(f"answer_{number}_{place + 1}") is True), other)
+        return QuestionReply(
+            tuple(place for place in places if filled.get(f"answer_{number}_{place + 1}") is True), other
+        )
     if other:
-        return Reply(other=other)  # own words were typed on purpose; a choice may be the client's default
+        return QuestionReply(other=other)  # own words were typed on purpose; a choice may be the client's default
     chosen = filled.get(f"answer_{number}")
-    return Reply(tuple(place for place in places if chosen == _choice(place, question)))
+    return QuestionReply(tuple(place for place in places if chosen == _choice(place, question)))

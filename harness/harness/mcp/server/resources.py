@@ -21,9 +21,9 @@ from ...toolkit.executor import Executor
 from ...toolkit.registry import Registry
 from ...toolkit.session.notebook import (
     Memory,
+    MemoryLocation,
     MemoryScope,
     Notebook,
-    Place,
     Todo,
     memory_json,
     place_at,
@@ -373,7 +373,7 @@ class Notes:
         session, execution = self.executor.session_id, self.executor.execution
         home, cwd = execution.capabilities.home, self.executor.cwd
         lasting = (place_at(scope, execution.identity, home, cwd) for scope in MemoryScope if scope != "session")
-        return await self._notebook.memories([Place(MemoryScope.SESSION, session_id=session), *lasting])
+        return await self._notebook.memories([MemoryLocation(MemoryScope.SESSION, session_id=session), *lasting])
 
     @property
     def _notebook(self) -> Notebook:

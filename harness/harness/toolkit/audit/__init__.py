@@ -2,7 +2,7 @@
 
 ::
 
-    async with open_ledger() as ledger:
+    async with open_audit_log() as ledger:
         found = await ledger.reconcile(execution)
         executor = Executor(execution, registry, Services(policy, ledger, redactor), events, reads)
 """
@@ -10,34 +10,34 @@
 from __future__ import annotations
 
 from ...system.process_identity import Life, ProcessId, this_process
-from .audit_log import NoRoomLedger, NullLedger, SqliteLedger, has_no_room, open_ledger
-from .directory import Head, Place, audit_directory
-from .reading import AuditCall, Filters, Report, calls, one_call, open_reader, records, verify
+from .audit_log import DiskFullAuditLog, NullAuditLog, SqliteAuditLog, is_disk_full, open_audit_log
+from .directory import AuditPaths, ChainHead, audit_directory
+from .reading import AuditCall, Filters, Report, calls, one_call, open_reader, records, verify_audit
 from .retention import Retention, retention_of
-from .settlement import Decision, Orphan, Reconciled, orphans_of, resolution
-from .store import Unsettled, open_store
+from .settlement import Decision, ReconcileResult, UnresolvedCall, orphans_of, resolution
+from .store import UnresolvedRow, open_store
 
 __all__ = [
     "AuditCall",
+    "AuditPaths",
+    "ChainHead",
     "Decision",
+    "DiskFullAuditLog",
     "Filters",
-    "Head",
     "Life",
-    "NoRoomLedger",
-    "NullLedger",
-    "Orphan",
-    "Place",
+    "NullAuditLog",
     "ProcessId",
-    "Reconciled",
+    "ReconcileResult",
     "Report",
     "Retention",
-    "SqliteLedger",
-    "Unsettled",
+    "SqliteAuditLog",
+    "UnresolvedCall",
+    "UnresolvedRow",
     "audit_directory",
     "calls",
-    "has_no_room",
+    "is_disk_full",
     "one_call",
-    "open_ledger",
+    "open_audit_log",
     "open_reader",
     "open_store",
     "orphans_of",
@@ -45,5 +45,5 @@ __all__ = [
     "resolution",
     "retention_of",
     "this_process",
-    "verify",
+    "verify_audit",
 ]

@@ -17,23 +17,23 @@ from ...context import ExecutionContext
 from ...errors import HarnessError, ToolError
 from ...system.background_tasks import background_tasks
 from ...system.process_identity import this_process
-from ..interfaces import CallEntry, Ledger
+from ..interfaces import AuditLog, CallEntry
 from ..values import CallStatus
-from .directory import Place, audit_directory
+from .directory import AuditPaths, audit_directory
 from .reading import AuditCall, Filters
 from .reading import calls as calls_in
 from .records import intent_fields, job_fields, outcome_fields, refusal_fields
 from .retention import Retention, apply_step, plan
-from .settlement import Decision, Orphan, Reconciled, orphans_of, reconcile, resolution
-from .store import Item, Store, open_store
-from .writer import CLOSE_LIMIT, Writer
+from .settlement import Decision, ReconcileResult, UnresolvedCall, orphans_of, reconcile, resolution
+from .store import AuditDatabase, PendingRecord, open_store
+from .writer import CLOSE_TIMEOUT, Writer
 
 __all__ = [
-    "NoRoomLedger",
-    "NullLedger",
-    "SqliteLedger",
-    "has_no_room",
-    "open_ledger",
+    "DiskFullAuditLog",
+    "NullAuditLog",
+    "SqliteAuditLog",
+    "is_disk_full",
+    "open_audit_log",
 ]
 
 
@@ -44,7 +44,7 @@ NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 """What SQLite says when a file, or the one that its processes share, cannot grow."""
 
 
-def has_no_room(error: HarnessError) -> bool:
+def is_disk_full(error: HarnessError) -> bool:
     """Whether the ledger could not be opened because its disk is full. Pure."""
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
@@ -52,7 +52,7 @@ def has_no_room(error: HarnessError) -> bool:
     return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-class NoRoomLedger(Ledger):
+class DiskFullAuditLog(AuditLog):
     """Refuses what changes something, and keeps nothing of the rest.
 
     Args:
@@ -75,9 +75,9 @@ class NoRoomLedger(Ledger):
 
     async def reconcile(
         self, execution: ExecutionContext, redact: Callable[[str], str] = lambda text: text
-    ) -> Reconciled:
+    ) -> ReconcileResult:
         """Nothing is found out."""
-        return Reconciled()
+        return ReconcileResult()
 
 
 # -- The ledger of this machine: what is about to run, and what came of it, in one chain of records.
@@ -88,7 +88,7 @@ class NoRoomLedger(Ledger):
 logger = logging.getLogger(__name__)
 
 
-class NullLedger(Ledger):
+class NullAuditLog(AuditLog):
     """A ledger that keeps nothing, for programs whose calls nobody has to answer for."""
 
     async def begin(self, entry: CallEntry) -> None:
@@ -101,18 +101,18 @@ class NullLedger(Ledger):
         """Keep nothing."""
 
 
-class SqliteLedger(Ledger):
-    """A ledger in a database that several processes share. Obtained from :func:`open_ledger`."""
+class SqliteAuditLog(AuditLog):
+    """A ledger in a database that several processes share. Obtained from :func:`open_audit_log`."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(self, store: AuditDatabase, writer: Writer) -> None:
         self._store = store
         self._writer = writer
         self._owner = store.process.owner
-        self._calls: dict[tuple[int, str], list[Item]] = {}
+        self._calls: dict[tuple[int, str], list[PendingRecord]] = {}
 
     async def begin(self, entry: CallEntry) -> None:
         self._writer.check_room()
-        item = Item(intent_fields(entry, self._owner), durable=entry.mutating)
+        item = PendingRecord(intent_fields(entry, self._owner), durable=entry.mutating)
         if entry.mutating:
             await self._writer.must(item)
         else:
@@ -124,29 +124,29 @@ class SqliteLedger(Ledger):
         if call is None:
             logger.error("the audit knows no running call %r: its outcome (%s) is not kept", call_id, status.value)
             return
-        item = Item(outcome_fields(time.time(), status, summary, job_id), call.durable, call)
+        item = PendingRecord(outcome_fields(time.time(), status, summary, job_id), call.durable, call)
         if call.durable:
             await self._writer.keep(item)
         else:
             self._writer.put(item)
 
     async def refused(self, entry: CallEntry) -> None:
-        await self._writer.keep(Item(refusal_fields(entry, self._owner)))
+        await self._writer.keep(PendingRecord(refusal_fields(entry, self._owner)))
 
     def started(self, call_id: str, job_id: str) -> None:
         call = self._find(call_id)
         if call is not None and call.durable:
-            self._writer.put(Item(job_fields(time.time(), job_id), about=call))
+            self._writer.put(PendingRecord(job_fields(time.time(), job_id), about=call))
 
     # -- what is not settled
 
-    async def orphans(self, backend: str | None = None) -> list[Orphan]:
+    async def orphans(self, backend: str | None = None) -> list[UnresolvedCall]:
         """Calls without a known outcome, oldest first; of one target (``ExecutionContext.identity``), or of all."""
         return await self._writer.in_turn(orphans_of, self._store, backend)
 
     async def reconcile(
         self, execution: ExecutionContext, redact: Callable[[str], str] = lambda text: text
-    ) -> Reconciled:
+    ) -> ReconcileResult:
         """Ask the target's jobs what came of the calls of harnesses that are gone, and keep the answers.
 
         Calls of a harness that still runs, or that runs on another machine, are not touched.
@@ -163,7 +163,7 @@ class SqliteLedger(Ledger):
         """Keep an operator's decision about a call whose outcome nobody knows.
 
         Args:
-            number: ``Orphan.call.number``.
+            number: ``UnresolvedCall.call.number``.
             decision: ``failed``, ``succeeded`` (the note says how that is known), or ``abort``: it is given up.
             by: who decided.
 
@@ -189,13 +189,13 @@ class SqliteLedger(Ledger):
 
     # -- which call is meant: providers use one id more than once, and calls of one task are nested
 
-    def _find(self, call_id: str) -> Item | None:
+    def _find(self, call_id: str) -> PendingRecord | None:
         calls = self._calls.get(_key(call_id)) or next(
             (calls for (_, name), calls in self._calls.items() if name == call_id), None
         )
         return calls[-1] if calls else None
 
-    def _take(self, call_id: str) -> Item | None:
+    def _take(self, call_id: str) -> PendingRecord | None:
         found = self._find(call_id)
         for key, calls in self._calls.items():
             if found in calls:
@@ -206,7 +206,7 @@ class SqliteLedger(Ledger):
         return found
 
 
-def _calls(store: Store, filters: Filters, limit: int) -> list[AuditCall]:
+def _calls(store: AuditDatabase, filters: Filters, limit: int) -> list[AuditCall]:
     return calls_in(store.connection, filters, store.process, limit)
 
 
@@ -215,9 +215,9 @@ def _key(call_id: str) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def open_ledger(
+async def open_audit_log(
     directory: Path | None = None, *, retention: Retention | None = None
-) -> AsyncIterator[SqliteLedger]:
+) -> AsyncIterator[SqliteAuditLog]:
     """Open the ledger of this machine, and drop what is too old in it.
 
     Args:
@@ -227,14 +227,14 @@ async def open_ledger(
     Raises:
         HarnessError: it cannot be kept there.
     """
-    place = Place(directory or audit_directory())
+    place = AuditPaths(directory or audit_directory())
     async with AsyncExitStack() as stack:
         files = ExitStack()
         stack.push_async_callback(_close, files)
         process = await to_thread.run_sync(this_process)
         store = await to_thread.run_sync(files.enter_context, open_store(place, process))
         writer = Writer(store, place)
-        ledger = SqliteLedger(store, writer)
+        ledger = SqliteAuditLog(store, writer)
         async with background_tasks() as tasks:
             tasks.start_soon(writer.run)
             tasks.start_soon(ledger.retain, retention or Retention())
@@ -245,5 +245,5 @@ async def open_ledger(
 
 
 async def _close(files: ExitStack) -> None:
-    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
         await to_thread.run_sync(files.close, abandon_on_cancel=True)

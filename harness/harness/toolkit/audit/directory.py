@@ -14,7 +14,7 @@ from pathlib import Path
 from ...errors import HarnessError
 from ...system.private_files import check_own, check_private, is_open_to_others, make_private, state_home
 
-__all__ = ["Head", "HeadFiles", "Place", "audit_directory"]
+__all__ = ["AuditPaths", "ChainHead", "HeadFiles", "audit_directory"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def audit_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """The end of the chain: how many records were ever written, and the hash of the last one."""
 
     count: int
@@ -41,7 +41,7 @@ class Head:
         return f"{self.count}:{self.hash}"
 
     @classmethod
-    def parse(cls, text: str) -> Head:
+    def parse(cls, text: str) -> ChainHead:
         """The head that ``COUNT:HASH`` names.
 
         Raises:
@@ -54,7 +54,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AuditPaths:
     """The files of one audit."""
 
     directory: Path
@@ -119,7 +119,7 @@ class Place:
         hint = hint or "give this directory back to you alone, or set XDG_STATE_HOME to another one"
         return HarnessError(f"the audit cannot be kept in {self.directory}: {what.lower()}", hint=hint)
 
-    def heads(self) -> dict[str, Head]:
+    def heads(self) -> dict[str, ChainHead]:
         """The head as each of the files has it that has one, by the file's name.
 
         Raises:
@@ -134,7 +134,7 @@ class Place:
         return os.open(self.head_file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _read_head(path: Path) -> Head | None:
+def _read_head(path: Path) -> ChainHead | None:
     """What a file says; None when it says nothing."""
     text, again = _head_text(path), _head_text(path)
     while text != again:  # somebody writes it
@@ -144,7 +144,7 @@ def _read_head(path: Path) -> Head | None:
     match = _HEAD.fullmatch(text)
     if match is None and text.strip():
         raise ValueError(f"{path}: it holds no head")
-    return Head(int(match[1]), match[2]) if match else None
+    return ChainHead(int(match[1]), match[2]) if match else None
 
 
 def _head_text(path: Path) -> str | None:
@@ -167,7 +167,7 @@ class HeadFiles:
         OSError: the second cannot be opened. Without the third it goes on: it is outside of the audit's directory.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AuditPaths) -> None:
         self._files = {place.head_file: place.open_head()}
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -175,7 +175,7 @@ class HeadFiles:
         except OSError as error:
             logger.warning("the head of the audit cannot be kept in %s: %s", place.witness, error)
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         """Keep the head. What was written is written, whatever becomes of this: the next time brings it up to date."""
         text = f"{head.count:20d} {head.hash}\n".encode()  # one short write, so that no reader sees half of it
         for path, descriptor in self._files.items():

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from ...errors import HarnessError
 from ...system.process_identity import Life, ProcessId, life_of
 from ..values import CallStatus, JsonObject
-from .directory import Head, Place
+from .directory import AuditPaths, ChainHead
 from .records import COLUMNS, GENESIS, Kind, digest, storable
 from .store import connect, unusable
 
@@ -29,7 +29,7 @@ __all__ = [
     "open_reader",
     "reading",
     "records",
-    "verify",
+    "verify_audit",
 ]
 
 
@@ -80,7 +80,7 @@ class AuditCall:
 
 
 @contextmanager
-def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
+def open_reader(place: AuditPaths) -> Iterator[sqlite3.Connection]:
     """Open the audit to read.
 
     Raises:
@@ -94,7 +94,7 @@ def open_reader(place: Place) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def reading(place: Place) -> Iterator[sqlite3.Connection]:
+def reading(place: AuditPaths) -> Iterator[sqlite3.Connection]:
     """Open the audit to read, whoever else may look into its directory.
 
     Raises:
@@ -110,7 +110,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection]:
         raise unusable(place, error) from error
 
 
-def _opened(place: Place, files: ExitStack) -> sqlite3.Connection:
+def _opened(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
     """A connection that can read; on a full or read-only disk SQLite cannot make the file that its readers share."""
     connection = files.enter_context(closing(connect(place, "ro")))
     try:
@@ -128,7 +128,7 @@ def _opened(place: Place, files: ExitStack) -> sqlite3.Connection:
     return connection
 
 
-def _alone(place: Place, files: ExitStack) -> sqlite3.Connection:
+def _alone(place: AuditPaths, files: ExitStack) -> sqlite3.Connection:
     """A connection that shares nothing with other processes, and still reads what only the write-ahead log has."""
     log = place.directory / f"{place.database.name}-wal"
     if os.access(place.directory, os.W_OK):
@@ -139,7 +139,7 @@ def _alone(place: Place, files: ExitStack) -> sqlite3.Connection:
     if not log.exists() or not log.stat().st_size:
         return connect(place, "ro", immutable=True)
     try:
-        copy = Place(Path(files.enter_context(TemporaryDirectory(prefix="harness-audit-"))))
+        copy = AuditPaths(Path(files.enter_context(TemporaryDirectory(prefix="harness-audit-"))))
         for path in (place.database, log):
             shutil.copyfile(path, copy.directory / path.name)
     except OSError as error:
@@ -226,7 +226,7 @@ class Report:
 
     first: int = 1
     """The oldest record that is kept; those before it were dropped by the settings."""
-    head: Head = field(default_factory=lambda: Head(0, GENESIS))
+    head: ChainHead = field(default_factory=lambda: ChainHead(0, GENESIS))
     records: int = 0
     unsettled: int = 0
     problems: list[str] = field(default_factory=list)
@@ -239,7 +239,7 @@ class Report:
         return not self.problems
 
 
-def verify(place: Place, receipt: Head | None = None) -> Report:
+def verify_audit(place: AuditPaths, receipt: ChainHead | None = None) -> Report:
     """Check everything.
 
     Args:
@@ -271,7 +271,7 @@ def verify(place: Place, receipt: Head | None = None) -> Report:
 
 
 class _Check:
-    def __init__(self, db: sqlite3.Connection, report: Report, known: dict[str, Head]) -> None:
+    def __init__(self, db: sqlite3.Connection, report: Report, known: dict[str, ChainHead]) -> None:
         self._db = db
         self._report = report
         self._known = known
@@ -280,7 +280,7 @@ class _Check:
 
     def run(self, *, has_head_file: bool) -> None:
         first, last, text = self._db.execute("SELECT first, last, hash FROM chain").fetchone()
-        self._report.first, self._report.head = first, Head(last, text)
+        self._report.first, self._report.head = first, ChainHead(last, text)
         before = self._start(first)
         end = self._records(first, before)
         if end != self._report.head:
@@ -303,7 +303,7 @@ class _Check:
         row = self._db.execute("SELECT body FROM records WHERE seq = ?", (first,)).fetchone()
         return str(_load(row[0]).get("prev", "")) if row else ""
 
-    def _records(self, first: int, before: str) -> Head:
+    def _records(self, first: int, before: str) -> ChainHead:
         columns = ", ".join(COLUMNS)
         rows = self._db.execute(f"SELECT seq, body, hash, {columns} FROM records ORDER BY seq")  # noqa: S608  # names of columns
         expected, previous = first, before
@@ -314,7 +314,7 @@ class _Check:
             self._record(seq, body, text, found, previous if seq == expected else None)
             expected, previous = seq + 1, text
             self._report.records += 1
-        return Head(expected - 1, previous)
+        return ChainHead(expected - 1, previous)
 
     def _record(self, seq: int, body: str, text: str, found: list[object], previous: str | None) -> None:
         fields = _load(body)

@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...settings import SettingsTable
 from ...settings_schema import parse_size, suggest
 from .records import Kind
-from .store import Item, Store
+from .store import AuditDatabase, PendingRecord
 
 __all__ = [
     "Retention",
@@ -46,7 +46,7 @@ class Retention:
     max_bytes: int = 1 << 30
 
 
-def plan(store: Store, limits: Retention, now: float) -> int:
+def plan(store: AuditDatabase, limits: Retention, now: float) -> int:
     """The number of the last record that is to go, after saying so in the chain; 0 when all may stay."""
     db = store.connection
     first, last = db.execute("SELECT first, last FROM chain").fetchone()
@@ -62,7 +62,7 @@ def plan(store: Store, limits: Retention, now: float) -> int:
     (text,) = db.execute("SELECT hash FROM records WHERE seq = ?", (through,)).fetchone()
     (forgotten,) = db.execute("SELECT count(*) FROM unsettled WHERE number <= ?", (through,)).fetchone()
     fields = {"kind": Kind.RETENTION, "at": round(now, 6), "through": through, "hash": text, "unsettled": forgotten}
-    store.write([Item(fields, durable=True)])
+    store.write([PendingRecord(fields, durable=True)])
     return int(through)
 
 
@@ -98,7 +98,7 @@ def _announced(db: sqlite3.Connection, first: int) -> int:
     return through if through >= first else 0
 
 
-def apply_step(store: Store, through: int) -> bool:
+def apply_step(store: AuditDatabase, through: int) -> bool:
     """Drop some of the records up to ``through``; True when there are more."""
     db = store.connection
     db.execute("BEGIN IMMEDIATE")

@@ -13,16 +13,16 @@ from ...results import Job, Status
 from ...system.process_identity import Life, life_of
 from ..values import CallStatus, JsonObject
 from .records import job_fields, outcome_fields, resolution_fields, shortened
-from .store import Item, Store, Unsettled
+from .store import AuditDatabase, PendingRecord, UnresolvedRow
 from .writer import Writer
 
 __all__ = [
     "DECISIONS",
     "Decision",
-    "Finding",
-    "Orphan",
-    "Reconciled",
+    "JobVerdict",
+    "ReconcileResult",
     "Sibling",
+    "UnresolvedCall",
     "find",
     "orphans_of",
     "reconcile",
@@ -47,7 +47,7 @@ Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class JobVerdict:
     """What was found out about a call. ``status`` is None while its job runs."""
 
     status: CallStatus | None
@@ -55,7 +55,7 @@ class Finding:
     job_id: str = ""
 
 
-def find(call: Unsettled, jobs: Iterable[Job], siblings: Sequence[Sibling], redact: Redact) -> Finding:
+def find(call: UnresolvedRow, jobs: Iterable[Job], siblings: Sequence[Sibling], redact: Redact) -> JobVerdict:
     """What the jobs of the call's target say about it."""
     own = [job for job in jobs if _is_of(job, call)]
     if call.job_id:
@@ -73,23 +73,23 @@ def find(call: Unsettled, jobs: Iterable[Job], siblings: Sequence[Sibling], reda
     return verdict_of(fitting[0])
 
 
-def verdict_of(job: Job) -> Finding:
+def verdict_of(job: Job) -> JobVerdict:
     """How a job's end counts for the call that started it."""
     if job.status is Status.RUNNING:
-        return Finding(None, "its job still runs", job.job_id)
+        return JobVerdict(None, "its job still runs", job.job_id)
     if job.status in (Status.COMPLETED, Status.SHELL_EXITED) and job.exit_code is not None:
         status = CallStatus.OK if job.exit_code == 0 else CallStatus.ERROR
-        return Finding(status, f"its job ended with exit code {job.exit_code}", job.job_id)
+        return JobVerdict(status, f"its job ended with exit code {job.exit_code}", job.job_id)
     ends = {Status.TIMED_OUT: CallStatus.TIMEOUT, Status.INTERRUPTED: CallStatus.CANCELLED}
     status = ends.get(job.status, CallStatus.UNKNOWN)
-    return Finding(status, f"its job is {job.status.value.replace('_', ' ')}", job.job_id)
+    return JobVerdict(status, f"its job is {job.status.value.replace('_', ' ')}", job.job_id)
 
 
-def _unknown(summary: str) -> Finding:
-    return Finding(CallStatus.UNKNOWN, summary)
+def _unknown(summary: str) -> JobVerdict:
+    return JobVerdict(CallStatus.UNKNOWN, summary)
 
 
-def _is_of(job: Job, call: Unsettled) -> bool:
+def _is_of(job: Job, call: UnresolvedRow) -> bool:
     process, at = call.process, call.record.get("at")
     is_owner = (job.owner or "").endswith(f"@{process.host}:{process.pid}")
     if not is_owner or job.started is None or not isinstance(at, int | float):
@@ -118,14 +118,14 @@ DECISIONS: dict[Decision, CallStatus] = {
     "succeeded": CallStatus.OK,
     "abort": CallStatus.CANCELLED,
 }
-AGAIN = Finding(CallStatus.UNKNOWN, "it changes nothing, and may be run again")
+AGAIN = JobVerdict(CallStatus.UNKNOWN, "it changes nothing, and may be run again")
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class UnresolvedCall:
     """A call without a known outcome, and whether the harness that made it still runs."""
 
-    call: Unsettled
+    call: UnresolvedRow
     life: Life
 
     @property
@@ -140,26 +140,28 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class ReconcileResult:
     """What was found out about the calls of harnesses that are gone."""
 
-    settled: tuple[Unsettled, ...] = ()
+    settled: tuple[UnresolvedRow, ...] = ()
     """Their jobs on the target have ended, and the outcome is kept now."""
-    running: tuple[Unsettled, ...] = ()
+    running: tuple[UnresolvedRow, ...] = ()
     """Their jobs still run."""
-    unclear: tuple[Unsettled, ...] = ()
+    unclear: tuple[UnresolvedRow, ...] = ()
     """Only a person can say: ``harness audit orphans``, ``harness audit resolve``."""
-    retryable: tuple[Unsettled, ...] = ()
+    retryable: tuple[UnresolvedRow, ...] = ()
     """They change nothing and may be run again."""
 
 
-def orphans_of(store: Store, backend: str | None = None) -> list[Orphan]:
+def orphans_of(store: AuditDatabase, backend: str | None = None) -> list[UnresolvedCall]:
     """Calls without a known outcome, oldest first; of one target, or of all."""
-    return [Orphan(call, life_of(call.process, store.process)) for call in store.unsettled(backend)]
+    return [UnresolvedCall(call, life_of(call.process, store.process)) for call in store.unsettled(backend)]
 
 
-async def reconcile(writer: Writer, store: Store, execution: ExecutionContext, redact: Redact) -> Reconciled:
-    """As :meth:`.SqliteLedger.reconcile`."""
+async def reconcile(
+    writer: Writer, store: AuditDatabase, execution: ExecutionContext, redact: Redact
+) -> ReconcileResult:
+    """As :meth:`.SqliteAuditLog.reconcile`."""
     calls = [one.call for one in await writer.in_turn(orphans_of, store, execution.identity) if one.is_over]
     jobs = await execution.jobs() if calls else []
     findings = []
@@ -173,7 +175,7 @@ async def reconcile(writer: Writer, store: Store, execution: ExecutionContext, r
         item = _news(call, finding)
         if item is not None:
             await writer.must(item)
-    return Reconciled(
+    return ReconcileResult(
         settled=_those(findings, lambda finding: finding.status not in (None, CallStatus.UNKNOWN)),
         running=_those(findings, lambda finding: finding.status is None),
         unclear=_those(findings, lambda finding: finding.status is CallStatus.UNKNOWN and finding is not AGAIN),
@@ -181,22 +183,24 @@ async def reconcile(writer: Writer, store: Store, execution: ExecutionContext, r
     )
 
 
-def _news(call: Unsettled, finding: Finding) -> Item | None:
+def _news(call: UnresolvedRow, finding: JobVerdict) -> PendingRecord | None:
     """The record of what was found out; None when it is not new."""
     if finding.status is None:
         is_known = finding.job_id == call.job_id
-        return None if is_known else Item(job_fields(time.time(), finding.job_id), number=call.number)
+        return None if is_known else PendingRecord(job_fields(time.time(), finding.job_id), number=call.number)
     if finding.status is CallStatus.UNKNOWN and call.state == "unknown":
         return None
     fields = outcome_fields(time.time(), finding.status, finding.summary, finding.job_id, by="reconciliation")
-    return Item(fields, durable=call.mutating, number=call.number)
+    return PendingRecord(fields, durable=call.mutating, number=call.number)
 
 
-def _those(findings: list[tuple[Unsettled, Finding]], chosen: Callable[[Finding], bool]) -> tuple[Unsettled, ...]:
+def _those(
+    findings: list[tuple[UnresolvedRow, JobVerdict]], chosen: Callable[[JobVerdict], bool]
+) -> tuple[UnresolvedRow, ...]:
     return tuple(call for call, finding in findings if chosen(finding))
 
 
-def resolution(store: Store, number: int, decision: Decision, note: str, by: str) -> Item:
+def resolution(store: AuditDatabase, number: int, decision: Decision, note: str, by: str) -> PendingRecord:
     """The record of an operator's decision, still to be written.
 
     Raises:
@@ -211,4 +215,4 @@ def resolution(store: Store, number: int, decision: Decision, note: str, by: str
     if orphan.is_running:
         raise HarnessError(f"call {number} still runs, in process {orphan.call.process.pid}", hint="wait, or end it")
     fields = resolution_fields(time.time(), DECISIONS[decision], decision, note, by)
-    return Item(fields, durable=True, number=number)
+    return PendingRecord(fields, durable=True, number=number)

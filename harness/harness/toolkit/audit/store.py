@@ -20,10 +20,19 @@ from urllib.parse import quote
 from ...errors import HarnessError
 from ...system.process_identity import ProcessId
 from ..values import Json, JsonObject
-from .directory import Head, HeadFiles, Place
+from .directory import AuditPaths, ChainHead, HeadFiles
 from .records import GENESIS, SCHEMA, VERSION, Kind, canonical, digest, storable
 
-__all__ = ["BUSY_LIMIT", "Item", "Store", "Unsettled", "connect", "damage", "open_store", "unusable"]
+__all__ = [
+    "BUSY_LIMIT",
+    "AuditDatabase",
+    "PendingRecord",
+    "UnresolvedRow",
+    "connect",
+    "damage",
+    "open_store",
+    "unusable",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +46,13 @@ _INSERT = (
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class PendingRecord:
     """One record that is to be written. ``about`` is the call that it is about, when that is another record."""
 
     fields: JsonObject
     durable: bool = False
     """It is on the disk before the write returns, whatever happens to the machine."""
-    about: Item | None = None
+    about: PendingRecord | None = None
     number: int = 0
     """The number of a call of the past that it is about; of a call that is to be written, once it is."""
     void: bool = False
@@ -51,7 +60,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class UnresolvedRow:
     """A call of which nobody knows yet what came of it."""
 
     number: int
@@ -63,10 +72,10 @@ class Unsettled:
     """What was written before it ran."""
 
 
-class Store:
+class AuditDatabase:
     """An open audit, for one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, heads: HeadFiles, place: Place, process: ProcessId) -> None:
+    def __init__(self, connection: sqlite3.Connection, heads: HeadFiles, place: AuditPaths, process: ProcessId) -> None:
         self._db = connection
         self._heads = heads
         self._place = place
@@ -75,11 +84,11 @@ class Store:
         self._is_compared = False
         self._is_behind = False
         self._file = _identity(place)
-        self._last = Head(0, GENESIS)
+        self._last = ChainHead(0, GENESIS)
 
     # -- writing
 
-    def write(self, items: Sequence[Item]) -> None:
+    def write(self, items: Sequence[PendingRecord]) -> None:
         """Write all of these, in their order, or none.
 
         Raises:
@@ -143,7 +152,7 @@ class Store:
 
     # -- what is not settled
 
-    def unsettled(self, backend: str | None = None) -> list[Unsettled]:
+    def unsettled(self, backend: str | None = None) -> list[UnresolvedRow]:
         """Calls without a known outcome, oldest first; of one target, or of all."""
         rows = self._db.execute(
             "SELECT u.number, u.state, u.mutating, u.process, u.job_id, r.body FROM unsettled u"
@@ -151,11 +160,11 @@ class Store:
             {"backend": backend},
         )
         return [
-            Unsettled(number, state, bool(mutating), ProcessId.from_text(process), job_id, json.loads(body or "{}"))
+            UnresolvedRow(number, state, bool(mutating), ProcessId.from_text(process), job_id, json.loads(body or "{}"))
             for number, state, mutating, process, job_id, body in rows
         ]
 
-    def siblings(self, call: Unsettled) -> list[tuple[JsonObject, str]]:
+    def siblings(self, call: UnresolvedRow) -> list[tuple[JsonObject, str]]:
         """The other calls of the same process on the same target: the job of each, or, if none is known, its arguments.
 
         Whatever the tool is: another one may have run the same text.
@@ -183,7 +192,7 @@ class Store:
         return self._db
 
 
-def _identity(place: Place) -> tuple[int, int]:
+def _identity(place: AuditPaths) -> tuple[int, int]:
     """Which file the database is; no file is one, too."""
     try:
         info = os.stat(place.database)
@@ -192,11 +201,11 @@ def _identity(place: Place) -> tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def _is_older(head: Head, known: Head) -> bool:
+def _is_older(head: ChainHead, known: ChainHead) -> bool:
     return head.count < known.count or (head.count == known.count and head.hash != known.hash)
 
 
-def damage(db: sqlite3.Connection, place: Place) -> str:
+def damage(db: sqlite3.Connection, place: AuditPaths) -> str:
     """What does not fit between the end of the chain and the head in its other places; empty when all does."""
     try:
         heads = place.heads()
@@ -206,7 +215,7 @@ def damage(db: sqlite3.Connection, place: Place) -> str:
     return next((what for name, head in heads.items() if (what := _misfit(db, last, name, head))), "")
 
 
-def _misfit(db: sqlite3.Connection, last: int, name: str, head: Head) -> str:
+def _misfit(db: sqlite3.Connection, last: int, name: str, head: ChainHead) -> str:
     if head.count > last:
         return _fewer(head.count, last, f"the file {name!r}")
     found = db.execute("SELECT hash FROM records WHERE seq = ?", (head.count,)).fetchone()
@@ -219,7 +228,7 @@ def _fewer(written: int, there: int, who: str) -> str:
     return f"{written} records were written, as {who} knows, and {there} are there"
 
 
-def _is_void(item: Item) -> bool:
+def _is_void(item: PendingRecord) -> bool:
     return item.void or (item.about is not None and item.about.void)
 
 
@@ -230,10 +239,10 @@ class _Chain:
         self._db = db
         self._process = process
         last, text = db.execute("SELECT last, hash FROM chain").fetchone()
-        self.head = Head(last, text)
+        self.head = ChainHead(last, text)
         self._numbers: dict[int, int] = {}
 
-    def add(self, item: Item) -> int:
+    def add(self, item: PendingRecord) -> int:
         """Append a record; returns the number of the call that it is about, 0 when it was not needed any more."""
         kind, fields = str(item.fields["kind"]), item.fields
         number = self._about(item)
@@ -248,7 +257,7 @@ class _Chain:
         self._numbers[id(item)] = seq
         return number or seq
 
-    def _about(self, item: Item) -> int:
+    def _about(self, item: PendingRecord) -> int:
         if item.about is not None:
             return self._numbers.get(id(item.about)) or item.about.number
         return item.number
@@ -260,7 +269,7 @@ class _Chain:
         text = digest(body)
         found = (_text(fields.get(name)) for name in ("status", "backend", "tool", "session_id"))
         self._db.execute(_INSERT, (seq, kind, number or None, fields["at"], *found, body, text))
-        self.head = Head(seq, text)
+        self.head = ChainHead(seq, text)
         return seq
 
     def _open(self, number: int, fields: JsonObject) -> None:
@@ -301,7 +310,7 @@ def _text(value: Json) -> str | None:
 
 
 @contextmanager
-def open_store(place: Place, process: ProcessId) -> Iterator[Store]:
+def open_store(place: AuditPaths, process: ProcessId) -> Iterator[AuditDatabase]:
     """Open the audit to write, and make it when there is none.
 
     Raises:
@@ -318,10 +327,10 @@ def open_store(place: Place, process: ProcessId) -> Iterator[Store]:
         except sqlite3.Error as error:
             raise unusable(place, error) from error
         with closing(HeadFiles(place)) as heads:
-            yield Store(connection, heads, place, process)
+            yield AuditDatabase(connection, heads, place, process)
 
 
-def connect(place: Place, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
+def connect(place: AuditPaths, mode: Literal["ro", "rw"], *, immutable: bool = False) -> sqlite3.Connection:
     """A connection without implicit transactions; it may wander between threads, one at a time.
 
     Args:
@@ -331,7 +340,7 @@ def connect(place: Place, mode: Literal["ro", "rw"], *, immutable: bool = False)
     return sqlite3.connect(uri, uri=True, timeout=BUSY_LIMIT, isolation_level=None, check_same_thread=False)
 
 
-def _set_up(connection: sqlite3.Connection, place: Place) -> None:
+def _set_up(connection: sqlite3.Connection, place: AuditPaths) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise place.failure(f"a newer harness made it (version {version})", "use that harness, or another directory")
@@ -383,7 +392,7 @@ def _statements(script: str) -> Iterable[str]:
             statement = ""
 
 
-def unusable(place: Place, error: Exception) -> HarnessError:
+def unusable(place: AuditPaths, error: Exception) -> HarnessError:
     """The error for a database that does not work."""
     if "not a database" in str(error) or "malformed" in str(error):
         hint = f"move {place.database} away to begin a new one, and find out who changed it"

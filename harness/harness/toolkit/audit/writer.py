@@ -14,11 +14,11 @@ from anyio import to_thread
 
 from ...errors import ToolError
 from ..values import CallStatus
-from .directory import Place
+from .directory import AuditPaths
 from .records import Kind, outcome_fields
-from .store import Item, Store
+from .store import AuditDatabase, PendingRecord
 
-__all__ = ["BEGIN_LIMIT", "WAITING_LIMIT", "Writer"]
+__all__ = ["BEGIN_TIMEOUT", "WAITING_LIMIT", "Writer"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,17 +27,17 @@ T = TypeVar("T")
 WAITING_LIMIT = 10_000
 """Records that wait in memory while nothing can be written; then nothing runs any more."""
 BATCH = 500
-BEGIN_LIMIT = 15.0
+BEGIN_TIMEOUT = 15.0
 """Seconds that the record of an intent may take before the call is refused."""
 END_LIMIT = 10.0
 RETRY = 1.0
 """Seconds between attempts while nothing can be written."""
-CLOSE_LIMIT = 10.0
+CLOSE_TIMEOUT = 10.0
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    item: Item
+class _QueuedWrite:
+    item: PendingRecord
     must: bool = False
     """It is given up when it cannot be written at once."""
     tried: anyio.Event = field(default_factory=anyio.Event)
@@ -48,39 +48,39 @@ class _Waiting:
 class Writer:
     """The owner of the store while the ledger is open."""
 
-    def __init__(self, store: Store, place: Place) -> None:
+    def __init__(self, store: AuditDatabase, place: AuditPaths) -> None:
         self._store = store
         self._place = place
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_QueuedWrite] = []
         self._more = anyio.Event()
         self._turn = anyio.Lock(fast_acquire=True)
         self._in_trouble = False
 
-    def put(self, item: Item) -> None:
+    def put(self, item: PendingRecord) -> None:
         """Have it written soon."""
-        self._put(_Waiting(item))
+        self._put(_QueuedWrite(item))
 
-    async def keep(self, item: Item) -> None:
+    async def keep(self, item: PendingRecord) -> None:
         """Have it written, and wait until that was tried; when it failed it is tried again later. Never raises."""
-        waiting = _Waiting(item)
+        waiting = _QueuedWrite(item)
         self._put(waiting)
         with anyio.move_on_after(END_LIMIT):
             await waiting.tried.wait()
 
-    async def must(self, item: Item) -> None:
+    async def must(self, item: PendingRecord) -> None:
         """Write it now.
 
         Raises:
             ToolError: it was not written, and will not be.
         """
-        waiting = _Waiting(item, must=True)
+        waiting = _QueuedWrite(item, must=True)
         self._put(waiting)
         try:
-            with anyio.fail_after(BEGIN_LIMIT):
+            with anyio.fail_after(BEGIN_TIMEOUT):
                 await waiting.tried.wait()
         except TimeoutError:
             self._withdraw(waiting)
-            raise self.refusal(f"the disk gave no answer for {BEGIN_LIMIT:g} s") from None
+            raise self.refusal(f"the disk gave no answer for {BEGIN_TIMEOUT:g} s") from None
         except anyio.get_cancelled_exc_class():
             self._withdraw(waiting)
             raise
@@ -121,7 +121,7 @@ class Writer:
 
     async def close(self) -> None:
         """Write what waits, within a limit."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_LIMIT):
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
             while (self._waiting or self._turn.locked()) and await self._write_some():
                 pass
             try:
@@ -131,18 +131,18 @@ class Writer:
         if lost := len(self._waiting):
             logger.error("%d records of the audit in %s could not be written", lost, self._place.directory)
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _put(self, waiting: _QueuedWrite) -> None:
         self._waiting.append(waiting)
         self._more.set()
 
-    def _withdraw(self, waiting: _Waiting) -> None:
+    def _withdraw(self, waiting: _QueuedWrite) -> None:
         """The call will not run. When its intent may be on the disk already, that is kept as well."""
         if waiting in self._waiting:
             self._waiting.remove(waiting)
             waiting.item.void = True
         elif waiting.item.fields["kind"] == Kind.INTENT:
             fields = outcome_fields(time.time(), CallStatus.CANCELLED, "it was given up before it ran", "")
-            self.put(Item(fields, about=waiting.item))
+            self.put(PendingRecord(fields, about=waiting.item))
 
     async def _write_some(self) -> bool:
         async with self._turn:
@@ -162,7 +162,7 @@ class Writer:
             logger.warning("the audit in %s is written again", self._place.directory)
         return True
 
-    def _failed(self, batch: list[_Waiting], error: Exception) -> None:
+    def _failed(self, batch: list[_QueuedWrite], error: Exception) -> None:
         kept = [one for one in batch if not one.must]
         for one in batch:
             if one.must:

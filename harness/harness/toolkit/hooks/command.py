@@ -16,10 +16,10 @@ from ...settings import SettingsTable
 from ..arguments import unique_keys
 from ..hooks_process import STDOUT_KEPT, HookExit, run_hook
 from ..interfaces import Redactor
-from ..pipeline import without_private, without_typed
+from ..pipeline import redact_typed_input, without_private
 from ..redaction.patterns import MARK
 from ..values import Json, JsonObject, ToolResult
-from .dispatch import BEFORE, Answer, Matcher, Occasion, Registered, event_named
+from .dispatch import BEFORE, HookInvocation, HookResult, Matcher, RegisteredHook, event_named
 
 __all__ = [
     "CommandHook",
@@ -42,7 +42,7 @@ _PREFIX = "HARNESS_HOOK_"
 """Not ``HARNESS_`` alone: ``HARNESS_TARGET`` would send a harness that the hook starts to the target."""
 
 
-class _Said(BaseModel):
+class _HookOutput(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     decision: Literal["allow", "deny", "modify"]
@@ -68,7 +68,7 @@ class CommandHook:
     malformed: Literal["deny", "allow"] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
-    async def __call__(self, occasion: Occasion, redactor: Redactor) -> Answer:
+    async def __call__(self, occasion: HookInvocation, redactor: Redactor) -> HookResult:
         argv = ("/bin/sh", "-c", self.command) if isinstance(self.command, str) else self.command
         shown = written(occasion, redactor)
         data = json.dumps(shown).encode()
@@ -86,7 +86,7 @@ class CommandHook:
         words = self.command.split() if isinstance(self.command, str) else self.command
         return os.path.basename(words[0]) if words else "without a command"
 
-    def _answer(self, found: HookExit, occasion: Occasion, redactor: Redactor) -> Answer:
+    def _answer(self, found: HookExit, occasion: HookInvocation, redactor: Redactor) -> HookResult:
         if found.code is None:
             raise ToolError(f"the hook {self.name} took longer than {self.timeout:g} s")
         if found.code != 0:
@@ -97,10 +97,10 @@ class CommandHook:
         except ValueError as error:
             if self._forgives(occasion):
                 log.warning("the hook %s gave no answer that can be understood: %s", self.name, error)
-                return Answer()
+                return HookResult()
             raise ToolError(f"the hook {self.name} gave no answer that can be understood: {error}") from error
 
-    def _forgives(self, occasion: Occasion) -> bool:
+    def _forgives(self, occasion: HookInvocation) -> bool:
         if occasion.event == "pre_tool":
             return False
         return self.malformed == "allow" or (self.malformed is None and occasion.event not in BEFORE)
@@ -110,7 +110,7 @@ def _ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def answer_of(found: HookExit) -> Answer:
+def answer_of(found: HookExit) -> HookResult:
     """What a command said; nothing at all allows. Pure.
 
     Raises:
@@ -119,10 +119,10 @@ def answer_of(found: HookExit) -> Answer:
     if found.cut:
         raise ValueError(f"it is longer than {STDOUT_KEPT} bytes")
     if not found.stdout.strip():
-        return Answer()
+        return HookResult()
     try:
         json.loads(found.stdout, object_pairs_hook=unique_keys)
-        said = _Said.model_validate_json(found.stdout)
+        said = _HookOutput.model_validate_json(found.stdout)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValidationError as error:
@@ -133,10 +133,10 @@ def answer_of(found: HookExit) -> Answer:
     if (said.decision == "modify") == (changes == (None, None, None)):
         raise ValueError("modify brings arguments, result or message, and nothing else does")
     arguments = cast("JsonObject | None", said.arguments)
-    return Answer(said.decision, said.reason, arguments, said.result, said.message)
+    return HookResult(said.decision, said.reason, arguments, said.result, said.message)
 
 
-def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
+def _restored(answer: HookResult, occasion: HookInvocation, shown: JsonObject) -> HookResult:
     """The answer with the call's own values where the hook sent redacted ones back.
 
     Raises:
@@ -153,10 +153,10 @@ def _restored(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
         if not same and MARK in json.dumps(value):
             raise ToolError(f"a hook changed the argument {name!r} around a secret that it was not shown")
         values[name] = own[name] if same else value
-    return Answer(answer.decision, answer.reason, values, answer.result, answer.message)
+    return HookResult(answer.decision, answer.reason, values, answer.result, answer.message)
 
 
-def _restored_message(answer: Answer, occasion: Occasion, shown: JsonObject) -> Answer:
+def _restored_message(answer: HookResult, occasion: HookInvocation, shown: JsonObject) -> HookResult:
     if answer.message is None or MARK not in answer.message:
         return answer
     if answer.message == shown.get("message"):
@@ -164,7 +164,7 @@ def _restored_message(answer: Answer, occasion: Occasion, shown: JsonObject) -> 
     raise ToolError("a hook changed the message around a secret that it was not shown")
 
 
-def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
+def written(occasion: HookInvocation, redactor: Redactor) -> JsonObject:
     """The occasion as a command gets it, redacted, and without what is typed into a pane. Pure."""
     value: dict[str, Json] = {
         "event": occasion.event,
@@ -186,15 +186,15 @@ def written(occasion: Occasion, redactor: Redactor) -> JsonObject:
     return value
 
 
-def _shown(occasion: Occasion, redactor: Redactor, arguments: JsonObject) -> dict[str, Json]:
-    return dict(without_private(without_typed(redactor.json(arguments), occasion.typed_into), occasion.private))
+def _shown(occasion: HookInvocation, redactor: Redactor, arguments: JsonObject) -> dict[str, Json]:
+    return dict(without_private(redact_typed_input(redactor.json(arguments), occasion.typed_into), occasion.private))
 
 
 def _result(result: ToolResult) -> Json:
     return {"text": result.text, "is_error": result.is_error, "error_code": result.error_code}
 
 
-def environment(occasion: Occasion, ours: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+def environment(occasion: HookInvocation, ours: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a command: what programs need, no secrets of ours, and what it is about. Pure."""
     kept = {name: value for name, value in ours.items() if name in _KEPT or name.startswith("LC_")}
     about = {
@@ -227,7 +227,7 @@ class _Entry(BaseModel):
     env: dict[str, str] = {}
 
 
-def hooks_of(tables: Iterable[SettingsTable]) -> tuple[Registered, ...]:
+def hooks_of(tables: Iterable[SettingsTable]) -> tuple[RegisteredHook, ...]:
     """The hooks of all files, in their order: those of the user's own file first.
 
     Raises:
@@ -236,7 +236,7 @@ def hooks_of(tables: Iterable[SettingsTable]) -> tuple[Registered, ...]:
     return tuple(one for table in tables for one in _of(table))
 
 
-def _of(table: SettingsTable) -> Iterable[Registered]:
+def _of(table: SettingsTable) -> Iterable[RegisteredHook]:
     if table.values and not table.trusted:
         raise ConfigError(
             f"{table.origin}: hooks run programs on this machine, and this directory is not trusted",
@@ -250,7 +250,7 @@ def _of(table: SettingsTable) -> Iterable[Registered]:
             yield _registered(where, name, entry)
 
 
-def _registered(where: str, name: str, entry: Mapping[str, Any]) -> Registered:
+def _registered(where: str, name: str, entry: Mapping[str, Any]) -> RegisteredHook:
     try:
         event = event_named(name)
         found = _Entry.model_validate(entry)
@@ -259,7 +259,7 @@ def _registered(where: str, name: str, entry: Mapping[str, Any]) -> Registered:
         command = found.command if isinstance(found.command, str) else tuple(found.command)
         handler = CommandHook(command, found.timeout, found.malformed, dict(found.env))
         matcher = Matcher(tuple(found.tools), tuple(found.targets), tuple(found.paths))
-        return Registered(event, handler, matcher, found.background)
+        return RegisteredHook(event, handler, matcher, found.background)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ..pipeline import Services
 
 __all__ = [
-    "Answer",
     "Handler",
     "HookEvent",
+    "HookInvocation",
+    "HookResult",
     "Hooks",
     "Matcher",
-    "Occasion",
-    "Registered",
+    "RegisteredHook",
     "ask_hooks",
     "event_named",
     "joined_answers",
@@ -67,7 +67,7 @@ class Matcher:
     targets: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
-    def covers(self, occasion: Occasion) -> bool:
+    def covers(self, occasion: HookInvocation) -> bool:
         """Whether the hook runs."""
         name = occasion.call.name if occasion.call is not None else ""
         if not _any(self.tools, name) or not _any(self.targets, occasion.target):
@@ -174,7 +174,7 @@ def event_named(name: str) -> HookEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class HookInvocation:
     """What happened or is about to. ``call`` and ``result`` are those of the tool events, not redacted.
 
     ``paths`` are the files on the target that the call reads or writes, absolute; None when that is not known.
@@ -200,7 +200,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HookResult:
     """What a hook says. ``modify`` brings ``arguments`` (pre_tool), ``result`` (post_tool) or ``message``."""
 
     decision: Literal["allow", "deny", "modify"] = "allow"
@@ -210,17 +210,17 @@ class Answer:
     message: str | None = None
 
 
-Handler = Callable[[Occasion, Redactor], Awaitable[Answer]]
+Handler = Callable[[HookInvocation, Redactor], Awaitable[HookResult]]
 """Answers an occasion; whatever it hands out of this process goes through the redactor.
 
 Raises:
     ToolError: it failed, which denies what it was asked before.
 """
-Function = Callable[[Occasion], "Answer | Awaitable[Answer | None] | None"]
+Function = Callable[[HookInvocation], "HookResult | Awaitable[HookResult | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredHook:
     """One hook: when it runs, and what it does. One in the background is not waited for and changes nothing."""
 
     event: HookEvent
@@ -236,7 +236,7 @@ class Registered:
 class Hooks(Hook):
     """All hooks of a session. As ``async with`` it also runs those in the background; outside of it nothing does."""
 
-    def __init__(self, registered: Iterable[Registered] = ()) -> None:
+    def __init__(self, registered: Iterable[RegisteredHook] = ()) -> None:
         self._registered = list(registered)
         self._tasks: TaskGroup | None = None
         self._running = 0
@@ -248,10 +248,10 @@ class Hooks(Hook):
             ValueError: there is no such event, or it cannot run in the background.
         """
         handler = _handler(function)
-        self._registered.append(Registered(event_named(event), handler, matcher or Matcher(), background))
+        self._registered.append(RegisteredHook(event_named(event), handler, matcher or Matcher(), background))
 
     @property
-    def registered(self) -> tuple[Registered, ...]:
+    def registered(self) -> tuple[RegisteredHook, ...]:
         """The hooks, in their order."""
         return tuple(self._registered)
 
@@ -282,13 +282,13 @@ class Hooks(Hook):
             return ToolResult.failure("withheld", f"it ran, and its result is withheld: {answer.reason or 'by a hook'}")
         return _with_text(result, answer.result)
 
-    async def fire(self, occasion: Occasion, redactor: Redactor) -> Answer:
+    async def fire(self, occasion: HookInvocation, redactor: Redactor) -> HookResult:
         """Run the hooks of an event. The answer holds what they changed, all of it.
 
         Raises:
             ToolError: a hook of an event that is over failed. Before an event a failure denies instead.
         """
-        changed = Answer()
+        changed = HookResult()
         for one in self._registered:
             if one.event != occasion.event or not one.matcher.covers(occasion):
                 continue
@@ -303,14 +303,14 @@ class Hooks(Hook):
                 occasion = _changed(occasion, answer)
         return changed
 
-    def _in_background(self, one: Registered, occasion: Occasion, redactor: Redactor) -> None:
+    def _in_background(self, one: RegisteredHook, occasion: HookInvocation, redactor: Redactor) -> None:
         if self._tasks is None or self._running >= IN_BACKGROUND:
             log.warning("a hook of %s was left out: too many run, or the session has ended", one.event)
             return
         self._running += 1
         self._tasks.start_soon(self._quietly, one, occasion, redactor)
 
-    async def _quietly(self, one: Registered, occasion: Occasion, redactor: Redactor) -> None:
+    async def _quietly(self, one: RegisteredHook, occasion: HookInvocation, redactor: Redactor) -> None:
         try:
             await one.handler(occasion, redactor)
         except Exception as error:  # nobody waits for it
@@ -320,14 +320,14 @@ class Hooks(Hook):
 
 
 def _handler(function: Function) -> Handler:
-    async def handle(occasion: Occasion, redactor: Redactor) -> Answer:
+    async def handle(occasion: HookInvocation, redactor: Redactor) -> HookResult:
         answer = function(occasion)
-        return (await answer if inspect.isawaitable(answer) else answer) or Answer()
+        return (await answer if inspect.isawaitable(answer) else answer) or HookResult()
 
     return handle
 
 
-async def _asked(one: Registered, occasion: Occasion, redactor: Redactor) -> Answer:
+async def _asked(one: RegisteredHook, occasion: HookInvocation, redactor: Redactor) -> HookResult:
     try:
         return await one.handler(occasion, redactor)
     except Exception as error:
@@ -336,12 +336,12 @@ async def _asked(one: Registered, occasion: Occasion, redactor: Redactor) -> Ans
         )
         if occasion.event not in BEFORE:
             raise failure from error
-        return Answer("deny", failure.message)
+        return HookResult("deny", failure.message)
 
 
-def joined_answers(one: Answer, other: Answer) -> Answer:
+def joined_answers(one: HookResult, other: HookResult) -> HookResult:
     """Both changes; where they meet, the later one counts."""
-    return Answer(
+    return HookResult(
         "modify",
         other.reason or one.reason,
         other.arguments if other.arguments is not None else one.arguments,
@@ -350,7 +350,7 @@ def joined_answers(one: Answer, other: Answer) -> Answer:
     )
 
 
-def _changed(occasion: Occasion, answer: Answer) -> Occasion:
+def _changed(occasion: HookInvocation, answer: HookResult) -> HookInvocation:
     """The occasion as the next hook sees it."""
     if answer.arguments is not None and occasion.call is not None:
         call = replace(occasion.call, arguments=answer.arguments)
@@ -368,11 +368,11 @@ def _with_text(result: ToolResult, text: str | None) -> ToolResult:
     return replace(made, is_error=result.is_error, error_code=result.error_code)
 
 
-def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> Occasion:
+def occasion_of_call(event: HookEvent, call: ToolCall, ctx: ToolContext) -> HookInvocation:
     """The occasion of an event around a call."""
 
     subjects = subjects_of(call, ctx)
-    return Occasion(
+    return HookInvocation(
         event=event,
         target=ctx.execution.identity,
         session_id=ctx.session_id,
@@ -392,12 +392,12 @@ MAX_NOTIFICATIONS = 100
 """Notifications that wait for their hooks; those beyond are left out, and that is logged."""
 
 
-async def ask_hooks(executor: Executor, event: HookEvent, message: str = "", **data: Json) -> Answer:
+async def ask_hooks(executor: Executor, event: HookEvent, message: str = "", **data: Json) -> HookResult:
     """What the hooks of a session say of an event; what they changed is in the answer.
 
     A hook that fails denies what it was asked before; after an event its failure is logged.
     """
-    occasion = Occasion(
+    occasion = HookInvocation(
         event,
         executor.execution.identity,
         executor.session_id,
@@ -426,8 +426,8 @@ async def refused_question(request: PermissionRequest, reason: str, ctx: ToolCon
     return (answer.reason or "a hook denied it") if answer.decision == "deny" else None
 
 
-async def _fired(services: Services, occasion: Occasion) -> Answer:
-    changed = Answer()
+async def _fired(services: Services, occasion: HookInvocation) -> HookResult:
+    changed = HookResult()
     for hook in services.hooks:
         if not isinstance(hook, Hooks):
             continue
@@ -445,12 +445,12 @@ async def _fired(services: Services, occasion: Occasion) -> Answer:
 
 
 @asynccontextmanager
-async def notifying(hooks: Hooks, events: EventBus, session: Occasion, redactor: Redactor) -> AsyncIterator[None]:
+async def notifying(hooks: Hooks, events: EventBus, session: HookInvocation, redactor: Redactor) -> AsyncIterator[None]:
     """Inside, the hooks of ``notification`` run for what the operator should know, one after the other."""
     if not any(one.event == "notification" for one in hooks.registered):
         yield
         return
-    into, waiting = anyio.create_memory_object_stream[Occasion](MAX_NOTIFICATIONS)
+    into, waiting = anyio.create_memory_object_stream[HookInvocation](MAX_NOTIFICATIONS)
 
     def heard(event: Event) -> None:
         found = event.notification()
@@ -474,7 +474,7 @@ async def notifying(hooks: Hooks, events: EventBus, session: Occasion, redactor:
 
 
 async def _run_notifications(
-    hooks: Hooks, waiting: MemoryObjectReceiveStream[Occasion], redactor: Redactor, done: anyio.Event
+    hooks: Hooks, waiting: MemoryObjectReceiveStream[HookInvocation], redactor: Redactor, done: anyio.Event
 ) -> None:
     with waiting:
         async for occasion in waiting:

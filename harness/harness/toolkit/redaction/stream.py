@@ -174,7 +174,7 @@ class ProgressStream:
         if self._behind is None:
             return self._stream.feed(text)
         behind = (self._behind + text)[-KEPT:]
-        start = resumption(behind)
+        start = safe_resume_offset(behind)
         if start is None:
             self._behind = behind
             return ""
@@ -199,7 +199,7 @@ class ProgressStream:
         return gap + self._stream.flush()
 
 
-def resumption(text: str) -> int | None:
+def safe_resume_offset(text: str) -> int | None:
     """Where output whose beginning is not there goes on: at a line of its second half, behind any private key. Pure."""
     line = text.find("\n", max(text.rfind(_KEY_END), len(text) // 2))
     return line + 1 if line >= 0 else None

@@ -26,14 +26,14 @@ from ...context import ExecutionContext
 from ...errors import FileError, FileNotFound, IsADirectory, StaleFileError
 from ...results import FileContent, FileType, WriteResult
 from ..contract import ToolContext
-from ..interfaces import FileVersions
+from ..interfaces import ReadVersions
 from ..values import Advice, ToolResult
 
 __all__ = [
     "Expected",
     "ReadTracker",
     "SessionReads",
-    "Written",
+    "WriteOutcome",
     "expectation",
     "guarded_edit",
     "guarded_write",
@@ -52,7 +52,7 @@ MAX_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ReadRange:
     """``parts``: the bytes that were read of ``size``, as sorted ranges with gaps between them."""
 
     version: str
@@ -87,18 +87,18 @@ class ReadTracker:
     """
 
     partial_read_counts: bool = False
-    _known: OrderedDict[tuple[str, str, str], _Seen] = field(default_factory=OrderedDict)
+    _known: OrderedDict[tuple[str, str, str], _ReadRange] = field(default_factory=OrderedDict)
 
     def of(self, session_id: str, execution: ExecutionContext) -> SessionReads:
         """What one session has read on one target. A sub-agent is a session of its own: it reads for itself."""
         return SessionReads(self, session_id, execution)
 
-    def record_read(self, key: tuple[str, str, str], seen: _Seen) -> None:
+    def record_read(self, key: tuple[str, str, str], seen: _ReadRange) -> None:
         """Remember it. A part that is read of a file that was read whole leaves it so, while it is the same version."""
         before = self._same(key, seen.version)
         self._known.pop(key, None)
         whole = seen.whole or before.whole
-        self._known[key] = _Seen(seen.version, whole, seen.parts or before.parts, seen.size or before.size)
+        self._known[key] = _ReadRange(seen.version, whole, seen.parts or before.parts, seen.size or before.size)
         if len(self._known) > FILES_KEPT:
             self._known.popitem(last=False)
 
@@ -106,12 +106,12 @@ class ReadTracker:
         """Remember a part. Parts that leave no gap are the whole, in whatever order they were read."""
         parts = _with_part(self._same(key, version).parts, start, end)
         whole = size == 0 or (len(parts) == 1 and parts[0][0] == 0 and parts[0][1] >= size)
-        self.record_read(key, _Seen(version, whole, parts, size))
+        self.record_read(key, _ReadRange(version, whole, parts, size))
 
-    def _same(self, key: tuple[str, str, str], version: str) -> _Seen:
+    def _same(self, key: tuple[str, str, str], version: str) -> _ReadRange:
         """What is known of this version; nothing when another one was read."""
         known = self._known.get(key)
-        return known if known is not None and known.version == version else _Seen(version, False)
+        return known if known is not None and known.version == version else _ReadRange(version, False)
 
     def last_read_version(self, key: tuple[str, str, str], *, whole: bool) -> str | None:
         """The version, when enough of it was read."""
@@ -132,7 +132,7 @@ class ReadTracker:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionReads(FileVersions):
+class SessionReads(ReadVersions):
     """The part of a tracker that belongs to one session on one target."""
 
     tracker: ReadTracker
@@ -143,7 +143,7 @@ class SessionReads(FileVersions):
         return (self.session_id, self.execution.identity, path)  # asked anew: a container may have been made anew
 
     def record_read(self, path: str, version: str, *, whole: bool) -> None:
-        self.tracker.record_read(self._key(path), _Seen(version, whole))
+        self.tracker.record_read(self._key(path), _ReadRange(version, whole))
 
     def record_partial_read(self, path: str, version: str, start: int, end: int, size: int) -> None:
         self.tracker.record_partial_read(self._key(path), version, start, end, size)
@@ -167,7 +167,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteOutcome:
     """A file that was written. ``path`` is its real path; ``before`` is what was read for it, None of what is new."""
 
     path: str
@@ -245,7 +245,7 @@ async def guarded_write(
     permissions: int | None = None,
     permissions_if_new: int | None = None,
     force: bool = False,
-) -> Written | ToolResult:
+) -> WriteOutcome | ToolResult:
     """Write ``content`` over a file, to a new one, or at its end; or the refusal.
 
     To overwrite needs that all of it was read, to append that a part was, and ``create`` that there is none. The writer
@@ -292,7 +292,7 @@ async def guarded_edit(
     *,
     most: int | None = None,
     force: bool = False,
-) -> Written | ToolResult:
+) -> WriteOutcome | ToolResult:
     """Replace a file's content by what ``make_content`` makes of it, or the refusal. A part of it must have been read.
 
     ``make_content`` is pure; a result of it is the refusal (``no_match``), and nothing is written then. A file of more
@@ -337,14 +337,14 @@ async def _write(
     *,
     whole: bool,
     before: FileContent | None = None,
-) -> Written | ToolResult:
+) -> WriteOutcome | ToolResult:
     try:
         result = await write()
     except StaleFileError:
         return _stale(path, expected)
     real = expected.path if expected.version is not None else await _real(ctx, expected.path)
     ctx.reads.record_read(real, result.version, whole=whole)
-    return Written(real, result, before)
+    return WriteOutcome(real, result, before)
 
 
 async def _real(ctx: ToolContext, path: str) -> str:

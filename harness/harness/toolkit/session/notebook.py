@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY_LIMIT",
     "Memory",
+    "MemoryLocation",
     "MemoryScope",
     "MemoryStore",
     "Notebook",
     "NotebookFull",
-    "Place",
     "StoreNotebook",
     "Todo",
     "TodoStatus",
@@ -73,7 +73,7 @@ class MemoryScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryLocation:
     """Where a memory holds; what its scope does not need is empty. ``target`` is ``ExecutionContext.identity``."""
 
     scope: MemoryScope
@@ -87,7 +87,7 @@ class Memory:
     """One memory. ``number`` is unique for ever; ``created`` is in seconds since the epoch."""
 
     number: int
-    place: Place
+    place: MemoryLocation
     content: str
     created: float
     author: str = ""
@@ -121,25 +121,25 @@ class MemoryStore(Protocol):
     """Keeps memories; for ``open_toolkit(memory_store=...)``.
 
     The tools have checked the text (:func:`memory_text`), refused secrets, and asked where the policy says so. The
-    store keeps the memories of places apart; a :class:`Place` is a value that can be a key. Errors and concurrency are
+    store keeps the memories of places apart; a :class:`MemoryLocation` is a value that can be a key. Errors and concurrency are
     as in :class:`TodoStore`.
     """
 
-    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+    async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
         """Keep a memory with a number that no other has, or return the one with the same place and content.
 
         Raises:
             NotebookFull: the place holds no more.
         """
 
-    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+    async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         """Remove the memory of that number, if it is in that place; without ``place`` wherever it is.
 
         Returns:
             The memory that was removed, or None if there was none.
         """
 
-    async def memories(self, places: Sequence[Place] | None = None) -> Sequence[Memory]:
+    async def memories(self, places: Sequence[MemoryLocation] | None = None) -> Sequence[Memory]:
         """Return the memories of these places, or without ``places`` all there are, the oldest first."""
 
 
@@ -158,7 +158,7 @@ class Notebook(ABC):
         """Replace the list of a session; an empty one clears it."""
 
     @abstractmethod
-    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+    async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
         """Keep a memory; one that is there already is returned as it is.
 
         Raises:
@@ -166,11 +166,11 @@ class Notebook(ABC):
         """
 
     @abstractmethod
-    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+    async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         """Remove a memory, in that place or wherever it is; returns it, or None when there was none."""
 
     @abstractmethod
-    async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
+    async def memories(self, places: Sequence[MemoryLocation] | None = None) -> tuple[Memory, ...]:
         """The memories of these places, or all there are, oldest first."""
 
 
@@ -189,33 +189,33 @@ class StoreNotebook(Notebook):
         """See :class:`TodoStore`."""
         await self._todos.set_todos(session_id, todos)
 
-    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+    async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
         """See :class:`MemoryStore`."""
         return await self._memories.remember(place, content, author=author)
 
-    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+    async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         """See :class:`MemoryStore`."""
         return await self._memories.forget(number, place)
 
-    async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
+    async def memories(self, places: Sequence[MemoryLocation] | None = None) -> tuple[Memory, ...]:
         """See :class:`MemoryStore`."""
         return tuple(await self._memories.memories(places))
 
 
-def place_of(scope: MemoryScope, ctx: ToolContext) -> Place:
+def place_of(scope: MemoryScope, ctx: ToolContext) -> MemoryLocation:
     """The place that a scope means for a call: its session, its directory on its target, its target, or everywhere."""
     if scope is MemoryScope.SESSION:
-        return Place(scope, session_id=ctx.session_id)
+        return MemoryLocation(scope, session_id=ctx.session_id)
     return place_at(scope, ctx.execution.identity, ctx.execution.capabilities.home, ctx.cwd)
 
 
-def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> Place:
+def place_at(scope: MemoryScope, identity: str, home: str, cwd: str | None) -> MemoryLocation:
     """The place that a lasting scope means on a target; a relative ``cwd``, or none, starts from the home. Pure."""
     if scope is MemoryScope.GLOBAL:
-        return Place(scope)
+        return MemoryLocation(scope)
     below = (cwd or "").removeprefix("~/") if cwd != "~" else ""
     directory = posixpath.normpath(posixpath.join(home or "/", below)) if scope is MemoryScope.PROJECT else ""
-    return Place(scope, target=identity, cwd=directory)
+    return MemoryLocation(scope, target=identity, cwd=directory)
 
 
 def memory_text(text: str) -> str:

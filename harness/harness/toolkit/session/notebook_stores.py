@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from ...system.private_database import Content, PrivateDatabase
 from ...system.private_files import state_home
-from .notebook import Memory, MemoryScope, Notebook, NotebookFull, Place, Todo, TodoStatus, todos_json
+from .notebook import Memory, MemoryLocation, MemoryScope, Notebook, NotebookFull, Todo, TodoStatus, todos_json
 
 __all__ = [
     "PLACE_LIMIT",
@@ -104,17 +104,17 @@ class SqliteNotebook(Notebook):
         items = json.dumps(todos_json(todos))
         await self._write(lambda db: _set_items(db, session_id, items if todos else ""))
 
-    async def remember(self, place: Place, content: str, *, author: str = "") -> Memory:
+    async def remember(self, place: MemoryLocation, content: str, *, author: str = "") -> Memory:
         """See :class:`Notebook`."""
         return await self._write(lambda db: _remember(db, place, content, author))
 
-    async def forget(self, number: int, place: Place | None = None) -> Memory | None:
+    async def forget(self, number: int, place: MemoryLocation | None = None) -> Memory | None:
         """See :class:`Notebook`."""
         if await self._read(lambda db: _numbered(db, number, place), None) is None:
             return None  # no notebook is made for it
         return await self._write(lambda db: _forget(db, number, place))
 
-    async def memories(self, places: Sequence[Place] | None = None) -> tuple[Memory, ...]:
+    async def memories(self, places: Sequence[MemoryLocation] | None = None) -> tuple[Memory, ...]:
         """See :class:`Notebook`."""
         return await self._read(lambda db: _memories(db, places), ())
 
@@ -151,7 +151,7 @@ def _set_items(db: sqlite3.Connection, session_id: str, items: str) -> None:
 # -- memories
 
 
-def _remember(db: sqlite3.Connection, place: Place, content: str, author: str) -> Memory:
+def _remember(db: sqlite3.Connection, place: MemoryLocation, content: str, author: str) -> Memory:
     known = [memory for memory in _memories(db, [place]) if memory.content == content]
     if known:
         return known[0]
@@ -162,7 +162,7 @@ def _remember(db: sqlite3.Connection, place: Place, content: str, author: str) -
     return Memory(done.lastrowid, place, content, created, author)
 
 
-def _make_room(db: sqlite3.Connection, place: Place) -> None:
+def _make_room(db: sqlite3.Connection, place: MemoryLocation) -> None:
     (count,) = db.execute(COUNT, _key(place)).fetchone()
     if count >= PLACE_LIMIT:
         raise NotebookFull(f"there are {count} memories of this {place.scope} already; forget one first")
@@ -172,20 +172,20 @@ def _make_room(db: sqlite3.Connection, place: Place) -> None:
         db.execute(kept, (SESSION_MEMORIES_KEPT - 1,))
 
 
-def _forget(db: sqlite3.Connection, number: int, place: Place | None) -> Memory | None:
+def _forget(db: sqlite3.Connection, number: int, place: MemoryLocation | None) -> Memory | None:
     found = _numbered(db, number, place)
     if found is not None:
         db.execute("DELETE FROM memories WHERE number = ?", (number,))
     return found
 
 
-def _numbered(db: sqlite3.Connection, number: int, place: Place | None) -> Memory | None:
+def _numbered(db: sqlite3.Connection, number: int, place: MemoryLocation | None) -> Memory | None:
     row = db.execute(f"{SELECT} WHERE number = ?", (number,)).fetchone()
     found = _memory(row) if row else None
     return found if found is not None and place in (None, found.place) else None
 
 
-def _memories(db: sqlite3.Connection, places: Sequence[Place] | None) -> tuple[Memory, ...]:
+def _memories(db: sqlite3.Connection, places: Sequence[MemoryLocation] | None) -> tuple[Memory, ...]:
     if places is None:
         rows = db.execute(f"{SELECT} ORDER BY number").fetchall()
         return tuple(_memory(row) for row in rows)
@@ -197,8 +197,8 @@ def _memories(db: sqlite3.Connection, places: Sequence[Place] | None) -> tuple[M
 
 def _memory(row: Row) -> Memory:
     number, scope, session_id, target, cwd, content, created, author = row
-    return Memory(number, Place(MemoryScope(scope), session_id, target, cwd), content, created, author)
+    return Memory(number, MemoryLocation(MemoryScope(scope), session_id, target, cwd), content, created, author)
 
 
-def _key(place: Place) -> tuple[str, str, str, str]:
+def _key(place: MemoryLocation) -> tuple[str, str, str, str]:
     return place.scope.value, place.session_id, place.target, place.cwd

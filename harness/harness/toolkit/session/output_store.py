@@ -22,7 +22,7 @@ from pydantic import Field
 from ...errors import FileNotFound, PermissionDenied
 from ...system.private_files import make_directories, state_home
 from ..contract import Arguments, OutputLimit, Tool, ToolContext, Traits
-from ..interfaces import Outputs
+from ..interfaces import OutputStoreBase
 from ..values import ToolResult
 
 __all__ = [
@@ -77,7 +77,7 @@ def outputs_directory(environ: Mapping[str, str] | None = None) -> Path:
     return state_home(environ) / "outputs"
 
 
-class OutputStore(Outputs):
+class OutputStore(OutputStoreBase):
     """Outputs as files, 0600 in a directory that is 0700.
 
     Args:
@@ -206,7 +206,7 @@ def _locked(place: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredOutput:
     changed: float
     name: str
     size: int
@@ -224,7 +224,7 @@ def _make_room(place: int, quota: OutputQuota, size: int, now: float) -> None:
             continue
 
 
-def _all(place: int) -> list[_Kept]:
+def _all(place: int) -> list[_StoredOutput]:
     found = []
     for name in os.listdir(place):
         if _OURS.fullmatch(name):
@@ -232,11 +232,11 @@ def _all(place: int) -> list[_Kept]:
                 info = os.stat(name, dir_fd=place, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            found.append(_Kept(info.st_mtime, name, info.st_size))
+            found.append(_StoredOutput(info.st_mtime, name, info.st_size))
     return found
 
 
-def _surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> list[_Kept]:
+def _surplus(kept: list[_StoredOutput], quota: OutputQuota, size: int, now: float) -> list[_StoredOutput]:
     """What has to go before ``size`` more bytes come: what is too old, then the oldest. Pure."""
     limits = {True: quota.age, False: UNFINISHED}
     gone = [one for one in kept if now - one.changed > limits[one.whole]]
@@ -256,13 +256,13 @@ def _surplus(kept: list[_Kept], quota: OutputQuota, size: int, now: float) -> li
 
 
 SHOWN = 15_000
-MOST_SHOWN = 60_000
+MAX_PAGE_CHARS = 60_000
 
 
 class _Arguments(Arguments):
     handle: str = Field(description="as the cut result names it: output:...")
     offset: int = Field(0, description="character to start at; a negative one counts from the end")
-    limit: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="how many characters at most")
+    limit: int = Field(SHOWN, ge=1, le=MAX_PAGE_CHARS, description="how many characters at most")
 
 
 class ReadOutput(Tool[_Arguments]):
@@ -270,7 +270,7 @@ class ReadOutput(Tool[_Arguments]):
 
     def __init__(self, store: OutputStore) -> None:
         text = "Read on in a result that was too long to be shown whole. The result names its handle where it was cut."
-        traits = Traits(parallelizable=True, packs=("core",), limit=OutputLimit(MOST_SHOWN + 1_000, 0))
+        traits = Traits(parallelizable=True, packs=("core",), limit=OutputLimit(MAX_PAGE_CHARS + 1_000, 0))
         super().__init__("read_output", text, _Arguments, traits)
         self._store = store
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER_LIMIT",
-    "Answered",
-    "Asked",
     "EventQuestioner",
-    "GivenAnswers",
     "Option",
+    "PresetAnswers",
+    "QuestionReply",
+    "QuestionResult",
+    "QuestionSet",
     "Questioner",
     "Replies",
-    "Reply",
     "UserQuestion",
     "ask_user",
     "check_replies",
@@ -66,7 +66,7 @@ class UserQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionSet:
     """Questions that are asked together, redacted. Their texts are a model's: spell out control characters."""
 
     request_id: str
@@ -77,19 +77,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QuestionReply:
     """The answer to one question: numbers of its options, from 0, or a text of the user's own, or both."""
 
     chosen: tuple[int, ...] = ()
     other: str = ""
 
 
-Replies = tuple[Reply, ...]
+Replies = tuple[QuestionReply, ...]
 """One for each question, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class QuestionResult:
     """What came of questions: the replies, or why there are none."""
 
     replies: Replies = ()
@@ -103,20 +103,20 @@ class Questioner(ABC):
         """Whether somebody is there now. The default says so."""
         return True
 
-    def expect(self, asked: Asked) -> None:  # noqa: B027  # most questioners have nothing to do here
+    def expect(self, asked: QuestionSet) -> None:  # noqa: B027  # most questioners have nothing to do here
         """Called before the questions are published, so that an answer to the event cannot come too early."""
 
-    def forget(self, asked: Asked) -> None:  # noqa: B027  # as above
+    def forget(self, asked: QuestionSet) -> None:  # noqa: B027  # as above
         """Called when they are over, however they ended."""
 
     @abstractmethod
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """Wait for the replies; None: the person gave none. Out of time, it is cancelled."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    asked: Asked
+    asked: QuestionSet
     came: anyio.Event = field(default_factory=anyio.Event)
     replies: Replies | None = None
 
@@ -127,15 +127,15 @@ class EventQuestioner(Questioner):
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
 
-    def expect(self, asked: Asked) -> None:
+    def expect(self, asked: QuestionSet) -> None:
         """Take answers from now on."""
         self._waiting[asked.request_id] = _Waiting(asked)
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: QuestionSet) -> None:
         """Take no more answers."""
         self._waiting.pop(asked.request_id, None)
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """Wait until somebody answers."""
         waiting = self._waiting[asked.request_id]
         await waiting.came.wait()
@@ -160,12 +160,12 @@ class EventQuestioner(Questioner):
         return True
 
     @property
-    def pending(self) -> tuple[Asked, ...]:
+    def pending(self) -> tuple[QuestionSet, ...]:
         """The questions that wait."""
         return tuple(waiting.asked for waiting in self._waiting.values() if not waiting.came.is_set())
 
 
-class GivenAnswers(Questioner):
+class PresetAnswers(Questioner):
     """Answers that a front end has collected already, by header or, without one, by the question's text.
 
     A value is a label, a text of the user's own (``Other: ...``, or whatever is no label), or a list of these. A
@@ -175,7 +175,7 @@ class GivenAnswers(Questioner):
     def __init__(self, answers: Mapping[str, Json]) -> None:
         self._answers = answers
 
-    async def ask(self, asked: Asked) -> Replies | None:
+    async def ask(self, asked: QuestionSet) -> Replies | None:
         """The answers to these questions."""
         found = [self._answers.get(one.header or one.question) for one in asked.questions]
         if any(answer is None for answer in found):
@@ -183,15 +183,15 @@ class GivenAnswers(Questioner):
         return tuple(_given(one, answer) for one, answer in zip(asked.questions, found, strict=True))
 
 
-def _given(question: UserQuestion, answer: Json) -> Reply:
+def _given(question: UserQuestion, answer: Json) -> QuestionReply:
     labels = [option.label for option in question.options]
     texts = [str(item) for item in (answer if isinstance(answer, list) else [answer])]
     chosen = tuple(labels.index(text) for text in texts if text in labels)
     own = [text.removeprefix(OTHER).strip() for text in texts if text not in labels]
-    return Reply(chosen, "\n".join(own))
+    return QuestionReply(chosen, "\n".join(own))
 
 
-def check_replies(questions: Sequence[UserQuestion], replies: Sequence[Reply]) -> None:
+def check_replies(questions: Sequence[UserQuestion], replies: Sequence[QuestionReply]) -> None:
     """Refuse replies that do not fit the questions. Pure.
 
     Raises:
@@ -204,7 +204,7 @@ def check_replies(questions: Sequence[UserQuestion], replies: Sequence[Reply]) -
             raise ValueError(f"answer {number}: {problem}")
 
 
-def _problem(question: UserQuestion, reply: Reply) -> str:
+def _problem(question: UserQuestion, reply: QuestionReply) -> str:
     if not reply.chosen and not reply.other.strip():
         return "it is empty"
     if len(reply.other) > OTHER_LIMIT:
@@ -231,7 +231,7 @@ def questions_json(questions: Sequence[UserQuestion]) -> Json:
     ]
 
 
-def replies_json(questions: Sequence[UserQuestion], replies: Sequence[Reply]) -> Json:
+def replies_json(questions: Sequence[UserQuestion], replies: Sequence[QuestionReply]) -> Json:
     """Replies as the event and the result have them: with the labels of what was chosen. Pure."""
     return [
         {
@@ -244,7 +244,9 @@ def replies_json(questions: Sequence[UserQuestion], replies: Sequence[Reply]) ->
     ]
 
 
-async def ask_user(ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT) -> Answered:
+async def ask_user(
+    ctx: ToolContext, questions: Sequence[UserQuestion], *, limit: float = ANSWER_LIMIT
+) -> QuestionResult:
     """Ask the session's user, and tell everybody who watches. Texts are redacted before anybody sees them.
 
     Args:
@@ -254,8 +256,8 @@ async def ask_user(ctx: ToolContext, questions: Sequence[UserQuestion], *, limit
         ToolError: whoever asks for us failed, or returned what was not asked.
     """
     redacted = tuple(_redacted(one, ctx) for one in questions)
-    asked = Asked(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
-    answered = Answered(failure="cancelled")
+    asked = QuestionSet(uuid.uuid4().hex, redacted, ctx.session_id, ctx.agent_id, ctx.execution.identity)
+    answered = QuestionResult(failure="cancelled")
     if ctx.questioner is not None:
         ctx.questioner.expect(asked)  # before anybody can see the question
     try:
@@ -279,16 +281,16 @@ def _shown(answers: Json, ctx: ToolContext) -> Json:
     return ctx.redactor.json({"answers": answers})["answers"]
 
 
-async def _answered(questioner: Questioner | None, asked: Asked, limit: float) -> Answered:
+async def _answered(questioner: Questioner | None, asked: QuestionSet, limit: float) -> QuestionResult:
     if questioner is None or not questioner.present():
-        return Answered(failure="no_user")
+        return QuestionResult(failure="no_user")
     with anyio.move_on_after(limit):
         replies = await _replies(questioner, asked)
-        return Answered(failure="cancelled") if replies is None else Answered(replies)
-    return Answered(failure="timeout")
+        return QuestionResult(failure="cancelled") if replies is None else QuestionResult(replies)
+    return QuestionResult(failure="timeout")
 
 
-async def _replies(questioner: Questioner, asked: Asked) -> Replies | None:
+async def _replies(questioner: Questioner, asked: QuestionSet) -> Replies | None:
     try:
         replies = await questioner.ask(asked)
         if replies is not None:

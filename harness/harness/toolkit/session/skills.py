@@ -25,7 +25,7 @@ from ..operator_files import (
 )
 
 __all__ = [
-    "Front",
+    "FrontMatter",
     "Skill",
     "SkillError",
     "SkillFile",
@@ -47,14 +47,14 @@ class SkillError(HarnessError):
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class FrontMatter:
     """The name and the description; other keys are for others."""
 
     name: str
     description: str
 
 
-def split_front(data: bytes) -> tuple[Front, str]:
+def split_front(data: bytes) -> tuple[FrontMatter, str]:
     """The front matter of a ``SKILL.md``, and the text below it. Pure.
 
     Raises:
@@ -62,7 +62,7 @@ def split_front(data: bytes) -> tuple[Front, str]:
     """
     try:
         found = split_front_matter(data, "SKILL.md")
-        return Front(found.text("name"), found.description()), found.body
+        return FrontMatter(found.text("name"), found.description()), found.body
     except FrontMatterError as error:
         raise SkillError(error.message, hint=error.hint) from error
 

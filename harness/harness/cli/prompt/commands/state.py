@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....toolkit.permissions.remembered_answers import TimedApproval
     from ....toolkit.permissions.rules.rule import Rule
     from ....toolkit.session.notebook import Memory as Kept
-    from ....toolkit.session.notebook import Notebook, Place
+    from ....toolkit.session.notebook import MemoryLocation, Notebook
     from .base import PromptContext
 
 __all__ = [
@@ -129,14 +129,14 @@ class Memory(SlashCommand):
         return () if words else (Choice("add", "for this target"), Choice("forget"))
 
 
-def _places(context: PromptContext) -> tuple[Place, ...]:
+def _places(context: PromptContext) -> tuple[MemoryLocation, ...]:
     """Where what is written down holds here."""
-    from ....toolkit.session.notebook import MemoryScope, Place, place_at
+    from ....toolkit.session.notebook import MemoryLocation, MemoryScope, place_at
 
     execution, cwd = context.execution, context.executor.cwd
     identity, home = execution.identity, execution.capabilities.home
     lasting = (MemoryScope.PROJECT, MemoryScope.HOST, MemoryScope.GLOBAL)
-    own = Place(MemoryScope.SESSION, session_id=context.executor.session_id)
+    own = MemoryLocation(MemoryScope.SESSION, session_id=context.executor.session_id)
     return (own, *(place_at(scope, identity, home, cwd) for scope in lasting))
 
 
