@@ -18,7 +18,7 @@ from anyio.abc import Process
 from tests.support.mcp_servers import SERVERS, eventually, raw, workbench
 
 from harness.mcp.client.configuration import ServerConfig, server_config
-from harness.mcp.client.session import Supervision
+from harness.mcp.client.session import RestartPolicy
 from harness.toolkit.events import ToolCallProgress
 from harness.toolkit.values import CallStatus
 
@@ -116,7 +116,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_the_token_stays_he
     async with web(tmp_path / "web") as there, listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, other)
         there.answers(f"redirect http://127.0.0.1:{port}/mcp")
-        async with workbench(tmp_path, there.config(start_timeout=3), rules=Supervision(restarts=0)) as bench:
+        async with workbench(tmp_path, there.config(start_timeout=3), rules=RestartPolicy(restarts=0)) as bench:
             assert "not followed" in bench.sources.states["web"].reason
         tasks.cancel_scope.cancel()
     assert seen == []
@@ -127,7 +127,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_and_a_named_auth
     request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
     subprocess.run([*request.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
     async with web(tmp_path / "web", "--cert", str(cert), "--key", str(key)) as there:
-        async with workbench(tmp_path, there.config(scheme="https"), rules=Supervision(restarts=0)) as bench:
+        async with workbench(tmp_path, there.config(scheme="https"), rules=RestartPolicy(restarts=0)) as bench:
             assert "CERTIFICATE_VERIFY_FAILED" in bench.sources.states["web"].reason
         async with workbench(tmp_path, there.config(scheme="https", ca_file=str(cert))) as bench:
             assert (await bench.call("web_add", a=1, b=2)).result.text == "3"

@@ -14,7 +14,7 @@ from tests.support.mcp_servers import QUICK, Workbench, eventually, raw, workben
 from harness.errors import ConfigError
 from harness.mcp.client.configuration import ServerConfig
 from harness.mcp.client.definitions import DefinitionStore
-from harness.mcp.client.session import Supervision
+from harness.mcp.client.session import RestartPolicy
 from harness.toolkit.values import CallStatus
 
 
@@ -53,7 +53,7 @@ async def test_a_server_that_keeps_dying_is_given_up_and_comes_back_when_asked(t
 @pytest.mark.usefixtures("needs_process")
 async def test_a_call_after_the_window_tries_again_by_itself(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    rules = Supervision(restarts=1, window=0.5, backoff=0.01)
+    rules = RestartPolicy(restarts=1, window=0.5, backoff=0.01)
     async with workbench(tmp_path, raw("--journal", str(journal)), rules=rules) as bench:
         await bench.call("raw_die")
         await bench.call("raw_die")
@@ -79,7 +79,7 @@ async def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: 
 
 @pytest.mark.usefixtures("needs_process")
 async def test_a_server_that_never_answers_is_given_up_after_its_time(tmp_path: Path) -> None:
-    rules = Supervision(restarts=0)
+    rules = RestartPolicy(restarts=0)
     async with workbench(tmp_path, raw("--silent", start_timeout=0.5), rules=rules) as bench:
         assert "did not answer within 0.5 s" in bench.sources.states["raw"].reason
 
@@ -294,4 +294,4 @@ def _there(pid: int) -> bool:
 
 
 def test_the_rules_of_the_tests_differ_from_the_real_ones_in_the_pause_only() -> None:
-    assert (QUICK.restarts, QUICK.window) == (Supervision().restarts, Supervision().window) == (3, 60.0)
+    assert (QUICK.restarts, QUICK.window) == (RestartPolicy().restarts, RestartPolicy().window) == (3, 60.0)

@@ -14,12 +14,12 @@ import anyio
 from tests.support.toolbox import Toolbox, toolbox
 
 from harness.mcp.client.configuration import ServerConfig, server_config
-from harness.mcp.client.session import Supervision
+from harness.mcp.client.session import RestartPolicy
 from harness.mcp.client.sources import McpSources, open_sources
 from harness.toolkit.values import CallOutcome, ToolCall
 
 SERVERS = Path(__file__).parents[1] / "data/mcp_servers"
-QUICK = Supervision(backoff=0.05)
+QUICK = RestartPolicy(backoff=0.05)
 
 
 def raw(*arguments: str, name: str = "raw", **settings: Any) -> ServerConfig:
@@ -51,7 +51,7 @@ async def workbench(
     directory: Path,
     *servers: ServerConfig,
     environ: dict[str, str] | None = None,
-    rules: Supervision = QUICK,
+    rules: RestartPolicy = QUICK,
     wait: bool = True,
 ) -> AsyncIterator[Workbench]:
     """Start servers and wait until each has listed its tools or was given up."""

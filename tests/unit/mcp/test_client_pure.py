@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ToolError
-from harness.mcp.client.channel import LINES, LineSplitter, ServerLog, TooLong, plain, request_of
+from harness.mcp.client.channel import LINES, LineSplitter, OversizedMessage, ServerLog, plain, request_of
 from harness.mcp.client.configuration import server_config
 from harness.mcp.client.definitions import (
-    Known,
+    KnownTools,
     ToolDefinition,
     changed_tools,
     definition_from,
@@ -23,9 +23,9 @@ from harness.mcp.client.definitions import (
     is_nameable,
     local_name,
 )
-from harness.mcp.client.session import RestartBudget, Supervision
+from harness.mcp.client.session import RestartBudget, RestartPolicy
 from harness.mcp.client.stdio import child_environment
-from harness.mcp.client.tool import ArgumentSchema, SchemaMistake, is_mutating, usable_schema
+from harness.mcp.client.tool import ArgumentSchema, SchemaError, is_mutating, usable_schema
 from harness.toolkit.contract import NAME
 
 # -- lines
@@ -68,7 +68,7 @@ def test_a_message_that_is_too_long_is_known_by_the_request_that_it_answers(
     splitter = LineSplitter(1_000)
     found = [item for at in range(0, len(line), 100) for item in splitter.feed(line[at : at + 100])]
     found += splitter.feed(b'\n{"next": 1}\n')
-    assert found == [TooLong(len(line), request_id, '"method"' not in message), b'{"next": 1}']
+    assert found == [OversizedMessage(len(line), request_id, '"method"' not in message), b'{"next": 1}']
 
 
 def test_the_ends_of_a_message_are_not_mixed_up() -> None:
@@ -206,14 +206,14 @@ def bomb(width: int) -> dict[str, Any]:
 )
 def test_a_schema_that_cannot_be_worked_off_is_refused(schema: dict[str, Any], message: str) -> None:
     began = time.perf_counter()
-    with pytest.raises(SchemaMistake, match=message):
+    with pytest.raises(SchemaError, match=message):
         usable_schema(schema)
     assert time.perf_counter() - began < 2
 
 
 @pytest.mark.parametrize("schema", [of(a={"type": "nonsense"}), of(a={"minimum": "x"}), of(a={"enum": 5})])
 def test_what_is_no_schema_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(SchemaMistake):
+    with pytest.raises(SchemaError):
         ArgumentSchema(usable_schema(schema)).verify()
 
 
@@ -240,7 +240,7 @@ def test_a_draft_that_the_schema_names_is_kept_to() -> None:
 
 
 def test_three_restarts_a_minute_with_growing_pauses_and_no_more() -> None:
-    budget = RestartBudget(Supervision())
+    budget = RestartBudget(RestartPolicy())
     assert [budget.next_delay(now) for now in (0.0, 1.0, 2.0, 3.0, 59.9)] == [0.5, 1.0, 2.0, None, None]
     assert budget.next_delay(60.0) == 2.0
     assert budget.next_delay(60.5) is None
@@ -272,12 +272,12 @@ def test_a_tool_changes_something_unless_somebody_trusted_says_otherwise(
 
 def test_what_is_first_seen_is_accepted_and_later_changes_are_not() -> None:
     first, second = ToolDefinition("a", "old"), ToolDefinition("a", "new")
-    assert changed_tools(Known(), [first]) == frozenset()
-    known = Known().accepting([first])
+    assert changed_tools(KnownTools(), [first]) == frozenset()
+    known = KnownTools().accepting([first])
     assert changed_tools(known, [first]) == frozenset()
     assert changed_tools(known, [second, ToolDefinition("b")]) == {"a", "b"}
     assert changed_tools(known.accepting([second]), [second]) == frozenset()
-    assert changed_tools(Known(damaged=True), [first]) == {"a"}
+    assert changed_tools(KnownTools(damaged=True), [first]) == {"a"}
 
 
 @pytest.mark.parametrize(

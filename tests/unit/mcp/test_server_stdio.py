@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from harness.mcp.client.channel import TooLong
+from harness.mcp.client.channel import OversizedMessage
 from harness.mcp.server.messages import MAX_MESSAGE, Refusal, encode_message, parse_message
 from harness.mcp.server.stdio import Wire, stdio_streams
 
@@ -36,10 +36,10 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         (b'"x"', -32600),
         (b'{"id":1}', -32600),
         (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32600),
-        (TooLong(MAX_MESSAGE + 1, None), -32600),
+        (OversizedMessage(MAX_MESSAGE + 1, None), -32600),
     ],
 )
-def test_what_is_no_message_is_answered_with_an_error_without_id(line: bytes | TooLong, code: int) -> None:
+def test_what_is_no_message_is_answered_with_an_error_without_id(line: bytes | OversizedMessage, code: int) -> None:
     refused = parse_message(line)
     assert isinstance(refused, Refusal)
     assert (refused.answer.id, refused.answer.error.code) == (None, code)
@@ -114,13 +114,13 @@ def test_a_notification_that_tells_of_ids_is_one() -> None:
 
 @pytest.mark.parametrize("number", [7, "seven"])
 def test_a_request_that_is_too_long_is_refused_with_its_id(number: int | str) -> None:
-    refused = parse_message(TooLong(MAX_MESSAGE + 1, number))
+    refused = parse_message(OversizedMessage(MAX_MESSAGE + 1, number))
     assert isinstance(refused, Refusal)
     assert json.loads(encode_message(refused.answer))["id"] == number
 
 
 def test_a_reply_that_is_too_long_is_not_waited_for() -> None:
-    message = parse_message(TooLong(MAX_MESSAGE + 1, 7, is_reply=True))
+    message = parse_message(OversizedMessage(MAX_MESSAGE + 1, 7, is_reply=True))
     assert isinstance(message, types.JSONRPCError)
     assert message.id == 7
 

@@ -20,7 +20,7 @@ from ..streams import Interruption, run_async
 
 if TYPE_CHECKING:
     from ...mcp.client.configuration import ServerConfig
-    from ...mcp.client.definitions import Known
+    from ...mcp.client.definitions import KnownTools
     from ...mcp.client.sources import McpSources
     from ...toolkit import Registry
 
@@ -186,7 +186,7 @@ def _state(state: str, reason: str) -> str:
     return state if state == "ready" or not reason else f"{state}: {reason}"
 
 
-def _facts(server: ServerConfig, known: Known, state: str | None, names: tuple[str, ...]) -> dict[str, Any]:
+def _facts(server: ServerConfig, known: KnownTools, state: str | None, names: tuple[str, ...]) -> dict[str, Any]:
     from ...mcp.client.configuration import StdioLaunch
     from ...mcp.client.definitions import changed_tools, local_name
 

@@ -13,9 +13,9 @@ import anyio
 
 __all__ = [
     "LineSplitter",
-    "Link",
+    "OversizedMessage",
+    "ServerConnection",
     "ServerLog",
-    "TooLong",
     "plain",
     "request_of",
 ]
@@ -89,7 +89,7 @@ class ServerLog:
 
 
 @dataclass(slots=True)
-class Link:
+class ServerConnection:
     """What a session of the protocol works on. The streams carry the library's type of a message."""
 
     read: Any
@@ -124,7 +124,7 @@ _KIND = re.compile(rb'[{,]\s*"(result|error|method)"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
+class OversizedMessage:
     """A message that was thrown away: its size in bytes, and its id where that can be seen.
 
     ``is_reply``: it answers a request; otherwise it is one, or that cannot be seen.
@@ -154,7 +154,7 @@ class LineSplitter:
     _head: bytes = b""
     _tail: bytes = b""
 
-    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+    def feed(self, chunk: bytes) -> list[bytes | OversizedMessage]:
         """The lines that end in this chunk, without their newlines."""
         *ends, rest = chunk.split(b"\n")
         lines = []
@@ -177,13 +177,13 @@ class LineSplitter:
             self._head = (self._head + piece[:ENDS])[:ENDS]
         self._tail = (self._tail + piece[-ENDS:])[-ENDS:]
 
-    def _take(self) -> bytes | TooLong:
+    def _take(self) -> bytes | OversizedMessage:
         whole = self._size <= self.limit
         line = b"".join(self._parts) if whole else self._too_long()
         self._parts, self._size, self._head, self._tail = [], 0, b"", b""
         return line
 
-    def _too_long(self) -> TooLong:
+    def _too_long(self) -> OversizedMessage:
         kind = _KIND.search(self._head)
         is_reply = kind is not None and kind[1] != b"method"
-        return TooLong(self._size, request_of(self._head, self._tail), is_reply)
+        return OversizedMessage(self._size, request_of(self._head, self._tail), is_reply)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DefinitionStore",
-    "Known",
+    "KnownTools",
     "ToolDefinition",
     "changed_tools",
     "definition_from",
@@ -226,7 +226,7 @@ LOCK_PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTools:
     """The tools as they were last listed, and the digest under which each one was first seen or accepted.
 
     ``damaged``: there was a record that cannot be read, so that nothing counts as accepted.
@@ -237,13 +237,13 @@ class Known:
     seen: bool = False
     damaged: bool = False
 
-    def accepting(self, definitions: Iterable[ToolDefinition]) -> Known:
+    def accepting(self, definitions: Iterable[ToolDefinition]) -> KnownTools:
         """With these as they are now accepted."""
         digests = {definition.name: definition.digest for definition in definitions}
         return replace(self, accepted={**self.accepted, **digests}, seen=True, damaged=False)
 
 
-def changed_tools(known: Known, definitions: Iterable[ToolDefinition]) -> frozenset[str]:
+def changed_tools(known: KnownTools, definitions: Iterable[ToolDefinition]) -> frozenset[str]:
     """The tools that are others than those that were accepted. Pure.
 
     What a server lists when it is first seen is accepted; what it adds later is as new as what it changes.
@@ -264,17 +264,17 @@ class DefinitionStore:
 
     directory: Path
 
-    def load(self, config: ServerConfig) -> Known:
+    def load(self, config: ServerConfig) -> KnownTools:
         """What is known; nothing when there is no record."""
         try:
             with self._path(config).open("rb") as file:
                 return _parse(json.loads(file.read(LIMIT)))
         except FileNotFoundError:
-            return Known()
+            return KnownTools()
         except (OSError, ValueError, RecursionError):
-            return Known(damaged=True)
+            return KnownTools(damaged=True)
 
-    def update(self, config: ServerConfig, change: Callable[[Known], Known]) -> Known:
+    def update(self, config: ServerConfig, change: Callable[[KnownTools], KnownTools]) -> KnownTools:
         """Change what is known, with no other harness in between; returns it as it is then.
 
         Raises:
@@ -289,7 +289,7 @@ class DefinitionStore:
                 self.save(config, after)
             return after
 
-    def save(self, config: ServerConfig, known: Known) -> None:
+    def save(self, config: ServerConfig, known: KnownTools) -> None:
         """Keep it, all or nothing.
 
         Raises:
@@ -333,7 +333,7 @@ def _lock(descriptor: int) -> None:
     raise TimeoutError(f"another harness holds its lock for {LOCK_LIMIT:g} s")
 
 
-def _parse(document: object) -> Known:
+def _parse(document: object) -> KnownTools:
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise ValueError("another form of the record")
     tools, accepted = document.get("tools"), document.get("accepted")
@@ -341,4 +341,4 @@ def _parse(document: object) -> Known:
         raise ValueError("no record")
     if not all(isinstance(digest, str) for digest in accepted.values()):
         raise ValueError("no record")
-    return Known(tuple(definition_from(tool) for tool in tools), accepted, seen=True)
+    return KnownTools(tuple(definition_from(tool) for tool in tools), accepted, seen=True)

@@ -18,35 +18,37 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from ...errors import ConfigError
-from .channel import Link, ServerLog
+from .channel import ServerConnection, ServerLog
 from .configuration import HttpEndpoint, ServerConfig, check_url
 
 __all__ = ["open_http"]
 
 CONNECT_LIMIT = 10.0
 WRITE_LIMIT = 30.0
-GOODBYE_LIMIT = 2.0
+CLOSE_TIMEOUT = 2.0
 SESSION = "mcp-session-id"
 SAID_BY_STATUS = frozenset({401, 403, 404, 407, 429})
 """Statuses that say what happened better than what comes with them; and those from 500 on."""
 
 
 @asynccontextmanager
-async def open_http(config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]) -> AsyncIterator[Link]:
+async def open_http(
+    config: ServerConfig, endpoint: HttpEndpoint, environ: Mapping[str, str]
+) -> AsyncIterator[ServerConnection]:
     """Make ready to speak with the server. Nothing is sent yet.
 
     Raises:
         ConfigError: the URL, a header's value or the file of authorities cannot be had.
     """
     url, headers = await anyio.to_thread.run_sync(_resolve, config, endpoint, environ)
-    transport = _Bounded(await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message)
+    transport = _LimitedTransport(await anyio.to_thread.run_sync(_transport, config, endpoint, url), config.max_message)
     timeout = httpx2.Timeout(CONNECT_LIMIT, write=WRITE_LIMIT, read=None)  # an answer has the call's own limit
     async with httpx2.AsyncClient(transport=transport, headers=headers, timeout=timeout) as client:
         try:
             async with streamable_http_client(
                 url, http_client=client, terminate_on_close=False, max_sse_event_size=config.max_message
             ) as (read, write):
-                yield Link(read, write, _no_stream, ServerLog(config.name))
+                yield ServerConnection(read, write, _no_stream, ServerLog(config.name))
         finally:
             await _say_goodbye(client, url, transport.session)
 
@@ -55,7 +57,7 @@ async def _say_goodbye(client: httpx2.AsyncClient, url: str, session: Mapping[st
     """Tell the server that the session has ended, also on the way out; nobody waits long for that."""
     if not session:
         return
-    with anyio.CancelScope(shield=True), anyio.move_on_after(GOODBYE_LIMIT), suppress(httpx2.HTTPError):
+    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT), suppress(httpx2.HTTPError):
         await client.delete(url, headers=session)
 
 
@@ -85,7 +87,7 @@ def _transport(config: ServerConfig, endpoint: HttpEndpoint, url: str) -> httpx2
     return httpx2.AsyncHTTPTransport(verify=verify, proxy=proxy)
 
 
-class _Bounded(httpx2.AsyncBaseTransport):
+class _LimitedTransport(httpx2.AsyncBaseTransport):
     """Takes no more of an answer than is allowed, and lets the protocol's layer know the status of a refusal."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:

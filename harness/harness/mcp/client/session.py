@@ -17,7 +17,7 @@ from ...errors import AuthenticationError, ConfigError, ConnectError, Connection
 from ...extras import DISTRIBUTION, install_extra
 from ...system.background_tasks import background_tasks
 from ...toolkit.values import JsonObject
-from .channel import Link
+from .channel import ServerConnection
 from .configuration import ServerConfig, StdioLaunch
 from .definitions import ToolDefinition, definition_of
 from .stdio import open_stdio
@@ -30,9 +30,9 @@ __all__ = [
     "Connection",
     "Progress",
     "RestartBudget",
+    "RestartPolicy",
     "ServerRefusal",
     "ServerState",
-    "Supervision",
     "Supervisor",
     "open_connection",
 ]
@@ -66,7 +66,7 @@ class Connection:
     """An open session. Safe to use from several tasks at once."""
 
     config: ServerConfig
-    link: Link
+    link: ServerConnection
     session: ClientSession
 
     async def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -165,7 +165,7 @@ def _translated(connection: Connection, error: Exception, what: str) -> HarnessE
     return _start_error(connection.config, connection.link, error, f"did not {what}")
 
 
-def _start_error(config: ServerConfig, link: Link, error: Exception, what: str) -> HarnessError:
+def _start_error(config: ServerConfig, link: ServerConnection, error: Exception, what: str) -> HarnessError:
     from mcp import MCPError
 
     where = f"server {config.name!r}"
@@ -226,7 +226,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 @asynccontextmanager
-async def _link(config: ServerConfig, environ: Mapping[str, str]) -> AsyncIterator[Link]:
+async def _link(config: ServerConfig, environ: Mapping[str, str]) -> AsyncIterator[ServerConnection]:
     try:
         await anyio.to_thread.run_sync(import_module, "mcp")  # it takes half a second, and nobody waits for that
     except ImportError:
@@ -242,7 +242,9 @@ async def _link(config: ServerConfig, environ: Mapping[str, str]) -> AsyncIterat
 
 
 @asynccontextmanager
-async def _session(config: ServerConfig, link: Link, changed: Callable[[], None]) -> AsyncIterator[Connection]:
+async def _session(
+    config: ServerConfig, link: ServerConnection, changed: Callable[[], None]
+) -> AsyncIterator[Connection]:
     from mcp import ClientSession
     from mcp.types import Implementation, ToolListChangedNotification
 
@@ -287,7 +289,7 @@ async def _decline(context: Any, params: Any) -> Any:
     return ElicitResult(action="decline")
 
 
-async def _greet(config: ServerConfig, link: Link, session: ClientSession) -> None:
+async def _greet(config: ServerConfig, link: ServerConnection, session: ClientSession) -> None:
     from mcp import MCPError
 
     try:
@@ -320,7 +322,7 @@ State = Literal["idle", "starting", "ready", "waiting", "unavailable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Supervision:
+class RestartPolicy:
     """How often a server is started again: ``restarts`` times within ``window`` seconds, at most.
 
     The first restart waits for ``backoff`` seconds, each further one twice as long as the one before.
@@ -335,7 +337,7 @@ class Supervision:
 class RestartBudget:
     """Counts restarts. Times are of any clock that does not go back."""
 
-    rules: Supervision
+    rules: RestartPolicy
     _times: deque[float] = field(default_factory=deque)
 
     def next_delay(self, now: float) -> float | None:
@@ -374,12 +376,12 @@ class Supervisor:
     """
 
     def __init__(
-        self, config: ServerConfig, open_server: Opener, listed: Lister, rules: Supervision | None = None
+        self, config: ServerConfig, open_server: Opener, listed: Lister, rules: RestartPolicy | None = None
     ) -> None:
         self.config = config
         self._open = open_server
         self._listed = listed
-        self._rules = rules or Supervision()
+        self._rules = rules or RestartPolicy()
         self._budget = RestartBudget(self._rules)
         self._state = ServerState("idle" if config.lazy else "starting")
         self._news = anyio.Event()

@@ -18,9 +18,17 @@ from ...errors import ConfigError
 from ...system.background_tasks import background_tasks
 from ...toolkit.registry import Registry
 from .configuration import ServerConfig
-from .definitions import DefinitionStore, Known, ToolDefinition, changed_tools, is_nameable, local_name, state_directory
-from .session import Connection, ServerState, Supervision, Supervisor, open_connection
-from .tool import ArgumentSchema, DisabledTool, RemoteTool, SchemaMistake, usable_schema
+from .definitions import (
+    DefinitionStore,
+    KnownTools,
+    ToolDefinition,
+    changed_tools,
+    is_nameable,
+    local_name,
+    state_directory,
+)
+from .session import Connection, RestartPolicy, ServerState, Supervisor, open_connection
+from .tool import ArgumentSchema, DisabledTool, RemoteTool, SchemaError, usable_schema
 
 __all__ = ["McpSources", "Notice", "open_sources", "source_name"]
 
@@ -42,7 +50,7 @@ class _Source:
     """One server: its record, its supervisor, and its tools in the registry."""
 
     config: ServerConfig
-    known: Known
+    known: KnownTools
     supervisor: Supervisor
     latest: tuple[ToolDefinition, ...]
     listed: anyio.Event
@@ -153,7 +161,7 @@ class McpSources:
 
     # -- one server's life, called by its task
 
-    async def add(self, config: ServerConfig, environ: Mapping[str, str], rules: Supervision | None) -> _Source:
+    async def add(self, config: ServerConfig, environ: Mapping[str, str], rules: RestartPolicy | None) -> _Source:
         """Take a server on, with the tools that are known of it."""
         known = await anyio.to_thread.run_sync(self._store.load, config)
         lazy = config.lazy and bool(known.definitions)
@@ -202,7 +210,7 @@ class McpSources:
             await self._publish(source)
         source.listed.set()
 
-    async def _recorded(self, source: _Source) -> Known:
+    async def _recorded(self, source: _Source) -> KnownTools:
         """What the record says by now: another harness may have listed or accepted something."""
         found = await anyio.to_thread.run_sync(self._store.load, source.config)
         return found if found.seen else source.known
@@ -213,7 +221,9 @@ class McpSources:
             called = local_name(source.config.name, name, self._names)
             self._notice(f"the tool {called} of server {source.config.name!r} is new or was changed; {end}")
 
-    async def _keep(self, source: _Source, change: Callable[[Known], Known], *, required: bool = True) -> None:
+    async def _keep(
+        self, source: _Source, change: Callable[[KnownTools], KnownTools], *, required: bool = True
+    ) -> None:
         """Change the record as it is by now, and what we know with it."""
         try:
             source.known = await anyio.to_thread.run_sync(self._store.update, source.config, change)
@@ -226,10 +236,10 @@ class McpSources:
 
     # -- tools
 
-    def _disabled(self, source: _Source, known: Known | None = None) -> frozenset[str]:
+    def _disabled(self, source: _Source, known: KnownTools | None = None) -> frozenset[str]:
         return changed_tools(known or source.known, source.latest) if source.config.pin_tools else frozenset()
 
-    async def _publish(self, source: _Source, known: Known | None = None) -> None:
+    async def _publish(self, source: _Source, known: KnownTools | None = None) -> None:
         source.disabled = disabled = self._disabled(source, known)  # from now on, also for those who hold the old ones
         made = await anyio.to_thread.run_sync(self._tools, source, disabled)
         for item in made:
@@ -265,17 +275,17 @@ class McpSources:
             if definition.digest not in source.checked:
                 ArgumentSchema(schema).verify()
                 source.checked.add(definition.digest)
-        except SchemaMistake as error:
+        except SchemaError as error:
             return f"the tool {name} of server {config.name!r} cannot be used: {error}"
         return RemoteTool(name, definition, schema, source.supervisor, lambda tool: tool in source.disabled)
 
 
-def _is_first(known: Known, config: ServerConfig) -> bool:
+def _is_first(known: KnownTools, config: ServerConfig) -> bool:
     """Whether what a server lists now is the first that is seen of it, and so accepted."""
     return not known.seen and not (known.damaged and config.pin_tools)
 
 
-def _settled(known: Known, source: _Source) -> Known:
+def _settled(known: KnownTools, source: _Source) -> KnownTools:
     """What is accepted once a list was taken: all of it, unless the tools are pinned."""
     pinned = source.config.pin_tools and not _is_first(known, source.config)
     return known if pinned else known.accepting(source.latest)
@@ -311,7 +321,7 @@ async def open_sources(
     *,
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
-    rules: Supervision | None = None,
+    rules: RestartPolicy | None = None,
     notice: Notice = _log,
     names: Iterable[str] | None = None,
 ) -> AsyncIterator[McpSources]:

@@ -18,7 +18,7 @@ from anyio.abc import Process
 
 from ...errors import ConfigError, ConnectError
 from ...system.background_tasks import background_tasks
-from .channel import LineSplitter, Link, ServerLog, TooLong
+from .channel import LineSplitter, OversizedMessage, ServerConnection, ServerLog
 from .configuration import ServerConfig, StdioLaunch
 
 if TYPE_CHECKING:
@@ -237,7 +237,9 @@ LAST_WORDS = 0.5
 
 
 @asynccontextmanager
-async def open_stdio(config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, str]) -> AsyncIterator[Link]:
+async def open_stdio(
+    config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, str]
+) -> AsyncIterator[ServerConnection]:
     """Start the server and speak with it; it has ended, with all it started, when this is left.
 
     Raises:
@@ -261,11 +263,11 @@ def _resolve(config: ServerConfig, launch: StdioLaunch, environ: Mapping[str, st
 
 
 @asynccontextmanager
-async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> AsyncIterator[Link]:
+async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> AsyncIterator[ServerConnection]:
     """Tasks between the pipes and the streams that the protocol's session works on."""
     incoming, read = anyio.create_memory_object_stream[Any](0)
     write, outgoing = anyio.create_memory_object_stream[Any](0)
-    link = Link(read, write, incoming.close, log)
+    link = ServerConnection(read, write, incoming.close, log)
     silent = anyio.Event()
     async with background_tasks() as tasks, incoming, read, write, outgoing:
         tasks.start_soon(_read, child, incoming, link, config, silent)
@@ -279,14 +281,16 @@ async def _bridge(child: ChildProcess, config: ServerConfig, log: ServerLog) -> 
             await child.aclose()
 
 
-async def _read(child: ChildProcess, incoming: Any, link: Link, config: ServerConfig, silent: anyio.Event) -> None:
+async def _read(
+    child: ChildProcess, incoming: Any, link: ServerConnection, config: ServerConfig, silent: anyio.Event
+) -> None:
     splitter, garbage = LineSplitter(config.max_message), 0
     while chunk := await child.read():
         for line in splitter.feed(chunk):
             message = _message(line, config)
             if message is not None:
                 await _deliver(incoming, message)
-            elif isinstance(line, TooLong):
+            elif isinstance(line, OversizedMessage):
                 link.end(f"it sent a message of {line.size} bytes, and {config.max_message} are allowed")
             elif line.strip():
                 garbage += 1
@@ -304,12 +308,12 @@ async def _deliver(incoming: Any, message: SessionMessage) -> None:
         return  # the session has gone; reading on keeps the server from blocking on its way out
 
 
-def _message(line: bytes | TooLong, config: ServerConfig) -> SessionMessage | None:
+def _message(line: bytes | OversizedMessage, config: ServerConfig) -> SessionMessage | None:
     """A message of the protocol, or None for anything else."""
     from mcp.shared.message import SessionMessage
     from mcp.types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-    if isinstance(line, TooLong):
+    if isinstance(line, OversizedMessage):
         if not isinstance(line.request, int) or not line.is_reply:
             return None
         text = f"its answer has {line.size} bytes, and {config.max_message} are allowed"
@@ -321,7 +325,7 @@ def _message(line: bytes | TooLong, config: ServerConfig) -> SessionMessage | No
         return None
 
 
-async def _write(child: ChildProcess, outgoing: Any, link: Link, limit: float) -> None:
+async def _write(child: ChildProcess, outgoing: Any, link: ServerConnection, limit: float) -> None:
     async for message in outgoing:
         text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
         written = False
@@ -342,7 +346,7 @@ async def _log(child: ChildProcess, log: ServerLog) -> None:
         log.feed(chunk)
 
 
-async def _watch(child: ChildProcess, link: Link, silent: anyio.Event) -> None:
+async def _watch(child: ChildProcess, link: ServerConnection, silent: anyio.Event) -> None:
     """Notice the end of the process itself, too: what it started may hold its pipes open.
 
     An answer that it wrote before it ended is still taken.

@@ -36,7 +36,7 @@ __all__ = [
     "DisabledTool",
     "RemoteArguments",
     "RemoteTool",
-    "SchemaMistake",
+    "SchemaError",
     "is_mutating",
     "usable_schema",
 ]
@@ -45,7 +45,7 @@ __all__ = [
 # -- Arguments checked against the schema that a server gives for its tool: somebody else's text, taken with care.
 
 
-LARGEST = 20_000
+MAX_SCHEMA_NODES = 20_000
 """Values in one schema."""
 WORK = 2_000
 """Schemas that one value may be held against, without those of its parts."""
@@ -59,7 +59,7 @@ KINDS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-class SchemaMistake(ValueError):
+class SchemaError(ValueError):
     """A schema that cannot be used; the text says why."""
 
 
@@ -67,10 +67,10 @@ def usable_schema(schema: JsonObject) -> JsonObject:
     """The schema as it is shown to models: an object, with a description of each argument that it requires. Pure.
 
     Raises:
-        SchemaMistake: it describes no object, is too large, refers to elsewhere, or could not be worked off.
+        SchemaError: it describes no object, is too large, refers to elsewhere, or could not be worked off.
     """
     if schema.get("type", "object") != "object":
-        raise SchemaMistake("its arguments are no object")
+        raise SchemaError("its arguments are no object")
     _measure(schema)
     for reference in _references(schema):
         _target(schema, reference)
@@ -79,10 +79,10 @@ def usable_schema(schema: JsonObject) -> JsonObject:
         for node in _schemas(schema):
             _work(schema, node, set(), known)
     except RecursionError:
-        raise SchemaMistake("it is nested too deeply") from None
+        raise SchemaError("it is nested too deeply") from None
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
-        raise SchemaMistake("its properties are no object")
+        raise SchemaError("its properties are no object")
     missing: dict[str, Json] = {name: {} for name in required if isinstance(name, str) and name not in properties}
     return {**schema, "type": "object", "properties": {**properties, **missing}}
 
@@ -94,8 +94,8 @@ def _measure(schema: JsonObject) -> None:
         node = waiting.pop()
         count += 1
         waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        if count + len(waiting) > LARGEST:
-            raise SchemaMistake(f"it has more than {LARGEST} parts")
+        if count + len(waiting) > MAX_SCHEMA_NODES:
+            raise SchemaError(f"it has more than {MAX_SCHEMA_NODES} parts")
 
 
 def _schemas(node: Any) -> Iterator[dict[str, Any]]:
@@ -117,20 +117,20 @@ def _references(schema: JsonObject) -> set[str]:
     keys = ("$ref", "$dynamicRef", "$recursiveRef")
     found = {node[key] for node in _schemas(schema) for key in keys if isinstance(node.get(key), str)}
     if any("$id" in node for node in _schemas(schema)) and found:
-        raise SchemaMistake("it gives its parts addresses of their own")
+        raise SchemaError("it gives its parts addresses of their own")
     return found
 
 
 def _target(schema: JsonObject, reference: str) -> Any:
     """What a reference within the schema means."""
     if not reference.startswith("#"):
-        raise SchemaMistake(f"it refers to {reference!r}, which is elsewhere")
+        raise SchemaError(f"it refers to {reference!r}, which is elsewhere")
     node: Any = schema
     for part in reference[1:].split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         node = node.get(key) if isinstance(node, dict) else None
     if not isinstance(node, dict | bool) or (len(reference) > 1 and not reference.startswith("#/")):
-        raise SchemaMistake(f"it refers to {reference!r}, which is not there")
+        raise SchemaError(f"it refers to {reference!r}, which is not there")
     return node
 
 
@@ -139,12 +139,12 @@ def _work(root: JsonObject, node: Any, above: set[int], known: dict[int, int]) -
     if not isinstance(node, dict):
         return 1
     if id(node) in above:
-        raise SchemaMistake("it refers to itself without an end")
+        raise SchemaError("it refers to itself without an end")
     if id(node) not in known:
         inside = above | {id(node)}
         cost = 1 + sum(_work(root, part, inside, known) for part in _same_value(root, node))
         if cost > WORK:
-            raise SchemaMistake("to check a value against it would take too long")
+            raise SchemaError("to check a value against it would take too long")
         known[id(node)] = cost
     return known[id(node)]
 
@@ -224,7 +224,7 @@ class ArgumentSchema:
         """Say at once whether it is a schema at all.
 
         Raises:
-            SchemaMistake: it is none.
+            SchemaError: it is none.
         """
         from jsonschema.exceptions import SchemaError
 
@@ -233,9 +233,9 @@ class ArgumentSchema:
             type(validator).check_schema(cast(dict[str, Any], validator.schema))
             next(iter(validator.iter_errors({})), None)
         except SchemaError as error:
-            raise SchemaMistake(f"its schema is wrong: {error.message[:200]}") from error
+            raise SchemaError(f"its schema is wrong: {error.message[:200]}") from error
         except Exception as error:  # whatever else a stranger's schema does to the library
-            raise SchemaMistake(f"its schema cannot be used: {type(error).__name__}") from error
+            raise SchemaError(f"its schema cannot be used: {type(error).__name__}") from error
 
     def _coerced(self, raw: JsonObject) -> dict[str, Json]:
         properties = cast(dict[str, Any], self._schema["properties"])

@@ -31,7 +31,14 @@ from ...errors import ConfigError, HarnessError
 from ...system.private_files import make_directories, state_home
 from ...toolkit.permissions.rules.rule import Action, Rule
 from ...toolkit.permissions.rules.store import RuleFile
-from .requests import TAKEN, Answering, AnswersSeen, RequestsSeen, request_id_of, with_unheard
+from .requests import (
+    DUPLICATE_ID_MESSAGE,
+    PendingRequests,
+    TrackedRequests,
+    TrackedResponses,
+    request_id_of,
+    with_unheard,
+)
 from .server import ClientSession
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ __all__ = [
     "SESSIONS",
     "VARIABLE",
     "Address",
-    "Guard",
+    "HttpAuthMiddleware",
     "HttpSessions",
     "Token",
     "check_address",
@@ -238,7 +245,7 @@ def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
     return values[0].decode("latin-1").strip() if values else None
 
 
-class Guard:
+class HttpAuthMiddleware:
     """Lets requests pass to ``app``, or answers them; nothing of one that is refused is read."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str], token: Token) -> None:
@@ -278,14 +285,14 @@ class _Session:
     """One client's transport, and what it waits for."""
 
     transport: StreamableHTTPServerTransport
-    answering: Answering = field(default_factory=Answering)
+    answering: PendingRequests = field(default_factory=PendingRequests)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, unless one with its id is still being answered."""
         first = await receive()  # the whole body: the limit of its length has gathered it
         request_id = request_id_of(first.get("body", b"")) if scope["method"] == "POST" else None
         if request_id is not None and not self.answering.begin(request_id):
-            await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, TAKEN)
+            await _refuse(scope, receive, send, 400, types.INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
             return
         status, unheard = _Status(send), anyio.Event()
         try:
@@ -363,8 +370,8 @@ class HttpSessions:
                 task_status.started()
                 log.info("a session begins; there are %d", len(self._sessions))
                 with transport.idle_scope or anyio.CancelScope():
-                    answers = AnswersSeen(outgoing, opened.answering)
-                    await session.serve(RequestsSeen(incoming, answers), answers, session_id)
+                    answers = TrackedResponses(outgoing, opened.answering)
+                    await session.serve(TrackedRequests(incoming, answers), answers, session_id)
         except Exception:
             if not started:
                 raise  # to whoever waits for the session
@@ -505,7 +512,7 @@ async def http_server(
     """
     with _listening(address) as (listener, found):
         app: ASGIApp = RequestBodyLimitMiddleware(sessions, BODY_LIMIT)
-        server = _Server(_config(Guard(app, names_of(found, names), token)))
+        server = _Server(_config(HttpAuthMiddleware(app, names_of(found, names), token)))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             try:

@@ -12,7 +12,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from ..client.channel import TooLong
+from ..client.channel import OversizedMessage
 
 __all__ = [
     "INVALID_REQUEST",
@@ -122,12 +122,12 @@ def refusal(code: int, message: str, sender: types.RequestId | float | None = No
     return Refusal(Refused(jsonrpc="2.0", id=sender, error=types.ErrorData(code=code, message=message)))
 
 
-def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
+def parse_message(line: bytes | OversizedMessage) -> types.JSONRPCMessage | Refusal:
     """A message, or what answers one that is none.
 
     A reply to a question of ours that is none becomes an error that says so: nobody waits for it any longer.
     """
-    if isinstance(line, TooLong):
+    if isinstance(line, OversizedMessage):
         return _too_long(line)
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -143,7 +143,7 @@ def parse_message(line: bytes | TooLong) -> types.JSONRPCMessage | Refusal:
     return message
 
 
-def _too_long(line: TooLong) -> types.JSONRPCMessage | Refusal:
+def _too_long(line: OversizedMessage) -> types.JSONRPCMessage | Refusal:
     text = f"a message of {line.size} bytes is too long; {MAX_MESSAGE} are the most"
     found = refusal(INVALID_REQUEST, text, line.request)
     return found.answer if line.request is not None and line.is_reply else found
@@ -171,9 +171,9 @@ def _none(found: object) -> types.JSONRPCMessage | Refusal:
     return refusal(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", sender if "method" in values else None)
 
 
-def batch_of(line: bytes | TooLong) -> list[bytes] | None:
+def batch_of(line: bytes | OversizedMessage) -> list[bytes] | None:
     """The messages of a batch, each as a line; None when the line is none."""
-    if isinstance(line, TooLong) or not line.lstrip().startswith(b"["):
+    if isinstance(line, OversizedMessage) or not line.lstrip().startswith(b"["):
         return None
     try:
         found = json.loads(line)

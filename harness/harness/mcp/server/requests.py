@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
 __all__ = [
-    "TAKEN",
-    "Answering",
-    "AnswersSeen",
-    "RequestsSeen",
+    "DUPLICATE_ID_MESSAGE",
+    "PendingRequests",
+    "TrackedRequests",
+    "TrackedResponses",
     "request_id_of",
     "unheard_of",
     "with_unheard",
@@ -33,10 +33,10 @@ __all__ = [
 # Nobody could tell the answers of two such requests apart: one of them would get the output of another command.
 
 
-TAKEN = "a request with this id is still being answered; nothing was run"
+DUPLICATE_ID_MESSAGE = "a request with this id is still being answered; nothing was run"
 
 
-class Answering:
+class PendingRequests:
     """The ids of its requests that have no answer yet."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Answering:
 # session counts from the beginning again, while what it had asked for still runs.
 
 
-UNHEARD = "harness.unheard"
+DISCONNECT_EVENT_KEY = "harness.unheard"
 """Under this name the scope of a request has what is set when its connection has ended before its answer."""
 
 
@@ -79,22 +79,22 @@ def request_id_of(body: bytes) -> str | None:
 
 def with_unheard(scope: Mapping[str, Any], unheard: anyio.Event) -> dict[str, Any]:
     """The scope of a request, with what is set when nobody listens for its answer any more."""
-    return {**scope, UNHEARD: unheard}
+    return {**scope, DISCONNECT_EVENT_KEY: unheard}
 
 
 def unheard_of(request: Any) -> anyio.Event | None:
     """What is set when nobody listens for the answer to this request; None where the transport does not say."""
-    return getattr(request, "scope", {}).get(UNHEARD)
+    return getattr(request, "scope", {}).get(DISCONNECT_EVENT_KEY)
 
 
-class AnswersSeen:
+class TrackedResponses:
     """A stream of answers, each of which ends its request once it has found its connection.
 
     The transport takes one message after the other. So an answer has found its connection when the next message is
     taken: one for a request that there is not, which the transport drops.
     """
 
-    def __init__(self, outgoing: WriteStream[SessionMessage], answering: Answering) -> None:
+    def __init__(self, outgoing: WriteStream[SessionMessage], answering: PendingRequests) -> None:
         self._outgoing = outgoing
         self._answering = answering
         self._nothing = SessionMessage(
@@ -117,7 +117,7 @@ class AnswersSeen:
         """Close the stream behind it."""
         await self._outgoing.aclose()
 
-    async def __aenter__(self) -> AnswersSeen:
+    async def __aenter__(self) -> TrackedResponses:
         await self._outgoing.__aenter__()
         return self
 
@@ -127,10 +127,10 @@ class AnswersSeen:
         return await self._outgoing.__aexit__(kind, error, where)
 
 
-class RequestsSeen:
+class TrackedRequests:
     """A stream of requests. One that was cancelled is answered by the transport alone, and ended all the same."""
 
-    def __init__(self, incoming: ReadStream[SessionMessage | Exception], answers: AnswersSeen) -> None:
+    def __init__(self, incoming: ReadStream[SessionMessage | Exception], answers: TrackedResponses) -> None:
         self._incoming = incoming
         self._answers = answers
 
@@ -143,7 +143,7 @@ class RequestsSeen:
         """The next one."""
         return self._seen(await self._incoming.receive())
 
-    def __aiter__(self) -> RequestsSeen:
+    def __aiter__(self) -> TrackedRequests:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -164,7 +164,7 @@ class RequestsSeen:
         """Close the stream behind it."""
         await self._incoming.aclose()
 
-    async def __aenter__(self) -> RequestsSeen:
+    async def __aenter__(self) -> TrackedRequests:
         await self._incoming.__aenter__()
         return self
 

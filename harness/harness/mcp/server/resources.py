@@ -45,8 +45,8 @@ __all__ = [
     "PAGE_LIMIT",
     "SCREEN_TEMPLATE",
     "TODOS",
+    "CoalescedEvent",
     "ResourceAddress",
-    "Signal",
     "Subscriptions",
     "page_of",
     "parse_uri",
@@ -70,7 +70,7 @@ NEXT_WAIT = 0.15
 WHOLE = OutputLimit(64 << 10, 0)
 
 
-class Nothing(Arguments):
+class NoArguments(Arguments):
     """List the jobs of the target."""
 
 
@@ -100,8 +100,8 @@ class PaneScreen(Arguments):
     pane: str
 
 
-@tool(Nothing, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
-async def jobs(args: Nothing, ctx: ToolContext) -> ToolResult:
+@tool(NoArguments, name="resource_jobs", category=Category.FILE_READ, parallelizable=True, limit=WHOLE)
+async def jobs(args: NoArguments, ctx: ToolContext) -> ToolResult:
     """The jobs that somebody asked for, the newest last."""
     found = asked_for(await ctx.execution.jobs())
     shown: list[Json] = [cast(Json, asdict(job) | {"status": str(job.status)}) for job in found[-JOBS_SHOWN:]]
@@ -335,7 +335,7 @@ log = logging.getLogger("harness.mcp")
 Notify = Callable[[str], Awaitable[None]]
 
 
-class Signal:
+class CoalescedEvent:
     """Something has happened, at least once since it was waited for."""
 
     def __init__(self) -> None:
@@ -439,7 +439,7 @@ class Subscriptions:
         changes = self._changes(place)
         await anext(changes)
         watch.begun.set()
-        signal = Signal()
+        signal = CoalescedEvent()
         async with background_tasks() as tasks:
             tasks.start_soon(_tell, signal, place.uri, notify)
             async for _ in changes:
@@ -486,7 +486,7 @@ class Subscriptions:
         self, look: Callable[[], Awaitable[object]], every: float, *kinds: type[Event]
     ) -> AsyncIterator[None]:
         """What is another one after such an event, or after so many seconds: other programs change it, too."""
-        changed = Signal()
+        changed = CoalescedEvent()
 
         def listen(event: Event) -> None:
             if isinstance(event, kinds):
@@ -518,7 +518,7 @@ class Subscriptions:
         return self._execution.describe()
 
 
-async def _tell(signal: Signal, uri: str, notify: Notify) -> None:
+async def _tell(signal: CoalescedEvent, uri: str, notify: Notify) -> None:
     while True:
         await signal.wait()
         await notify(uri)

@@ -32,8 +32,8 @@ from .resources import (
     MEMORIES,
     SCREEN_TEMPLATE,
     TODOS,
+    CoalescedEvent,
     ResourceAddress,
-    Signal,
     Subscriptions,
     parse_uri,
     resource_tools,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AT_ONCE",
     "WAITING",
-    "Calls",
+    "CallDispatcher",
     "ClientSession",
     "OpenExecutor",
     "Progress",
@@ -119,7 +119,7 @@ class Progress:
         await self._client.report_progress(self._told, message=plain(message))
 
 
-class Calls:
+class CallDispatcher:
     """The calls of one client."""
 
     def __init__(self, executor: Executor, approver: ClientApprover) -> None:
@@ -202,7 +202,7 @@ class ClientSession:
     def __init__(self, executor: Executor, approver: ClientApprover, tasks: BackgroundTasks, version: str) -> None:
         self._executor = executor
         self._looking = replace(executor, registry=resource_tools())
-        self._calls = Calls(executor, approver)
+        self._calls = CallDispatcher(executor, approver)
         self._approver = approver
         self._watched = Subscriptions(executor, tasks)
         self._client = _Client()
@@ -245,7 +245,7 @@ class ClientSession:
     async def _greeted(self, ctx: Request, params: types.NotificationParams) -> None:
         self._client.session = ctx.session
 
-    async def tell_of_tools(self, changed: Signal) -> None:
+    async def tell_of_tools(self, changed: CoalescedEvent) -> None:
         """Tell the client of each change of the registry, of several at once in one notification."""
         while True:
             await changed.wait()
@@ -315,7 +315,7 @@ async def open_session(open_executor: OpenExecutor, version: str) -> AsyncIterat
     approver = ClientApprover()
     async with open_executor(approver) as executor, background_tasks() as tasks:
         session = ClientSession(executor, approver, tasks, version)
-        changed = Signal()
+        changed = CoalescedEvent()
         with executor.registry.watched(changed.set):
             tasks.start_soon(session.tell_of_tools, changed)
             yield session

@@ -21,7 +21,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from ..client.channel import LineSplitter, TooLong
+from ..client.channel import LineSplitter, OversizedMessage
 from .messages import (
     INVALID_REQUEST,
     MAX_MESSAGE,
@@ -37,7 +37,7 @@ from .messages import (
     parse_message,
     refusal,
 )
-from .requests import TAKEN, Answering
+from .requests import DUPLICATE_ID_MESSAGE, PendingRequests
 
 __all__ = ["Wire", "claimed_stdio", "stdio_streams"]
 
@@ -115,7 +115,7 @@ async def stdio_streams(
 class _Conversation:
     """What is known of a client's requests: those that have no answer yet, and which revision it speaks."""
 
-    answering: Answering = field(default_factory=Answering)
+    answering: PendingRequests = field(default_factory=PendingRequests)
     batches: Batches = field(default_factory=Batches)
     handshake: str | None = None
     """The id of the request that negotiates the revision, while it has no answer."""
@@ -145,7 +145,7 @@ class _Reader:
     answers: MemoryObjectSendStream[SessionMessage]
     conversation: _Conversation
 
-    async def take(self, line: bytes | TooLong) -> None:
+    async def take(self, line: bytes | OversizedMessage) -> None:
         """Hand on what a line holds."""
         if isinstance(line, bytes) and not line.strip():
             return
@@ -188,7 +188,7 @@ class _Reader:
         if in_batch and message.method == "initialize":
             return refusal(INVALID_REQUEST, "initialize is not part of a batch", message.id)
         if not self.conversation.answering.begin(str(message.id)):
-            return refusal(INVALID_REQUEST, TAKEN, message.id)
+            return refusal(INVALID_REQUEST, DUPLICATE_ID_MESSAGE, message.id)
         if message.method == "initialize":
             self.conversation.handshake = str(message.id)
         return SessionMessage(message, self._until_cancelled(str(message.id)))
